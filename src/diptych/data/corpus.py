@@ -1,0 +1,152 @@
+"""The corpus: images, texts, and the relation between them.
+
+An image and a text match when they share a group, and in no other case. A photo with five captions, three photos of a
+person with six descriptions, a region with its phrases are all this one relation; nothing here counts texts an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from diptych.errors import DataError, nearest, place
+
+SPLITS = ("train", "val", "test", "restval")
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+class Picture(Protocol):
+    """One image that can be had as RGB pixels."""
+
+    def load(self) -> Image.Image:
+        """Decode to an upright RGB image, or raise ImageError with the reason."""
+        ...
+
+
+@dataclass(frozen=True)
+class Box:
+    """A phrase and where it is, in pixels: left and top inclusive, right and bottom exclusive."""
+
+    phrase: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong in a source that was left out or should be looked at, with its file and row."""
+
+    file: str
+    row: int | None
+    message: str
+
+    def __str__(self) -> str:
+        return f"{place(self.file, self.row)}: {self.message}"
+
+
+class Features:
+    """Stored vectors, a row an image, kept where they are (often memory-mapped) until they are asked for."""
+
+    def __init__(self, parts: Sequence[NDArray[np.floating]], rows: Integers | None = None) -> None:
+        self._parts = list(parts)
+        self._starts = np.cumsum([0, *(len(part) for part in parts)])
+        self._rows = np.arange(self._starts[-1]) if rows is None else rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one image's features: (size,) or (regions, size)."""
+        return tuple(self._parts[0].shape[1:])
+
+    def take(self, images: Integers) -> Features:
+        """The same features for fewer (or reordered) images; nothing is read."""
+        return Features(self._parts, self._rows[images])
+
+    def __getitem__(self, images: Integers) -> Floats:
+        rows = self._rows[images]
+        out = np.empty((len(rows), *self.shape), np.float32)
+        part_of = np.searchsorted(self._starts, rows, side="right") - 1
+        for part in np.unique(part_of):
+            here = part_of == part
+            out[here] = self._parts[part][rows[here] - self._starts[part]]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Images and texts in the order of their source, each with its group and its split.
+
+    `pictures` or `features` (or both) say what an image looks like; `boxes` holds known regions where a source has
+    them. Everything is columnar: row i of each image column is image i, row j of each text column is text j.
+    """
+
+    name: str
+    image_ids: Sequence[str]
+    image_groups: Integers
+    image_splits: NDArray[np.str_]
+    texts: Sequence[str]
+    text_groups: Integers
+    text_splits: NDArray[np.str_]
+    pictures: Sequence[Picture] | None = None
+    features: Features | None = None
+    boxes: Sequence[Sequence[Box]] | None = None
+    problems: Sequence[Problem] = field(default=())
+
+    def __post_init__(self) -> None:
+        images, texts = len(self.image_ids), len(self.texts)
+        for column in (self.image_groups, self.image_splits, self.pictures, self.features, self.boxes):
+            if column is not None and len(column) != images:
+                raise DataError(f"{self.name}: a column of {len(column)} rows for {images} images")
+        for column in (self.text_groups, self.text_splits):
+            if len(column) != texts:
+                raise DataError(f"{self.name}: a column of {len(column)} rows for {texts} texts")
+
+    def take(self, images: Integers, texts: Integers) -> Corpus:
+        """The corpus of these images and texts, in this order."""
+        return replace(
+            self,
+            image_ids=[self.image_ids[i] for i in images],
+            image_groups=self.image_groups[images],
+            image_splits=self.image_splits[images],
+            texts=[self.texts[j] for j in texts],
+            text_groups=self.text_groups[texts],
+            text_splits=self.text_splits[texts],
+            pictures=None if self.pictures is None else [self.pictures[i] for i in images],
+            features=None if self.features is None else self.features.take(images),
+            boxes=None if self.boxes is None else [self.boxes[i] for i in images],
+        )
+
+    def split(self, *names: str) -> Corpus:
+        """The part of the corpus in these splits; an unknown or empty selection is an error."""
+        for name in names:
+            if name not in SPLITS:
+                raise DataError(f"{self.name}: no split {name!r}; {nearest(name, SPLITS)}")
+        images = np.flatnonzero(np.isin(self.image_splits, names))
+        texts = np.flatnonzero(np.isin(self.text_splits, names))
+        if not len(images) or not len(texts):
+            have = ", ".join(f"{name} {count}" for name, count in self.split_sizes().items())
+            raise DataError(f"{self.name}: split {'+'.join(names)} has no images or no texts (images: {have})")
+        return self.take(images, texts)
+
+    def split_sizes(self) -> dict[str, int]:
+        """The number of images in each split that has some."""
+        return {name: n for name in SPLITS if (n := int(np.sum(self.image_splits == name)))}
+
+    def matched(self) -> Corpus:
+        """Without the images that have no text and the texts that have no image: what can be ranked."""
+        images = np.flatnonzero(np.isin(self.image_groups, self.text_groups))
+        texts = np.flatnonzero(np.isin(self.text_groups, self.image_groups))
+        if len(images) == len(self.image_ids) and len(texts) == len(self.texts):
+            return self
+        return self.take(images, texts)

@@ -1,0 +1,56 @@
+"""Files that are never half-written: everything goes to a temporary name and is renamed when complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from diptych.errors import DiptychError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; on success it is synced and renamed to `path`, else removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole text file or nothing."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a whole JSON file or nothing."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path, error: type[DiptychError]) -> Any:
+    """Read a JSON file; what is wrong with it becomes one line of the given error."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise error(f"{path}: no such file") from None
+    except UnicodeDecodeError as reason:
+        raise error(f"{path}: not UTF-8 text ({reason.reason} at byte {reason.start}); save it as UTF-8") from None
+    except json.JSONDecodeError as reason:
+        raise error(f"{path}:{reason.lineno}: not valid JSON ({reason.msg}); is the file complete?") from None
+    except OSError as reason:
+        raise error(f"{path}: cannot be read ({reason.strerror})") from None
