@@ -1,0 +1,37 @@
+"""Diptych: image-text matching. Train on captioned images, measure, and search both ways.
+
+The names below are loaded when they are first used: importing the package costs nothing, torch costs seconds.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from diptych.data.open import open_corpus
+    from diptych.evaluation.runs import evaluate
+    from diptych.index.search import Gallery, Hit
+    from diptych.models.trained import Trained
+    from diptych.training.recipe import load_recipe
+    from diptych.training.train import train
+
+_HOMES = {
+    "Gallery": "diptych.index.search",
+    "Hit": "diptych.index.search",
+    "Trained": "diptych.models.trained",
+    "evaluate": "diptych.evaluation.runs",
+    "load_recipe": "diptych.training.recipe",
+    "open_corpus": "diptych.data.open",
+    "train": "diptych.training.train",
+}
+
+__all__ = ["Gallery", "Hit", "Trained", "__version__", "evaluate", "load_recipe", "open_corpus", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'diptych' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

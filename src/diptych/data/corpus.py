@@ -6,6 +6,7 @@ person with six descriptions, a region with its phrases are all this one relatio
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -150,3 +151,12 @@ class Corpus:
         if len(images) == len(self.image_ids) and len(texts) == len(self.texts):
             return self
         return self.take(images, texts)
+
+    def digest(self) -> str:
+        """What identifies the relation, whatever the images look like: ids, groups, splits and texts."""
+        digest = hashlib.sha256()
+        for column in (self.image_ids, self.image_splits, self.texts, self.text_splits):
+            digest.update("\0".join(map(str, column)).encode("utf-8", "surrogatepass"))
+            digest.update(b"\1")
+        digest.update(self.image_groups.tobytes() + self.text_groups.tobytes())
+        return digest.hexdigest()

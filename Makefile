@@ -1,0 +1,51 @@
+# `make demo` and `make test` work on a fresh machine with Python and make: they set up .venv when it is not there yet.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench docs clean
+
+help:  ## Print this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/.ready  ## Train on drawn scenes, measure, ask three questions, write a report (minutes)
+	$(BIN)/diptych demo --into runs/demo
+
+test: $(VENV)/.ready-dev  ## Run the tests on all cores
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+lint: $(VENV)/.ready-dev  ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.ready-dev  ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready-dev  ## Run the benchmarks and print a table (QUICK=1 for the short form)
+	$(BIN)/python benchmarks/run_all.py $(if $(QUICK),--quick)
+
+docs: $(VENV)/.ready-docs  ## Build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:  ## Remove what the targets above made, except runs/
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# torch first and by its exact pin: an unpinned torch takes several GB of CUDA packages.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (once)"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) "$$(grep '^torch==' constraints.txt)"
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.ready-docs: $(VENV)/.ready
+	$(PIP) --editable '.[docs]'
+	@touch $@

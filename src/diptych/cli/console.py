@@ -1,0 +1,41 @@
+"""The two consoles of the command line: what was asked for goes to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from diptych.models.trained import Watch
+
+out = Console()
+err = Console(stderr=True)
+
+
+def complain(message: str) -> None:
+    """Print an error as one line."""
+    err.print(f"diptych: {' '.join(message.split())}", style="red", highlight=False, markup=False, soft_wrap=True)
+
+
+def note(message: str) -> None:
+    """Print something that a person should know but no program should read."""
+    err.print(message, highlight=False, markup=False, soft_wrap=True)
+
+
+def say_skipped(skipped: dict[str, str], shown: int = 5) -> None:
+    """Name the images that were left out, and why."""
+    for reason in list(skipped.values())[:shown]:
+        note(f"skipped {reason}")
+    if len(skipped) > shown:
+        note(f"skipped {len(skipped) - shown} more images; `diptych data check` lists them all")
+
+
+@contextmanager
+def bar(title: str) -> Iterator[Watch]:
+    """A progress bar on stderr, moved by calling it with how many of how many are done."""
+    columns = (TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)

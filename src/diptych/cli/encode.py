@@ -1,0 +1,41 @@
+"""`diptych encode`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diptych.cli.console import bar, out, say_skipped
+from diptych.cli.options import Data, Device, Run, Split, Workers
+from diptych.data.open import open_corpus
+from diptych.machine import cores
+from diptych.models.trained import Trained
+
+
+def command(
+    run: Run,
+    data: Data,
+    into: Annotated[Path, typer.Option(help="The file to write (safetensors).")],
+    split: Split = "test",
+    device: Device = "auto",
+    workers: Workers = None,
+) -> None:
+    """Encode the images and texts of a split with a run, and save them.
+
+    The file holds `images`, `texts` and their groups; `diptych evaluate FILE` measures it again without the run.
+
+    Examples:
+
+        diptych encode runs/first scenes --into test.safetensors
+
+        diptych encode runs/first photos/ --split train --into train.safetensors
+    """
+    trained = Trained.open(run, device)
+    corpus = open_corpus(data).split(split)
+    with bar("encoding") as watch:
+        encoded = trained.encode(corpus, cores() if workers is None else workers, watch)
+    say_skipped(encoded.skipped)
+    encoded.save(into)
+    out.print(f"wrote {into}: {len(encoded.images):,} images, {len(encoded.texts):,} texts", highlight=False)

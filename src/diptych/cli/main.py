@@ -1,0 +1,61 @@
+"""The command line: each command is a thin shell over a function of the library."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from diptych import __version__
+from diptych.cli import data, demo, doctor, encode, evaluate, recipes, search, train
+from diptych.cli.console import complain
+from diptych.errors import DiptychError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="diptych",
+    help="Image-text matching: train, measure and search, both ways.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+app.command("train")(train.command)
+app.command("evaluate")(evaluate.command)
+app.command("encode")(encode.command)
+app.command("search")(search.command)
+app.add_typer(data.app, name="data")
+app.add_typer(recipes.app, name="recipes")
+app.command("doctor")(doctor.command)
+app.command("demo")(demo.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"diptych {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Image-text matching: train, measure and search, both ways."""
+
+
+def main() -> None:
+    """Run the command line; an error is one line and a non-zero exit, never a traceback."""
+    try:
+        app()
+    except DiptychError as error:
+        complain(str(error))
+        sys.exit(1)
+    except KeyboardInterrupt:
+        complain("interrupted")
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        if error.filename is None and error.strerror is None:
+            raise
+        complain(f"{error.filename or 'writing'}: {error.strerror}; free space or check the permissions")
+        sys.exit(1)

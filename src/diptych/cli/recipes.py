@@ -1,0 +1,47 @@
+"""`diptych recipes`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.syntax import Syntax
+from rich.table import Table
+
+from diptych.cli.console import note, out
+from diptych.training.recipe import load_recipe, recipe_names, recipe_text
+
+app = typer.Typer(help="Look at the recipes.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_command() -> None:
+    """List the recipes that come with Diptych."""
+    table = Table("recipe", "stages", "what it trains", box=None, pad_edge=False)
+    for name in recipe_names():
+        recipe = load_recipe(name)
+        table.add_row(f"[bold]{name}", str(len(recipe.stage)), recipe.title)
+    out.print(table)
+
+
+@app.command("show")
+def show_command(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or a .toml file.")],
+    full: Annotated[bool, typer.Option("--full", help="With every default written out.")] = False,
+) -> None:
+    """Print a recipe; what it prints is a recipe file.
+
+    Examples:
+
+        diptych recipes show vsepp > mine.toml
+
+        diptych recipes show vsepp --full
+    """
+    parsed = load_recipe(recipe)
+    text = parsed.to_toml() if full else recipe_text(recipe)[0]
+    if out.is_terminal:
+        out.print(Syntax(text, "toml", background_color="default", word_wrap=True))
+    else:
+        typer.echo(text, nl=False)
+    if parsed.paper is not None and parsed.paper.row:
+        note(f"follows {parsed.paper.reference}, row {parsed.paper.row}")

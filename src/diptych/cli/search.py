@@ -1,0 +1,74 @@
+"""`diptych search`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from diptych.cli.console import bar, note, out, say_skipped
+from diptych.cli.options import Data, Device, Run, Split
+from diptych.data.open import open_corpus
+from diptych.errors import DataError
+from diptych.index.search import Gallery, Hit
+from diptych.models.trained import Trained
+from diptych.report.pictures import contact_sheet
+
+
+def command(
+    run: Run,
+    data: Data,
+    question: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="A sentence to find images for.")] = None,
+    image: Annotated[
+        str | None, typer.Option("--image", help="Find texts instead: an image file, or an image's id in DATA.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many answers.")] = 5,
+    split: Split = "test",
+    sheet: Annotated[Path | None, typer.Option(help="Write the found images as one picture (PNG).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Ask a run: images for a sentence, or sentences for an image.
+
+    Examples:
+
+        diptych search runs/first scenes "two red circles" --sheet hits.png
+
+        diptych search runs/first scenes --image test-00003-0
+
+        diptych search runs/first scenes --image holiday.jpg -k 3
+    """
+    if (question is None) == (image is None):
+        raise DataError("ask with a sentence or with --image, one of the two")
+    trained = Trained.open(run, device)
+    corpus = open_corpus(data).split(split)
+    with bar("encoding") as watch:
+        gallery = Gallery(trained, corpus, watch=watch)
+        hits = gallery.find_texts(image, k) if image is not None else gallery.find_images(str(question), k)
+    say_skipped(gallery.skipped)
+    if question is not None and (unknown := gallery.unknown_words(question)):
+        note(f"not in the model's vocabulary: {', '.join(unknown)}")
+    if as_json:
+        out.print_json(json.dumps([{"id": hit.name, "score": hit.score} for hit in hits]))
+    else:
+        out.print(_table(hits, "image" if question is not None else "text"))
+    if sheet is not None:
+        _write_sheet(sheet, gallery, hits, question)
+
+
+def _table(hits: list[Hit], what: str) -> Table:
+    table = Table("", what, "score", box=None, pad_edge=False)
+    for number, hit in enumerate(hits, 1):
+        table.add_row(str(number), hit.name, f"{hit.score:.3f}")
+    return table
+
+
+def _write_sheet(path: Path, gallery: Gallery, hits: list[Hit], question: str | None) -> None:
+    if question is None or gallery.corpus.pictures is None:
+        raise DataError("--sheet needs a sentence and a corpus with pictures")
+    pictures = [gallery.corpus.pictures[hit.row] for hit in hits]
+    contact_sheet(path, pictures, [f"{hit.score:.3f}" for hit in hits])
+    note(f"wrote {path}")

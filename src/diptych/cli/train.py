@@ -1,0 +1,53 @@
+"""`diptych train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diptych.cli.console import err, note, out
+from diptych.cli.options import Data, Device, Workers
+from diptych.data.open import open_corpus
+from diptych.training.progress import Bar
+from diptych.training.recipe import load_recipe
+from diptych.training.train import train
+
+
+def command(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or a .toml file.")],
+    data: Data,
+    into: Annotated[Path | None, typer.Option(help="The run's folder.", show_default="runs/RECIPE")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; repeatable.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Override the recipe's seed.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    device: Device = "auto",
+    workers: Workers = None,
+) -> None:
+    """Train a recipe on a corpus.
+
+    Examples:
+
+        diptych train scenes scenes --into runs/first
+
+        diptych train vsepp data/f30k_precomp --set stage.1.objective.margin=0.1
+
+        diptych train scenes scenes --into runs/first --resume
+    """
+    overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
+    chosen = load_recipe(recipe, overrides)
+    folder = into or Path("runs") / Path(recipe).stem
+    corpus = open_corpus(data)
+    if corpus.problems:
+        note(f"{len(corpus.problems)} rows of the data were left out; `diptych data check {data}` lists them")
+    try:
+        with Bar(err) as watcher:
+            train(chosen, corpus, folder, resume=resume, device=device, workers=workers, watcher=watcher)
+    except KeyboardInterrupt:
+        note(f"stopped; go on with the same command and --resume (run folder {folder})")
+        raise
+    out.print(f"[bold green]trained[/] {folder}", highlight=False)
+    note(f"measure it: diptych evaluate {folder} {data}")

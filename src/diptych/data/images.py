@@ -1,0 +1,190 @@
+"""Image files: found with one scan a folder, decoded to upright RGB or refused with a line that says why."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import stat
+import threading
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from diptych.data.corpus import Picture
+from diptych.errors import DataError, ImageError
+
+MAX_PIXELS = 100_000_000  # width times height as the header declares it, checked before anything is decoded
+
+_ENDINGS = "jpg jpeg jpe jfif png gif webp bmp tif tiff ppm pgm jp2 avif"
+SUFFIXES = frozenset(f".{ending}" for ending in _ENDINGS.split())
+
+# Formats that PIL decodes by itself; others it hands on, EPS to an interpreter and WMF to the system.
+_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
+
+_ORIENTATION_TAG = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+_PIL_FILTER = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
+_filter_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class PictureFile:
+    """An image in a file, decoded each time it is asked for."""
+
+    path: Path
+
+    def load(self) -> Image.Image:
+        """Decode to an upright RGB image, or raise ImageError with the reason."""
+        return decode(self.path)
+
+
+class ImageFinder:
+    """Finds named images below a few folders; a folder is listed once, however many names are asked for."""
+
+    def __init__(self, roots: Iterable[Path]) -> None:
+        self._roots = [root for root in dict.fromkeys(roots) if root.is_dir()]
+        self._listings: dict[tuple[Path, str], frozenset[str]] = {}
+
+    def find(self, *names: str) -> Path:
+        """The file of the first name that a folder holds, or a DataError that says where it looked."""
+        for name in names:
+            folder, _, file = name.rpartition("/")
+            for root in self._roots:
+                if file in self._listing(root, folder):
+                    return root / folder / file
+        looked = " or ".join(str(root) for root in self._roots)
+        raise DataError(f"no image {names[0]!r} in {looked or 'any folder'}")
+
+    def _listing(self, root: Path, folder: str) -> frozenset[str]:
+        known = self._listings.get((root, folder))
+        if known is None:
+            try:
+                with os.scandir(root / folder) as entries:
+                    known = frozenset(entry.name for entry in entries if entry.is_file())
+            except (OSError, ValueError):  # no such folder, or a name that no folder can have
+                known = frozenset()
+            self._listings[root, folder] = known
+        return known
+
+
+def folder_of(images: Path) -> Path:
+    """A folder of images that somebody named, which must exist."""
+    if not images.is_dir():
+        raise DataError(f"{images}: no such folder of images")
+    return images
+
+
+def pixels(picture: Picture, size: int) -> NDArray[np.uint8]:
+    """The picture squashed to a square of this size, as (3, size, size) bytes."""
+    image = decode(picture.path, size) if isinstance(picture, PictureFile) else picture.load()
+    return to_array(image, size)
+
+
+def to_array(image: Image.Image, size: int) -> NDArray[np.uint8]:
+    """An RGB image squashed to a square with antialiasing, as (3, size, size) bytes."""
+    square = image.resize((size, size), Image.Resampling.BILINEAR)
+    return np.ascontiguousarray(np.asarray(square, np.uint8).transpose(2, 0, 1))  # (3, size, size)
+
+
+def decode(path: Path, size: int | None = None) -> Image.Image:
+    """The file as an upright RGB image; what cannot be decoded is an ImageError that names it and the reason.
+
+    With `size`, a large JPEG is decoded at a fraction of its size, but at least at twice the wanted one; that
+    is several times faster.
+    """
+    try:
+        return _decode(path, size)
+    except Exception as reason:  # a damaged file makes decoders raise anything from OSError to IndexError
+        raise ImageError(" ".join(f"{path}: {_why(reason)}".splitlines())) from None
+
+
+def _decode(path: Path, size: int | None) -> Image.Image:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ImageError("a folder, not an image" if path.is_dir() else "not an ordinary file")
+    if not status.st_size:
+        raise ImageError("an empty file (0 bytes); copy it again")
+    _silence_pil()
+    with path.open("rb") as file, Image.open(file, formats=_formats()) as image:
+        if image.width * image.height > MAX_PIXELS:
+            raise ImageError(_too_large(f"{image.width} x {image.height} pixels"))
+        if size is not None:
+            image.draft(None, (2 * size, 2 * size))  # twice: antialiasing needs something to average
+        image.load()
+        return _rgb(_upright(image))
+
+
+def _why(reason: Exception) -> str:
+    if isinstance(reason, ImageError):
+        return str(reason)
+    if isinstance(reason, Image.DecompressionBombError):
+        return _too_large("too large")
+    if isinstance(reason, UnidentifiedImageError):
+        return f"not an image in a known format ({', '.join(_formats())})"
+    if isinstance(reason, FileNotFoundError):
+        return "no such file"
+    if isinstance(reason, OSError) and reason.strerror:
+        return f"cannot be read ({reason.strerror})"
+    return f"damaged or cut short ({str(reason) or type(reason).__name__}); copy or export it again"
+
+
+def _too_large(size: str) -> str:
+    return f"{size}, above the limit of {MAX_PIXELS:,} pixels; save it smaller"
+
+
+@functools.cache
+def _formats() -> tuple[str, ...]:
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)  # AVIF is missing from older Pillows
+
+
+def _silence_pil() -> None:
+    # What PIL has to say about a file is an ImageError or nothing. catch_warnings would swap the filters of
+    # other threads, so one narrow filter is put in front, again whenever another has been put before it.
+    if list(warnings.filters[:1]) != [_PIL_FILTER]:
+        with _filter_lock:
+            warnings.filterwarnings("ignore", module=_PIL_FILTER[3].pattern)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    try:
+        turn = _UPRIGHT.get(image.getexif().get(_ORIENTATION_TAG, 1))
+    except Exception:  # a damaged EXIF block says nothing about the pixels
+        return image
+    return image if turn is None else image.transpose(turn)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        image = _eight_bits(image)
+    if image.mode == "F":
+        raise ImageError("floating-point pixels have no fixed white; save it with 8 or 16 bits")
+    if image.has_transparency_data:
+        colours = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), colours)
+    return image.convert("RGB")
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    values = np.asarray(image)  # (height, width)
+    if values.min() < 0 or values.max() > 65535:
+        raise ImageError("32-bit pixels beyond 0-65535 have no fixed white; save it with 8 or 16 bits")
+    grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)  # 65535 becomes 255; PIL would clip
+    if "transparency" in image.info:
+        grey[values == image.info["transparency"]] = 255
+    return Image.fromarray(grey)

@@ -1,0 +1,187 @@
+"""The original papers' layout of stored features: `train_ims.npy` with `train_caps.txt`, and so for dev and test.
+
+`*_ims.npy` holds a row an image, (images, size) or (images, regions, size). `*_caps.txt` holds a caption a line in
+the images' order, as many for each image as the numbers of lines and rows say. `*_ids.txt`, a line an image or a
+caption, may name the images. Where there is a row for each caption, equal rows that follow each other are one image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diptych.data.corpus import Corpus, Features, Integers, Problem
+from diptych.data.table import text_in
+from diptych.errors import DataError
+
+_SPLITS = {"train": "train", "dev": "val", "test": "test", "testall": "test"}
+
+
+@dataclass
+class _Part:
+    """One of the files' parts; images and texts are numbered within it."""
+
+    split: str
+    vectors: NDArray[np.floating]
+    rows: Integers  # the rows of `vectors` that are images
+    ids: list[str]
+    texts: list[str]
+    images_of_texts: list[int]
+
+
+def is_precomputed(folder: Path) -> bool:
+    """Whether a folder holds the features of some part."""
+    return any(_vectors_file(folder, part).is_file() for part in _SPLITS)
+
+
+def read_precomputed(folder: Path, test: str | None = None) -> Corpus:
+    """The corpus in a folder of stored features; `test` says which of test and testall is the test split.
+
+    Left open, it is test where there is one. The arrays stay on disk until rows of them are asked for.
+    """
+    problems: list[Problem] = []
+    names = [name for name in _SPLITS if _vectors_file(folder, name).is_file()]
+    if not names or (test is not None and (test not in names or _SPLITS[test] != "test")):
+        raise DataError(
+            f"{folder}: no {test or 'train'}_ims.npy in it; it has {', '.join(names) or 'no features'}"
+        )
+    if {"test", "testall"} <= set(names):
+        names.remove("test" if test == "testall" else "testall")
+        if test is None:
+            message = f"left out beside test_ims.npy; name {folder}#testall to test on it"
+            problems.append(Problem(str(_vectors_file(folder, "testall")), None, message))
+    parts = [_read_part(folder, name, problems) for name in names]
+    for name, part in zip(names, parts, strict=True):
+        if part.vectors.shape[1:] != parts[0].vectors.shape[1:]:
+            shapes = f"{part.vectors.shape[1:]}, not {parts[0].vectors.shape[1:]} as in {names[0]}_ims.npy"
+            raise DataError(f"{_vectors_file(folder, name)}: an image has the shape {shapes}")
+    if not any(part.texts for part in parts):
+        raise DataError(f"{folder}: no usable text in it; first problem: {problems[0]}")
+    return _joined(folder, parts, problems)
+
+
+def _joined(folder: Path, parts: list[_Part], problems: list[Problem]) -> Corpus:
+    starts = np.cumsum([0, *(len(part.vectors) for part in parts)])
+    first_group = np.cumsum([0, *(len(part.ids) for part in parts)])
+    rows = [start + part.rows for start, part in zip(starts, parts, strict=False)]
+    groups = [
+        start + np.array(part.images_of_texts, np.int64)
+        for start, part in zip(first_group, parts, strict=False)
+    ]
+    return Corpus(
+        name=folder.resolve().name,
+        image_ids=[identity for part in parts for identity in part.ids],
+        image_groups=np.arange(first_group[-1], dtype=np.int64),
+        image_splits=np.repeat([part.split for part in parts], [len(part.ids) for part in parts]),
+        texts=[text for part in parts for text in part.texts],
+        text_groups=np.concatenate(groups),
+        text_splits=np.repeat([part.split for part in parts], [len(part.texts) for part in parts]),
+        features=Features([part.vectors for part in parts], np.concatenate(rows)),
+        problems=tuple(problems),
+    )
+
+
+def _read_part(folder: Path, name: str, problems: list[Problem]) -> _Part:
+    vectors_file, captions_file = _vectors_file(folder, name), folder / f"{name}_caps.txt"
+    vectors, captions = _load(vectors_file), _lines(captions_file)
+    if len(captions) % len(vectors):  # some editors leave blank lines at the end
+        while captions and not captions[-1].strip():
+            captions.pop()
+    if not captions or len(captions) % len(vectors):
+        counts = f"{len(vectors)} images, but {captions_file} has {len(captions)} captions"
+        raise DataError(f"{vectors_file}: {counts}; there must be the same number for each image")
+    each = len(captions) // len(vectors)
+
+    repeated = _repeats(vectors) if each == 1 else np.zeros(len(vectors), np.bool_)
+    if count := int(repeated.sum()):
+        message = f"{count} rows repeat the row above; each is read as one image with several texts"
+        problems.append(Problem(str(vectors_file), int(repeated.argmax()) + 1, message))
+    names = _ids(folder, name, len(vectors), each, problems)
+    image_of_row: dict[int, int] = {}
+    rows: list[int] = []
+    ids: dict[str, int] = {}
+    for row, identity in enumerate(names):
+        if repeated[row]:
+            if row - 1 in image_of_row:
+                image_of_row[row] = image_of_row[row - 1]
+        elif identity in ids:
+            message = (
+                f"id {identity!r} is already at row {rows[ids[identity]] + 1}; left out with its captions"
+            )
+            problems.append(Problem(str(folder / f"{name}_ids.txt"), row + 1, message))
+        else:
+            image_of_row[row] = ids[identity] = len(ids)
+            rows.append(row)
+
+    texts: list[str] = []
+    images_of_texts: list[int] = []
+    for line, caption in enumerate(captions):
+        if (image := image_of_row.get(line // each)) is None:
+            continue
+        try:
+            texts.append(text_in(caption))
+            images_of_texts.append(image)
+        except DataError as reason:
+            problems.append(Problem(str(captions_file), line + 1, str(reason)))
+    prefixed = [f"{name}/{identity}" for identity in ids]
+    return _Part(_SPLITS[name], vectors, np.array(rows, np.int64), prefixed, texts, images_of_texts)
+
+
+def _vectors_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}_ims.npy"
+
+
+def _load(file: Path) -> NDArray[np.floating]:
+    try:
+        vectors = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as reason:
+        raise DataError(
+            f"{file}: not a complete npy array of numbers ({str(reason).splitlines()[0]})"
+        ) from None
+    if not isinstance(vectors, np.ndarray) or not np.issubdtype(vectors.dtype, np.floating):
+        raise DataError(f"{file}: not an array of floating-point numbers")
+    if vectors.ndim not in (2, 3) or not vectors.size:
+        shape = "(images, size) or (images, regions, size)"
+        raise DataError(f"{file}: an array of shape {vectors.shape}; it must be {shape}")
+    return vectors
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        content = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    except FileNotFoundError:
+        raise DataError(f"{file}: no such file, but its features are there") from None
+    except OSError as reason:
+        raise DataError(f"{file}: cannot be read ({reason.strerror})") from None
+    # Only \n ends a line: splitlines would also split within captions and shift all that follow.
+    lines = content.decode("utf-8", "surrogateescape").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _ids(folder: Path, name: str, images: int, each: int, problems: list[Problem]) -> list[str]:
+    """The images' names, from the file of ids if there is one that fits."""
+    file = folder / f"{name}_ids.txt"
+    numbers = [str(number) for number in range(images)]
+    if not file.is_file():
+        return numbers
+    ids = [line.strip().encode(errors="backslashreplace").decode() for line in _lines(file)]
+    if len(ids) == images * each:
+        ids = ids[::each]
+    if len(ids) != images:
+        message = f"{len(ids)} ids for {images} images and {images * each} captions; the ids are not used"
+        problems.append(Problem(str(file), None, message))
+        return numbers
+    return ids
+
+
+def _repeats(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which rows equal the row above. A look at the first numbers of each row spares reading the whole file."""
+    probe = vectors.reshape(len(vectors), -1)[:, :8]  # (images, 8)
+    repeated = np.zeros(len(vectors), np.bool_)
+    repeated[1:] = (probe[1:] == probe[:-1]).all(axis=1)
+    for row in np.flatnonzero(repeated):
+        repeated[row] = np.array_equal(vectors[row], vectors[row - 1])
+    return repeated

@@ -1,0 +1,50 @@
+"""The machine: which device to use, how many threads, and an allocator that keeps what it has."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+import torch
+
+from diptych.errors import DiptychError
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The named device, or the best one that is here."""
+    kind = name.split(":")[0]
+    if kind not in DEVICES:
+        raise DiptychError(f"device {name!r}: not one of {', '.join(DEVICES)}")
+    here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if kind == "auto":
+        return torch.device(next(kind for kind, is_here in here.items() if is_here))
+    if not here[kind]:
+        raise DiptychError(f"device {name!r} is not available here; use --device cpu")
+    return torch.device(name)
+
+
+def cores() -> int:
+    """The cores this process may use, which in a container can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def keep_freed_memory() -> bool:
+    """Tell glibc's malloc to keep large blocks instead of giving them back to the kernel; says whether it did.
+
+    Activations of a training step are freed and allocated again every step: with the default thresholds each of them is
+    a fresh mapping whose pages fault one by one, which halves the rate of convolutions on a CPU.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    trim_threshold, top_pad, mmap_max = -1, -2, -4  # mallopt(3)
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    settings = ((mmap_max, 0), (trim_threshold, 2**31 - 1), (top_pad, 256 * 2**20))
+    return all([mallopt(ctypes.c_int(option), ctypes.c_int(value)) for option, value in settings])

@@ -1,0 +1,51 @@
+"""The GRU text tower: word embedding, GRU, and the state at the last word as the text's vector."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from diptych.errors import RecipeError
+from diptych.models.matcher import Tokens
+from diptych.models.prefix_gru import last_states
+from diptych.text.vocabulary import PAD
+
+
+class TextGRU(nn.Module):
+    """Word embedding U(-0.1, 0.1), one GRU layer, the state at `<end>`."""
+
+    def __init__(self, words: int, word_size: int, hidden: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, word_size, padding_idx=PAD)
+        self.gru = nn.GRU(word_size, hidden, batch_first=True)
+        self.size = hidden
+        nn.init.uniform_(self.words.weight, -0.1, 0.1)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Padded words to (texts, hidden); on a CPU by the path that computes every distinct prefix once."""
+        if tokens.ids.device.type != "cpu":
+            return self.plain(tokens)
+        return last_states(
+            tokens.ids,
+            tokens.lengths,
+            self.words.weight,
+            self.gru.weight_ih_l0,
+            self.gru.weight_hh_l0,
+            self.gru.bias_ih_l0,
+            self.gru.bias_hh_l0,
+        )
+
+    def plain(self, tokens: Tokens) -> Tensor:
+        """The same by torch's own GRU, which is the faster one on a GPU."""
+        vectors = self.words(tokens.ids)
+        packed = pack_padded_sequence(vectors, tokens.lengths.cpu(), batch_first=True, enforce_sorted=False)
+        last: Tensor = self.gru(packed)[1][0]
+        return last
+
+    @torch.no_grad()
+    def start_words(self, vectors: Tensor, found: Tensor) -> None:
+        """Start the found words from given vectors; the others keep their random start."""
+        if vectors.shape[1] != self.words.embedding_dim:
+            raise RecipeError(f"text.vectors: vectors of size {vectors.shape[1]}, set model.word = {vectors.shape[1]}")
+        self.words.weight[found] = vectors[found].to(self.words.weight)

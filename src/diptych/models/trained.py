@@ -1,0 +1,124 @@
+"""A matcher with its vocabulary, ready to encode corpora, pictures and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from diptych.data.batches import read_ahead
+from diptych.data.corpus import Corpus, Integers
+from diptych.data.reader import FeatureReader, PixelReader, image_reader
+from diptych.errors import DataError, RunError
+from diptych.machine import choose_device
+from diptych.models.encoded import Encoded
+from diptych.models.matcher import Matcher, Tokens
+from diptych.models.store import load_matcher
+from diptych.text.vocabulary import Vocabulary
+
+IMAGES_AT_ONCE = 64
+TEXTS_AT_ONCE = 512
+
+Watch = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A matcher and the vocabulary that it was trained with."""
+
+    matcher: Matcher
+    vocabulary: Vocabulary
+    device: torch.device
+
+    @classmethod
+    def open(cls, run: Path | str, device: str = "auto", snapshot: str = "best") -> Trained:
+        """The best snapshot of a run, in evaluation mode on the device."""
+        folder = Path(run)
+        if not folder.is_dir():
+            raise RunError(f"{folder}: no such run; train one with `diptych train RECIPE DATA --into {folder}`")
+        try:
+            vocabulary = Vocabulary.load(folder / "vocabulary.json")
+        except DataError as reason:
+            raise RunError(str(reason)) from None
+        matcher = load_matcher(folder / snapshot / "weights.safetensors", vocabulary)
+        place = choose_device(device)
+        return cls(matcher.to(place).eval(), vocabulary, place)
+
+    def reader(self, corpus: Corpus) -> FeatureReader | PixelReader:
+        """The reader of what the matcher wants of a corpus; who encodes a corpus again keeps it, and its pixels."""
+        return image_reader(corpus, self.matcher.image_input.kind, self.matcher.image_input.shape)
+
+    def encode(
+        self,
+        corpus: Corpus,
+        workers: int = 2,
+        watch: Watch | None = None,
+        reader: FeatureReader | PixelReader | None = None,
+    ) -> Encoded:
+        """Encode what can be ranked of a corpus; `watch` is told how many items of how many are done."""
+        corpus = corpus.matched()
+        total = len(corpus.image_ids) + len(corpus.texts)
+        images, readable, skipped = self.encode_images(
+            corpus, workers, watch and (lambda done, _: watch(done, total)), reader
+        )
+        if skipped:
+            corpus = corpus.take(readable, np.arange(len(corpus.texts)))
+            kept = corpus.matched()
+            here = np.flatnonzero(np.isin(corpus.image_groups, kept.image_groups))
+            images, corpus = images[torch.from_numpy(here).to(images.device)], kept
+        if not len(corpus.texts):
+            raise DataError(f"{corpus.name}: no image could be read; first reason: {next(iter(skipped.values()))}")
+        start = total - len(corpus.texts)
+        texts = self.encode_texts(corpus.texts, watch and (lambda done, _: watch(start + done, total)))
+        return Encoded.of(self.matcher, corpus, images, texts, skipped)
+
+    @torch.inference_mode()
+    def encode_images(
+        self,
+        corpus: Corpus,
+        workers: int = 2,
+        watch: Watch | None = None,
+        reader: FeatureReader | PixelReader | None = None,
+    ) -> tuple[Tensor, Integers, dict[str, str]]:
+        """Encode a corpus' images: the encodings, the image each row belongs to, and the reasons of the skipped."""
+        reader = reader or self.reader(corpus)
+        count = len(corpus.image_ids)
+        chunks = np.split(np.arange(count), range(IMAGES_AT_ONCE, count, IMAGES_AT_ONCE))
+        rows, numbers, done = [], [], 0
+        for chunk, (values, readable) in zip(chunks, read_ahead(reader.read, chunks, workers), strict=True):
+            if readable.any():
+                rows.append(self.matcher.encode_images(torch.from_numpy(values).to(self.device)))
+                numbers.append(chunk[readable])
+            done += len(chunk)
+            if watch:
+                watch(done, count)
+        skipped = {corpus.image_ids[image]: reason for image, reason in sorted(reader.skipped.items())}
+        if not rows:
+            raise DataError(f"{corpus.name}: no image could be read; first reason: {next(iter(skipped.values()))}")
+        return torch.cat(rows), np.concatenate(numbers), skipped
+
+    @torch.inference_mode()
+    def encode_texts(self, texts: Sequence[str], watch: Watch | None = None) -> Tensor:
+        """Encode sentences; row j belongs to sentence j."""
+        # In alphabetical order neighbours share beginnings, which the text tower computes once.
+        order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
+        table = self.vocabulary.encode_all(texts)
+        rows, done = [], 0
+        for chunk in np.split(order, range(TEXTS_AT_ONCE, len(order), TEXTS_AT_ONCE)):
+            ids, lengths = table.batch(chunk)
+            rows.append(self.matcher.encode_texts(self.tokens(ids, lengths)))
+            done += len(chunk)
+            if watch:
+                watch(done, len(order))
+        encoded = torch.cat(rows)
+        out = torch.empty_like(encoded)
+        out[torch.from_numpy(order).to(out.device)] = encoded
+        return out
+
+    def tokens(self, ids: Integers, lengths: Integers) -> Tokens:
+        """Padded ids as tokens on the device."""
+        return Tokens(torch.from_numpy(ids).to(self.device), torch.from_numpy(lengths).to(self.device))

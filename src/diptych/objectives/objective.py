@@ -1,0 +1,58 @@
+"""What an objective takes and returns.
+
+An objective is a pure function of tensors: a scored batch goes in, named terms and their sum come out. Drawing the batch
+is not its business.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from diptych.settings import Settings
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """A scored batch of pairs: row k and column k are the image and the text of the k-th drawn pair.
+
+    `scores` is (pairs, pairs), images by texts; `positives` marks the entries whose image and text share a group, the
+    diagonal among them.
+    """
+
+    scores: Tensor
+    positives: Tensor
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Named terms; what training minimises is their sum."""
+
+    terms: dict[str, Tensor]
+
+    @property
+    def total(self) -> Tensor:
+        """The sum of the terms."""
+        first, *rest = self.terms.values()
+        return sum(rest, first)
+
+
+class Objective(Settings, ABC):
+    """Maps a scored batch to a loss; its fields are what a recipe's `objective` table may set."""
+
+    name: str
+
+    @abstractmethod
+    def __call__(self, batch: ScoredPairs) -> Loss:
+        """Compute the loss of a batch."""
+
+    def trap(self, batch: ScoredPairs) -> float | None:
+        """The total at which this objective can stick with all encodings equal, or None if it has no such trap."""
+        return None
+
+    @property
+    def way_out(self) -> str:
+        """What to do when training is stuck in the trap."""
+        return "lower optimiser.rate"

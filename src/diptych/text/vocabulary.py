@@ -1,0 +1,166 @@
+"""The vocabulary: which words a model knows, and the number that each of them has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diptych.errors import DataError
+from diptych.files import read_json, write_json
+from diptych.text.tokens import tokenise
+
+PAD, START, END, UNKNOWN = range(4)
+SPECIALS = ("<pad>", "<start>", "<end>", "<unknown>")
+
+_FORMAT, _VERSION = "diptych-vocabulary", 1
+_REMEDY = "make it again from the train texts"
+
+
+@dataclass(frozen=True, eq=False)
+class TokenTable:
+    """The token ids of many texts, one after the other: text i is `flat[offsets[i] : offsets[i + 1]]`."""
+
+    flat: NDArray[np.int32]  # (tokens,)
+    offsets: NDArray[np.int64]  # (texts + 1,)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of tokens of each text, start and end included."""
+        return np.diff(self.offsets)
+
+    def batch(
+        self, indices: Sequence[int] | NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ids of these texts, padded to the longest of them, and their lengths."""
+        rows = np.asarray(indices, np.int64)
+        lengths = self.lengths[rows]  # (rows,)
+        columns = np.arange(lengths.max(initial=0))
+        inside = columns < lengths[:, None]  # (rows, longest)
+        ids = np.full(inside.shape, PAD, np.int64)
+        ids[inside] = self.flat[(self.offsets[:-1][rows, None] + columns)[inside]]
+        return ids, lengths
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words with their ids: pad 0, start 1, end 2, unknown 3, then the words, the most frequent first.
+
+    The four specials are ids, not words: nothing that a text can hold encodes to pad, start or end.
+    """
+
+    words: tuple[str, ...]
+    counts: tuple[int, ...]
+    threshold: int
+
+    @classmethod
+    def count(cls, texts: Iterable[str], threshold: int = 4) -> Vocabulary:
+        """Keep the words that occur `threshold` times or more; the texts should be train texts only."""
+        counter: Counter[str] = Counter()
+        for text in texts:
+            counter.update(tokenise(text))
+        kept = sorted((-count, word) for word, count in counter.items() if count >= threshold)
+        if not kept:
+            raise DataError(
+                f"none of the {len(counter)} words in the texts occurs {threshold} times or more; "
+                "give more texts or a lower threshold"
+            )
+        return cls(tuple(word for _, word in kept), tuple(-count for count, _ in kept), threshold)
+
+    def __len__(self) -> int:
+        return len(SPECIALS) + len(self.words)
+
+    @cached_property
+    def ids(self) -> Mapping[str, int]:
+        """The id of each word; the specials have no word and are not in it."""
+        return {word: number for number, word in enumerate(self.words, len(SPECIALS))}
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return (*SPECIALS, *self.words)
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of the ids: equal for two vocabularies just when they encode every text alike."""
+        content = json.dumps(self._names, separators=(",", ":"))
+        return hashlib.sha256(content.encode("ascii")).hexdigest()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text's tokens between start and end."""
+        return [START, *map(self.ids.get, tokenise(text), repeat(UNKNOWN)), END]
+
+    def encode_all(self, texts: Iterable[str]) -> TokenTable:
+        """Encode many texts into a table of four bytes a token."""
+        flat, offsets = array("i"), array("q", [0])
+        for text in texts:
+            flat.extend(self.encode(text))
+            offsets.append(len(flat))
+        return TokenTable(np.array(flat, np.int32), np.array(offsets, np.int64))
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """One string an id, the specials as `<pad>`, `<start>`, `<end>` and `<unknown>`."""
+        names = self._names
+        numbers = [int(number) for number in ids]
+        for number in numbers:
+            if not 0 <= number < len(names):
+                raise DataError(
+                    f"id {number} is not in this vocabulary of {len(names)}; is it the model's own?"
+                )
+        return [names[number] for number in numbers]
+
+    def save(self, path: Path) -> None:
+        """Write the vocabulary as JSON."""
+        content = {"words": self.words, "counts": self.counts}
+        write_json(path, {"format": _FORMAT, "version": _VERSION, "threshold": self.threshold, **content})
+
+    @classmethod
+    def load(cls, path: Path) -> Vocabulary:
+        """Read a vocabulary that `save` wrote; anything else is a DataError."""
+        _refuse_pickle(path)
+        content = read_json(path, DataError)
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise DataError(f"{path}: not a vocabulary (its format is not {_FORMAT!r}); {_REMEDY}")
+        if content.get("version") != _VERSION:
+            raise DataError(
+                f"{path}: version {content.get('version')!r}, not the known {_VERSION}; {_REMEDY}"
+            )
+        if fault := _fault(content):
+            raise DataError(f"{path}: {fault}; {_REMEDY}")
+        return cls(tuple(content["words"]), tuple(content["counts"]), content["threshold"])
+
+
+def _refuse_pickle(path: Path) -> None:
+    first = b""
+    with suppress(OSError), path.open("rb") as file:  # reading it as JSON will say what is wrong
+        first = file.read(1)
+    if first == b"\x80" or path.suffix in (".pkl", ".pickle"):
+        raise DataError(f"{path}: a pickle, which can run any code and is never read; {_REMEDY}")
+
+
+def _fault(content: dict[str, Any]) -> str | None:
+    """What is wrong with the fields of a vocabulary file, if anything is."""
+    words, counts, threshold = (content.get(key) for key in ("words", "counts", "threshold"))
+    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
+        return "'words' is not a list of words"
+    if len(set(words)) != len(words):
+        word, times = Counter(words).most_common(1)[0]
+        return f"the word {word!r} is listed {times} times"
+    if not isinstance(counts, list) or not all(type(count) is int for count in counts):
+        return "'counts' is not a list of whole numbers"
+    if len(counts) != len(words):
+        return f"{len(counts)} counts for {len(words)} words"
+    return None if type(threshold) is int else "'threshold' is not a whole number"

@@ -1,0 +1,42 @@
+"""metrics.jsonl: one line an epoch and one an event, in the order in which they happened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from diptych.errors import RunError
+from diptych.files import write_text
+
+
+class Journal:
+    """Appends lines to a run's metrics.jsonl."""
+
+    def __init__(self, run: Path) -> None:
+        self.path = run / "metrics.jsonl"
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Append one line; it is complete on disk when this returns."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All lines; one that a killed run left half-written at the end is passed over."""
+        if not self.path.is_file():
+            return []
+        rows = self.path.read_text(encoding="utf-8").splitlines()
+        lines = []
+        for number, row in enumerate(rows, 1):
+            try:
+                lines.append(json.loads(row))
+            except json.JSONDecodeError:
+                if number < len(rows):
+                    raise RunError(f"{self.path}:{number}: not a line of JSON; restore the file") from None
+        return lines
+
+    def rewind(self, stage: int, epoch: int, step: int) -> None:
+        """Drop what was written after a snapshot that training goes on from."""
+        kept = [line for line in self.lines() if (line["stage"], line["epoch"], line["step"]) <= (stage, epoch, step)]
+        write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))

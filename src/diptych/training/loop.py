@@ -1,0 +1,227 @@
+"""The training loop: knows stages, batches and snapshots, and nothing of any paper."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from diptych.data.batches import PairBatch, PairReader, PairSampler, read_ahead
+from diptych.data.corpus import Corpus
+from diptych.evaluation.protocols import evaluate_encoded
+from diptych.files import write_json
+from diptych.models.store import save_matcher
+from diptych.models.trained import Trained
+from diptych.training.checkpoint import Position, Snapshot, save_snapshot
+from diptych.training.journal import Journal
+from diptych.training.progress import Watcher
+from diptych.training.recipe import Recipe
+from diptych.training.stage import CollapseWatch, make_optimiser, rate_at, set_trainable, train_step
+
+SECONDS_BETWEEN_SNAPSHOTS = 300.0
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all stages of one training share."""
+
+    recipe: Recipe
+    corpus: Corpus
+    digest: str  # of the corpus
+    run: Path
+    workers: int
+    watcher: Watcher
+
+
+class StageLoop:
+    """Trains one stage from a position to its end, leaving snapshots on the way."""
+
+    def __init__(self, around: Surroundings, trained: Trained, position: Position, snapshot: Snapshot | None) -> None:
+        self.around, self.trained, self.position = around, trained, position
+        self.stage = around.recipe.stage[position.stage - 1]
+        self.objective = self.stage.objective
+        parameters = set_trainable(trained.matcher, self.stage.trainable)
+        self.optimiser = make_optimiser(parameters, self.stage.optimiser)
+        if snapshot is not None:
+            snapshot.restore(trained.matcher, self.optimiser)
+        self.journal = Journal(around.run)
+        train = around.corpus.split(*self.stage.splits).matched()
+        self.train_images = trained.reader(train)
+        self.train_ids = train.image_ids
+        self.pairs = PairReader(train, self.train_images, trained.vocabulary.encode_all(train.texts))
+        self.sampler = PairSampler(train, self.stage.batches.size, (around.recipe.seed, position.stage))
+        self.val = around.corpus.split("val").matched()
+        self.val_images = trained.reader(self.val)
+        # An epoch's worth of steps in the trap, and never fewer than a hundred, is no warm-up any more.
+        self.watch = CollapseWatch(self.objective, max(100, len(self.sampler)), position.stuck)
+        self.told: set[int] = set()
+
+    def run(self) -> None:
+        """Train until the last epoch, or until patience ends; Ctrl-C leaves a snapshot of the last whole step."""
+        stages = len(self.around.recipe.stage)
+        steps = self.stage.epochs * len(self.sampler)
+        done = (self.position.epoch - 1) * len(self.sampler) + self.position.step
+        self.around.watcher.stage(self.position.stage, stages, steps, done)
+        with interruptible() as interrupted:
+            while not self.position.stage_done:
+                self._epoch(interrupted)
+
+    def _epoch(self, interrupted: threading.Event) -> None:
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate_at(self.position.epoch, self.stage.optimiser.rate, self.stage.schedule)
+        self.trained.matcher.train()
+        batches = self.sampler.epoch(self.position.epoch)[self.position.step :]
+        started = saved = time.monotonic()
+        before = self.position.pairs
+        for batch in read_ahead(self.pairs.read, batches, self.around.workers):
+            self._step(batch)
+            now = time.monotonic()
+            speed = (self.position.pairs - before) / (now - started)
+            loss = sum(self.position.sums.values()) / max(1, self.position.pairs)
+            self.around.watcher.step(self.position.epoch, loss, speed)
+            if interrupted.is_set():
+                self._snapshot()
+                raise KeyboardInterrupt
+            if now - saved > SECONDS_BETWEEN_SNAPSHOTS:
+                self._snapshot()
+                saved = now
+        self._tell_skipped()
+        self._finish_epoch(time.monotonic() - started)
+
+    def _step(self, batch: PairBatch) -> None:
+        position = self.position
+        sums = dict(position.sums)
+        if len(batch.ids):  # a batch whose images are all unreadable trains nothing
+            loss, scored = train_step(
+                self.trained.matcher,
+                self.objective,
+                self.optimiser,
+                self.stage.optimiser.clip,
+                batch,
+                self.trained.device,
+            )
+            values = {name: float(term.detach()) for name, term in loss.terms.items()}
+            for name, value in values.items():
+                sums[name] = sums.get(name, 0.0) + value
+            if self.watch.collapsed(sum(values.values()), scored):
+                self._say_collapsed()
+        self.position = replace(
+            position, step=position.step + 1, pairs=position.pairs + len(batch.ids), sums=sums, stuck=self.watch.stuck
+        )
+
+    def _finish_epoch(self, seconds: float) -> None:
+        """Validate, keep the best, write the epoch's line, and stand at the start of the next epoch."""
+        metrics = self._validate()
+        position = self.position
+        score = metrics[self.stage.select]
+        better = position.best is None or score > position.best
+        if better:
+            self._keep_best(metrics)
+            position = replace(position, best=score, best_epoch=position.epoch)
+        pairs = max(1, position.pairs)
+        self.journal.add(
+            {
+                **_at(position),
+                "event": "epoch",
+                "rate": self.optimiser.param_groups[0]["lr"],
+                "loss": sum(position.sums.values()) / pairs,
+                "terms": {name: value / pairs for name, value in position.sums.items()},
+                "val": metrics,
+                "best": better,
+                "seconds": round(seconds, 3),
+            }
+        )
+        self.around.watcher.say(_epoch_line(position, self.stage.epochs, metrics, better))
+        patience = self.stage.patience
+        tired = patience is not None and position.epoch - position.best_epoch >= patience
+        if tired:
+            self.around.watcher.say(f"no better {self.stage.select} on val for {patience} epochs: stopped early")
+        self.position = replace(
+            position.next_epoch(), stage_done=tired or position.epoch == self.stage.epochs
+        )
+        self._snapshot()
+
+    def _validate(self) -> dict[str, float]:
+        self.trained.matcher.eval()
+        encoded = self.trained.encode(self.val, self.around.workers, reader=self.val_images)
+        return evaluate_encoded(self.trained.matcher, encoded).metrics.to_json()
+
+    def _keep_best(self, metrics: dict[str, float]) -> None:
+        folder = self.around.run / "best"
+        about = {**_at(self.position), "val": metrics}
+        save_matcher(folder / "weights.safetensors", self.trained.matcher, self.trained.vocabulary, about)
+        write_json(folder / "metrics.json", about)
+
+    def _snapshot(self) -> None:
+        save_snapshot(
+            self.around.run,
+            self.trained.matcher,
+            self.trained.vocabulary,
+            self.optimiser,
+            self.position,
+            self.around.digest,
+        )
+
+    def _say_collapsed(self) -> None:
+        message = (
+            f"collapsed: the loss has stood at 2 x margin a pair for {self.watch.stuck} steps, "
+            f"all embeddings are equal; {self.objective.way_out}"
+        )
+        self.journal.add({**_at(self.position), "event": "collapsed", "message": message})
+        self.around.watcher.say(f"[bold red]{message}")
+
+    def _tell_skipped(self) -> None:
+        """Name each unreadable training image once."""
+        for image in sorted(self.train_images.skipped.keys() - self.told):
+            self.told.add(image)
+            reason = self.train_images.skipped[image]
+            line = {"event": "skipped", "image": self.train_ids[image], "message": reason}
+            self.journal.add({**_at(self.position), **line})
+            self.around.watcher.say(f"[yellow]skipped {reason}")
+
+
+def _at(position: Position) -> dict[str, Any]:
+    return {"stage": position.stage, "epoch": position.epoch, "step": position.step}
+
+
+def _epoch_line(position: Position, epochs: int, metrics: dict[str, float], better: bool) -> str:
+    loss = sum(position.sums.values()) / max(1, position.pairs)
+    return (
+        f"epoch {position.epoch:>3}/{epochs}  loss {loss:.4f}  val rsum {metrics['rsum']:.1f}  "
+        f"image to text R@1 {metrics['i2t_r1']:.1f}  text to image R@1 {metrics['t2i_r1']:.1f}"
+        + ("  [green]best[/]" if better else "")
+    )
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """Turn Ctrl-C and SIGTERM into an event that is looked at between steps; a second one stops at once."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def seed_everything(seed: int, stage: int) -> None:
+    """Seed what a stage draws from besides its batches: fresh weights and dropout."""
+    torch.manual_seed(1_000_003 * seed + stage)

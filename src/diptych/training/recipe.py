@@ -1,0 +1,183 @@
+"""A recipe is a list of stages, read from TOML and checked key by key before anything starts."""
+
+from __future__ import annotations
+
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import Field, SerializeAsAny, ValidationError
+
+from diptych import registry
+from diptych.errors import RecipeError, nearest
+from diptych.models.matcher import ModelSettings
+from diptych.objectives.objective import Objective
+from diptych.settings import Settings, first_mistake
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Batches(Settings):
+    """How pairs are drawn: a random order each epoch, `size` pairs a step."""
+
+    size: Annotated[int, Field(ge=2)] = 128
+
+
+class Optimiser(Settings):
+    """Adam, with the gradient's norm clipped; `clip = 0` clips nothing."""
+
+    name: Literal["adam"] = "adam"
+    rate: Annotated[float, Field(gt=0)] = 0.0002
+    clip: Annotated[float, Field(ge=0)] = 2.0
+
+
+class Schedule(Settings):
+    """The rate is multiplied by `factor` after every `every` epochs."""
+
+    name: Literal["step"] = "step"
+    every: Positive = 15
+    factor: Annotated[float, Field(gt=0)] = 0.1
+
+
+class Stage(Settings):
+    """One uninterrupted training with one objective, one set of trainable parts, one schedule.
+
+    `start` is scratch, previous (the best snapshot of the stage before) or the path of a run; `trainable` names parts of
+    the matcher, or all; `patience` stops after that many epochs without a better `select` on val.
+    """
+
+    start: str = "scratch"
+    trainable: tuple[str, ...] = ("all",)
+    splits: tuple[Literal["train", "restval"], ...] = ("train",)
+    epochs: Positive = 30
+    objective: SerializeAsAny[Objective]
+    batches: Batches = Batches()
+    optimiser: Optimiser = Optimiser()
+    schedule: Schedule = Schedule()
+    select: str = "rsum"
+    patience: Positive | None = None
+
+
+class Text(Settings):
+    """The vocabulary: words seen at least `threshold` times in train; `vectors` is a file to start words from."""
+
+    threshold: Positive = 4
+    vectors: str | None = None
+
+
+class Paper(Settings):
+    """The row of a paper that a recipe follows."""
+
+    reference: str
+    row: str = ""
+
+
+class Recipe(Settings):
+    """What to train and how."""
+
+    title: str = ""
+    seed: Annotated[int, Field(ge=0)] = 0
+    paper: Paper | None = None
+    model: SerializeAsAny[ModelSettings]
+    text: Text = Text()
+    stage: Annotated[tuple[Stage, ...], Field(min_length=1)]
+
+    def to_toml(self) -> str:
+        """The recipe as TOML that reads back to the same recipe."""
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
+    return sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
+
+
+def recipe_text(name: str) -> tuple[str, str]:
+    """The TOML text of a packaged recipe or of a file, and its name for error messages."""
+    if name in recipe_names():
+        return (_folder() / f"{name}.toml").read_text(encoding="utf-8"), f"recipe {name}"
+    path = Path(name)
+    if path.suffix != ".toml":
+        raise RecipeError(f"no recipe {name!r}; {nearest(name, recipe_names())} (or give a .toml file)")
+    try:
+        return path.read_text(encoding="utf-8"), str(path)
+    except (OSError, UnicodeDecodeError) as reason:
+        raise RecipeError(f"{path}: cannot be read ({getattr(reason, 'strerror', 'not UTF-8 text')})") from None
+
+
+def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
+    """A packaged recipe or a TOML file, with overrides such as `stage.1.objective.margin=0.1` applied."""
+    text, where = recipe_text(name)
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as reason:
+        raise RecipeError(f"{where}: not valid TOML: {reason}") from None
+    for override in overrides:
+        _apply(content, override)
+    try:
+        return parse_recipe(content)
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {error}") from None
+
+
+def parse_recipe(content: dict[str, Any]) -> Recipe:
+    """Check a recipe's content; the first mistake is named by its key, with the nearest known name."""
+    content = dict(content)
+    if "model" in content:
+        content["model"] = registry.resolve("models", content["model"], "model", ModelSettings)
+    if isinstance(content.get("stage"), list):
+        content["stage"] = [
+            _with_objective(stage, f"stage.{number}.objective") for number, stage in enumerate(content["stage"], 1)
+        ]
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        raise RecipeError(first_mistake(error, Recipe)) from None
+
+
+def _with_objective(stage: Any, where: str) -> Any:
+    if not isinstance(stage, dict) or "objective" not in stage:
+        return stage
+    return {**stage, "objective": registry.resolve("objectives", stage["objective"], where, Objective)}
+
+
+def _apply(content: dict[str, Any], override: str) -> None:
+    """Set one value in place; the path must lead to an existing table, stages are counted from 1."""
+    path, equals, text = override.partition("=")
+    if not equals:
+        raise RecipeError(f"--set {override}: write KEY=VALUE, such as stage.1.objective.margin=0.1")
+    *steps, last = path.strip().split(".")
+    here: Any = content
+    for step in steps:
+        if isinstance(here, list):
+            if not step.isdigit() or not 1 <= int(step) <= len(here):
+                raise RecipeError(f"--set {override}: there are stages 1 to {len(here)}, not {step!r}")
+            here = here[int(step) - 1]
+        else:
+            here = here.setdefault(step, {}) if isinstance(here, dict) else None
+        if not isinstance(here, dict | list):
+            raise RecipeError(f"--set {override}: {step!r} is no table")
+    if isinstance(here, list):
+        raise RecipeError(f"--set {override}: name a key of a stage, such as {path}.epochs")
+    here[last] = _value(text.strip())
+
+
+def _value(text: str) -> Any:
+    """A TOML value; what is none is a string, so that names need no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _folder() -> Any:
+    return resources.files("diptych.recipes")
+
+
