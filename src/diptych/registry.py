@@ -11,12 +11,11 @@ from pydantic import ValidationError
 from diptych.errors import RecipeError, nearest
 from diptych.settings import Settings, first_mistake
 
-
 Kind = TypeVar("Kind", bound=Settings)
 
 
 def names(room: str, kind: type[Kind]) -> dict[str, type[Kind]]:
-    """The settings that can be named in a room: classes with a `name` whose default is their file's name."""
+    """What can be named in a room: classes of this kind with a `name` whose default is their file's name."""
     package = importlib.import_module(f"diptych.{room}")
     found = {}
     for module_info in pkgutil.iter_modules(package.__path__):
@@ -36,7 +35,9 @@ def resolve(room: str, section: Any, where: str, kind: type[Kind]) -> Kind:
     known = names(room, kind)
     settings = known.get(section["name"])
     if settings is None:
-        raise RecipeError(f"{where}.name = {section['name']!r}: no such name; {nearest(section['name'], known)}")
+        raise RecipeError(
+            f"{where}.name = {section['name']!r}: no such name; {nearest(section['name'], known)}"
+        )
     try:
         return settings.model_validate(section)
     except ValidationError as error:

@@ -49,9 +49,7 @@ def test_text_projection_allows_another_hidden_size():
 def test_regions_are_averaged():
     matcher = features(image=FeatureSettings(shape=(4, 6)))
     regions = torch.randn(2, 4, 6)
-    torch.testing.assert_close(
-        matcher.encode_images(regions), normalize(matcher.project(regions.mean(1)))
-    )
+    torch.testing.assert_close(matcher.encode_images(regions), normalize(matcher.project(regions.mean(1))))
 
 
 def test_from_pixels_sees_where_things_are():

@@ -16,7 +16,9 @@ err = Console(stderr=True)
 
 def complain(message: str) -> None:
     """Print an error as one line."""
-    err.print(f"diptych: {' '.join(message.split())}", style="red", highlight=False, markup=False, soft_wrap=True)
+    err.print(
+        f"diptych: {' '.join(message.split())}", style="red", highlight=False, markup=False, soft_wrap=True
+    )
 
 
 def note(message: str) -> None:
@@ -35,7 +37,12 @@ def say_skipped(skipped: dict[str, str], shown: int = 5) -> None:
 @contextmanager
 def bar(title: str) -> Iterator[Watch]:
     """A progress bar on stderr, moved by calling it with how many of how many are done."""
-    columns = (TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -21,9 +21,12 @@ from diptych.report.pictures import contact_sheet
 def command(
     run: Run,
     data: Data,
-    question: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="A sentence to find images for.")] = None,
+    question: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="A sentence to find images for.")
+    ] = None,
     image: Annotated[
-        str | None, typer.Option("--image", help="Find texts instead: an image file, or an image's id in DATA.")
+        str | None,
+        typer.Option("--image", help="Find texts instead: an image file, or an image's id in DATA."),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many answers.")] = 5,
     split: Split = "test",

@@ -48,9 +48,7 @@ def _add_file(gathering: Gathering, file: Path, images: Path | None, *, in_compa
     found = _SPLIT_IN_NAME.search(file.stem.lower())
     split, folder = (split_in(found[1]), found[0]) if found else ("train", file.stem)
     finder = ImageFinder(_roots(file, folder, images))
-    prefix = (
-        f"{folder}/" if in_company else ""
-    )  # files may use the same names for images of different folders
+    prefix = f"{folder}/" if in_company else ""  # files may use the same names for images of different folders
     groups = _add_images(gathering, file, entries, finder, prefix, split)
 
     seen: set[int | str] = set()
@@ -87,9 +85,7 @@ def _add_images(
     for row, identity, name in rows:
         with gathering.row(file, row):
             if len(names[identity]) > 1:
-                raise DataError(
-                    f"id {identity!r} is used by several images; whose the captions are is unknown"
-                )
+                raise DataError(f"id {identity!r} is used by several images; whose the captions are is unknown")
             if groups[identity] is not None:
                 raise DataError(f"id {identity!r} is there twice")
             path = finder.find(name)

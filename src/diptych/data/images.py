@@ -58,28 +58,27 @@ class ImageFinder:
 
     def __init__(self, roots: Iterable[Path]) -> None:
         self._roots = [root for root in dict.fromkeys(roots) if root.is_dir()]
-        self._listings: dict[tuple[Path, str], frozenset[str]] = {}
+        self._listings: dict[str, list[tuple[Path, frozenset[str]]]] = {}
 
     def find(self, *names: str) -> Path:
         """The file of the first name that a folder holds, or a DataError that says where it looked."""
         for name in names:
             folder, _, file = name.rpartition("/")
-            for root in self._roots:
-                if file in self._listing(root, folder):
-                    return root / folder / file
+            if folder not in self._listings:
+                self._listings[folder] = [(root / folder, _files_in(root / folder)) for root in self._roots]
+            for place, files in self._listings[folder]:
+                if file in files:
+                    return place / file
         looked = " or ".join(str(root) for root in self._roots)
         raise DataError(f"no image {names[0]!r} in {looked or 'any folder'}")
 
-    def _listing(self, root: Path, folder: str) -> frozenset[str]:
-        known = self._listings.get((root, folder))
-        if known is None:
-            try:
-                with os.scandir(root / folder) as entries:
-                    known = frozenset(entry.name for entry in entries if entry.is_file())
-            except (OSError, ValueError):  # no such folder, or a name that no folder can have
-                known = frozenset()
-            self._listings[root, folder] = known
-        return known
+
+def _files_in(folder: Path) -> frozenset[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_file())
+    except (OSError, ValueError):  # no such folder, or a name that no folder can have
+        return frozenset()
 
 
 def folder_of(images: Path) -> Path:

@@ -1,7 +1,7 @@
 """Karpathy's split files (`dataset_flickr8k.json`, `dataset_flickr30k.json`, `dataset_coco.json`).
 
-One object holds `images`, a list of `{"filename", "split", "sentences": [{"raw"}]}`; in COCO's an image also has
-a `filepath`, its folder. Rows are counted from 1 in `images`.
+One object holds `images`, a list of `{"filename", "split", "sentences": [{"raw"}]}`; in COCO's an image also
+has a `filepath`, its folder. Rows are counted from 1 in `images`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The original papers' layout of stored features: `train_ims.npy` with `train_caps.txt`, and so for dev and test.
+"""The originals' layout of stored features: `train_ims.npy` with `train_caps.txt`, and so for dev and test.
 
-`*_ims.npy` holds a row an image, (images, size) or (images, regions, size). `*_caps.txt` holds a caption a line in
-the images' order, as many for each image as the numbers of lines and rows say. `*_ids.txt`, a line an image or a
-caption, may name the images. Where there is a row for each caption, equal rows that follow each other are one image.
+`*_ims.npy` holds a row an image, (images, size) or (images, regions, size). `*_caps.txt` holds a caption a
+line in the images' order, as many for each image as the numbers of lines and rows say. `*_ids.txt`, a line an
+image or a caption, may name the images. Where there is a row for each caption, a row that equals the one
+above it is the same image.
 """
 
 from __future__ import annotations
@@ -45,9 +46,7 @@ def read_precomputed(folder: Path, test: str | None = None) -> Corpus:
     problems: list[Problem] = []
     names = [name for name in _SPLITS if _vectors_file(folder, name).is_file()]
     if not names or (test is not None and (test not in names or _SPLITS[test] != "test")):
-        raise DataError(
-            f"{folder}: no {test or 'train'}_ims.npy in it; it has {', '.join(names) or 'no features'}"
-        )
+        raise DataError(f"{folder}: no {test or 'train'}_ims.npy in it; it has {', '.join(names) or 'no features'}")
     if {"test", "testall"} <= set(names):
         names.remove("test" if test == "testall" else "testall")
         if test is None:
@@ -67,10 +66,7 @@ def _joined(folder: Path, parts: list[_Part], problems: list[Problem]) -> Corpus
     starts = np.cumsum([0, *(len(part.vectors) for part in parts)])
     first_group = np.cumsum([0, *(len(part.ids) for part in parts)])
     rows = [start + part.rows for start, part in zip(starts, parts, strict=False)]
-    groups = [
-        start + np.array(part.images_of_texts, np.int64)
-        for start, part in zip(first_group, parts, strict=False)
-    ]
+    groups = [start + np.array(part.images_of_texts, np.int64) for start, part in zip(first_group, parts, strict=False)]
     return Corpus(
         name=folder.resolve().name,
         image_ids=[identity for part in parts for identity in part.ids],
@@ -85,41 +81,14 @@ def _joined(folder: Path, parts: list[_Part], problems: list[Problem]) -> Corpus
 
 
 def _read_part(folder: Path, name: str, problems: list[Problem]) -> _Part:
-    vectors_file, captions_file = _vectors_file(folder, name), folder / f"{name}_caps.txt"
-    vectors, captions = _load(vectors_file), _lines(captions_file)
-    if len(captions) % len(vectors):  # some editors leave blank lines at the end
-        while captions and not captions[-1].strip():
-            captions.pop()
-    if not captions or len(captions) % len(vectors):
-        counts = f"{len(vectors)} images, but {captions_file} has {len(captions)} captions"
-        raise DataError(f"{vectors_file}: {counts}; there must be the same number for each image")
+    vectors, captions_file = _load(_vectors_file(folder, name)), folder / f"{name}_caps.txt"
+    captions = _captions(captions_file, _vectors_file(folder, name), len(vectors))
     each = len(captions) // len(vectors)
-
-    repeated = _repeats(vectors) if each == 1 else np.zeros(len(vectors), np.bool_)
-    if count := int(repeated.sum()):
-        message = f"{count} rows repeat the row above; each is read as one image with several texts"
-        problems.append(Problem(str(vectors_file), int(repeated.argmax()) + 1, message))
-    names = _ids(folder, name, len(vectors), each, problems)
-    image_of_row: dict[int, int] = {}
-    rows: list[int] = []
-    ids: dict[str, int] = {}
-    for row, identity in enumerate(names):
-        if repeated[row]:
-            if row - 1 in image_of_row:
-                image_of_row[row] = image_of_row[row - 1]
-        elif identity in ids:
-            message = (
-                f"id {identity!r} is already at row {rows[ids[identity]] + 1}; left out with its captions"
-            )
-            problems.append(Problem(str(folder / f"{name}_ids.txt"), row + 1, message))
-        else:
-            image_of_row[row] = ids[identity] = len(ids)
-            rows.append(row)
-
+    image_of_row, ids = _images(folder, name, vectors, each, problems)
     texts: list[str] = []
     images_of_texts: list[int] = []
     for line, caption in enumerate(captions):
-        if (image := image_of_row.get(line // each)) is None:
+        if (image := image_of_row[line // each]) is None:
             continue
         try:
             texts.append(text_in(caption))
@@ -127,7 +96,42 @@ def _read_part(folder: Path, name: str, problems: list[Problem]) -> _Part:
         except DataError as reason:
             problems.append(Problem(str(captions_file), line + 1, str(reason)))
     prefixed = [f"{name}/{identity}" for identity in ids]
-    return _Part(_SPLITS[name], vectors, np.array(rows, np.int64), prefixed, texts, images_of_texts)
+    rows = np.array(list(ids.values()), np.int64)
+    return _Part(_SPLITS[name], vectors, rows, prefixed, texts, images_of_texts)
+
+
+def _captions(file: Path, vectors_file: Path, images: int) -> list[str]:
+    captions = _lines(file)
+    if len(captions) % images:  # some editors leave blank lines at the end
+        while captions and not captions[-1].strip():
+            captions.pop()
+    if not captions or len(captions) % images:
+        counts = f"{images} images, but {file} has {len(captions)} captions"
+        raise DataError(f"{vectors_file}: {counts}; each image must have the same number of them")
+    return captions
+
+
+def _images(
+    folder: Path, name: str, vectors: NDArray[np.floating], each: int, problems: list[Problem]
+) -> tuple[list[int | None], dict[str, int]]:
+    """The image that each row shows (None if left out), and each image's id with its row."""
+    repeated = _repeats(vectors) if each == 1 else np.zeros(len(vectors), np.bool_)
+    if count := int(repeated.sum()):
+        message = f"{count} rows repeat the row above them; they are read as one image with several texts"
+        problems.append(Problem(str(_vectors_file(folder, name)), int(repeated.argmax()) + 1, message))
+    image_of_row: list[int | None] = []
+    ids: dict[str, int] = {}
+    for row, identity in enumerate(_ids(folder, name, len(vectors), each, problems)):
+        if repeated[row]:
+            image_of_row.append(image_of_row[-1])
+        elif identity in ids:
+            image_of_row.append(None)
+            message = f"id {identity!r} is already at row {ids[identity] + 1}; left out with its captions"
+            problems.append(Problem(str(folder / f"{name}_ids.txt"), row + 1, message))
+        else:
+            image_of_row.append(len(ids))
+            ids[identity] = row
+    return image_of_row, ids
 
 
 def _vectors_file(folder: Path, name: str) -> Path:
@@ -138,9 +142,7 @@ def _load(file: Path) -> NDArray[np.floating]:
     try:
         vectors = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as reason:
-        raise DataError(
-            f"{file}: not a complete npy array of numbers ({str(reason).splitlines()[0]})"
-        ) from None
+        raise DataError(f"{file}: not a complete npy array of numbers ({str(reason).splitlines()[0]})") from None
     if not isinstance(vectors, np.ndarray) or not np.issubdtype(vectors.dtype, np.floating):
         raise DataError(f"{file}: not an array of floating-point numbers")
     if vectors.ndim not in (2, 3) or not vectors.size:
@@ -178,8 +180,8 @@ def _ids(folder: Path, name: str, images: int, each: int, problems: list[Problem
 
 
 def _repeats(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which rows equal the row above. A look at the first numbers of each row spares reading the whole file."""
-    probe = vectors.reshape(len(vectors), -1)[:, :8]  # (images, 8)
+    """Which rows equal the row above; a look at the first few numbers spares reading most other rows."""
+    probe = vectors[:, :8] if vectors.ndim == 2 else vectors[:, 0, :8]  # (images, 8)
     repeated = np.zeros(len(vectors), np.bool_)
     repeated[1:] = (probe[1:] == probe[:-1]).all(axis=1)
     for row in np.flatnonzero(repeated):

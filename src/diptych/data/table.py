@@ -33,7 +33,7 @@ _NAMES = {
     "split": ("split",),
 }
 _KNOWN = frozenset(name for names in _NAMES.values() for name in names)
-_SPLIT_NAMES = {**{name: name for name in SPLITS}, "dev": "val", "valid": "val", "validation": "val"}
+SPLIT_NAMES = {**{name: name for name in SPLITS}, "dev": "val", "valid": "val", "validation": "val"}
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 _Note = Callable[[int, str], None]  # row and message of a problem
@@ -79,12 +79,12 @@ class Gathering:
         """Add a text to a group."""
         self._texts.append((text, self._number(group), split))
 
-    def corpus(self) -> Corpus:
+    def corpus(self, remedy: str = "") -> Corpus:
         """Everything gathered; without a single image or text a DataError shows the first problem."""
         if not self._images or not self._texts:
             lacking = "text" if self._images else "image"
-            first = f"; first problem: {self._problems[0]}" if self._problems else ""
-            raise DataError(f"{self._source}: no usable {lacking} in it{first}")
+            more = f"first problem: {self._problems[0]}" if self._problems else remedy
+            raise DataError(f"{self._source}: no usable {lacking} in it" + (f"; {more}" if more else ""))
         ids, pictures, image_groups, image_splits = zip(*self._images, strict=True)
         texts, text_groups, text_splits = zip(*self._texts, strict=True)
         return Corpus(
@@ -106,7 +106,7 @@ class Gathering:
 def object_in(value: object) -> dict[str, object]:
     """A JSON object; anything else is a DataError."""
     if not isinstance(value, dict):
-        raise DataError(f"of type {type(value).__name__}, not an object")
+        raise DataError(f"a {type(value).__name__}, not a JSON object")
     return value
 
 
@@ -138,15 +138,21 @@ def text_in(value: object) -> str:
 def split_in(value: object) -> str:
     """One of the corpus' splits; anything else is a DataError that offers the nearest."""
     name = filled(value, "split")
-    if name.lower() not in _SPLIT_NAMES:
+    if name.lower() not in SPLIT_NAMES:
         raise DataError(f"unknown split {name!r}; {nearest(name.lower(), SPLITS)}")
-    return _SPLIT_NAMES[name.lower()]
+    return SPLIT_NAMES[name.lower()]
 
 
 def hashed_split(group: str) -> str:
     """The split that a group's name falls in: train for 90 % of all names, val and test for 5 % each."""
     at = int.from_bytes(hashlib.blake2b(group.encode(), digest_size=8).digest(), "big") / 2**64
     return "train" if at < 0.9 else "val" if at < 0.95 else "test"
+
+
+def has_header(line: str) -> bool:
+    """Whether the first line of a text file names the columns of a table."""
+    names = {name.strip(' "\r\n').lower() for name in re.split("[,;\t]", line)}
+    return bool(names.intersection(_NAMES["image"]) and names.intersection(_NAMES["text"]))
 
 
 def read_table(file: Path, images: Path | None = None) -> Corpus:
@@ -175,29 +181,31 @@ def add_table(
 
     names, records = _reader(file)(file, note)
     columns = _columns(file, names)
-    images: dict[Path, tuple[Hashable, str, int]] = {}
-    pairs: dict[tuple[Path, str], int] = {}
+    images: dict[str, tuple[Hashable, str, int]] = {}  # group, split and row
+    pairs: dict[tuple[str, str], int] = {}
     texts: set[tuple[Hashable, str, str]] = set()
     for row, values in records:
         with gathering.row(file, row):
             text = text_in(values.get(columns["text"]))
             name = posixpath.normpath(filled(values.get(columns["image"]), "image"))
-            path = finder.find(name)
             group = _group_in(values.get(columns.get("group", "")))
+            key: Hashable = ("image", prefix + name) if group is None else group
             if "split" in columns:
                 split = split_in(values.get(columns["split"]))
+            elif name in images and images[name][0] == key:
+                split = images[name][1]
             else:
                 split = split_of(name) or hashed_split(prefix + name if group is None else group)
-            key: Hashable = path if group is None else group
 
-            known = images.setdefault(path, (key, split, row))
-            if known[:2] != (key, split):
-                what = "group" if known[0] != key else "split"
-                raise DataError(f"image {name!r} is in another {what} at row {known[2]}")
-            if pairs.setdefault((path, text), row) != row:
-                raise DataError(f"the same image and text as at row {pairs[path, text]}")
-            if known[2] == row:
-                gathering.image(prefix + name, path, key, split)
+            if name not in images:
+                gathering.image(prefix + name, finder.find(name), key, split)
+                images[name] = key, split, row
+            elif images[name][:2] != (key, split):
+                what = "group" if images[name][0] != key else "split"
+                raise DataError(f"image {name!r} is in another {what} at row {images[name][2]}")
+            elif (name, text) in pairs:
+                raise DataError(f"the same image and text as at row {pairs[name, text]}")
+            pairs[name, text] = row
             if (key, split, text) not in texts:
                 texts.add((key, split, text))
                 gathering.text(text, key, split)
@@ -206,12 +214,7 @@ def add_table(
 def _columns(file: Path, names: Iterable[str]) -> dict[str, str]:
     """Which of the table's columns plays which part."""
     plain = {name.strip().lower(): name for name in names}
-    columns = {
-        part: plain[known]
-        for part, aliases in _NAMES.items()
-        for known in reversed(aliases)
-        if known in plain
-    }
+    columns = {part: plain[known] for part, aliases in _NAMES.items() for known in reversed(aliases) if known in plain}
     for part in ("image", "text"):
         if part not in columns:
             found = ", ".join(map(repr, sorted(plain)[:10]))
@@ -271,9 +274,8 @@ def _tab_cells(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _comma_cells(lines: list[str], separator: str, note: _Note) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the line they begin at. A row that cannot be parsed costs one line: a quote that was never
-    closed does not swallow its neighbours."""
-    start = 0
+    """Rows with the line they begin at; one that cannot be parsed costs that line only."""
+    start = 0  # parsing begins again after a bad line, so that a quote never closed swallows no neighbours
     while start < len(lines):
         rest = map(lines.__getitem__, range(start, len(lines)))
         reader = csv.reader(rest, delimiter=separator, skipinitialspace=True, strict=True)
@@ -291,20 +293,22 @@ def _comma_cells(lines: list[str], separator: str, note: _Note) -> Iterator[tupl
 def _read_json_lines(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:
     """A JSONL file: all names that its objects use, and its rows."""
     records: list[tuple[int, Mapping[str, object]]] = []
+    problems: list[tuple[int, str]] = []
     for row, line in enumerate(lines_of(file), 1):
         if not line.strip():
             continue
         try:
-            values = json.loads(line)
+            records.append((row, object_in(json.loads(line))))
         except (ValueError, RecursionError) as reason:
-            note(row, f"not valid JSON ({reason})")
-            continue
-        if isinstance(values, dict):
-            records.append((row, values))
-        else:
-            note(row, "not a JSON object")
-    names = dict.fromkeys(name for _, values in records for name in values)
-    return names, records
+            problems.append((row, f"not valid JSON ({getattr(reason, 'msg', 'nested too deeply')})"))
+        except DataError as reason:
+            problems.append((row, str(reason)))
+    for row, message in problems:
+        note(row, message)
+    if not records:
+        first = f"; first problem: {place(file, problems[0][0])}: {problems[0][1]}" if problems else ""
+        raise DataError(f"{file}: no JSON object in it{first}")
+    return dict.fromkeys(name for _, values in records for name in values), records
 
 
 def _read_parquet(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:  # noqa: ARG001

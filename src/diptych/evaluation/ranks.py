@@ -19,10 +19,9 @@ from diptych.data.corpus import Integers
 from diptych.errors import ScoreError
 
 Index: TypeAlias = slice | Tensor
-Block: TypeAlias = tuple[int, int]
 
-# Images and texts of a tile: large enough for a fast product, small enough to stay in the cache while it is counted.
-BLOCK: Block = (512, 2560)
+# Scores in a tile: enough for a fast product, few enough to stay in the processor's cache while they are counted.
+BLOCK = 500 * 2500
 
 # A product with fewer rows or columns rounds equal sums differently from place to place: equal embeddings do not tie.
 NARROWEST = 8
@@ -106,7 +105,7 @@ def ranks(
     *,
     image_rows: Integers | None = None,
     text_rows: Integers | None = None,
-    block: Block = BLOCK,
+    block: int = BLOCK,
 ) -> Ranks:
     """Rank every image among the texts and every text among the images, or only these rows among each other.
 
@@ -115,7 +114,9 @@ def ranks(
     if (score.images, score.texts) != (len(image_groups), len(text_groups)):
         given = f"{score.images} images and {score.texts} texts"
         wanted = f"{len(image_groups)} images and {len(text_groups)} texts"
-        raise ScoreError(f"scores of {given} for groups of {wanted}; were they made from the same corpus and split?")
+        raise ScoreError(
+            f"scores of {given} for groups of {wanted}; were they made from the same corpus and split?"
+        )
     image_rows = np.arange(score.images) if image_rows is None else image_rows
     text_rows = np.arange(score.texts) if text_rows is None else text_rows
     image_groups, text_groups = image_groups[image_rows], text_groups[text_rows]
@@ -123,9 +124,9 @@ def ranks(
     _need_positives("text", text_rows, text_groups, "image", image_groups)
 
     image_numbers, text_numbers = _numbered(image_groups, text_groups)
-    grid = _Grid(score, _Side(image_rows, image_numbers, block[0]), _Side(text_rows, text_numbers, block[1]))
-    images, texts = grid.count(*grid.best_positives())
-    return Ranks(images + 1, texts + 1, image_groups, text_groups, image_rows, text_rows)
+    tally = _Tally(score, _Side(image_rows, image_numbers), _Side(text_rows, text_numbers))
+    tally.run(_panels(tally.images.numbers, tally.texts.numbers, block))
+    return Ranks(tally.images.ranks(), tally.texts.ranks(), image_groups, text_groups, image_rows, text_rows)
 
 
 def _widened(index: Index, length: int) -> tuple[int, Index]:
@@ -136,7 +137,9 @@ def _widened(index: Index, length: int) -> tuple[int, Index]:
     return len(rows), rows[torch.arange(NARROWEST) % len(rows)]
 
 
-def _need_positives(query: str, rows: Integers, groups: Integers, answer: str, answer_groups: Integers) -> None:
+def _need_positives(
+    query: str, rows: Integers, groups: Integers, answer: str, answer_groups: Integers
+) -> None:
     if not len(rows):
         raise ScoreError(f"no {query} to rank; is the split empty?")
     alone = np.flatnonzero(~np.isin(groups, answer_groups))
@@ -156,111 +159,131 @@ def _numbered(image_groups: Integers, text_groups: Integers) -> tuple[Integers, 
 
 
 @dataclass(frozen=True)
-class _Span:
-    """One side of a tile: rows `start` to `stop` are scored, of which those before `fresh` were in the span before.
+class _Panel:
+    """Some whole groups: their images and texts, in spans that make tiles of at most a block.
 
-    The last span overlaps instead of being shorter: in products of one shape, equal embeddings score equal to the bit.
+    All positives of a panel's images and texts are inside it. A panel that is one tile is `closed`: this one product
+    gives both the best positives and the counts. Only a group larger than a block makes more tiles of its panel.
     """
 
-    start: int
-    fresh: int
-    stop: int
+    images: list[slice]
+    texts: list[slice]
 
     @property
-    def counted(self) -> slice:
-        return slice(self.fresh, self.stop)
+    def closed(self) -> bool:
+        return len(self.images) == len(self.texts) == 1
 
-    @property
-    def inside(self) -> slice:
-        return slice(self.fresh - self.start, self.stop - self.start)
+
+def _panels(image_numbers: Integers, text_numbers: Integers, block: int) -> list[_Panel]:
+    """Cut images and texts, both in group order, between groups into panels shaped like the whole."""
+    height = max(1, round((block * len(image_numbers) / len(text_numbers)) ** 0.5))
+    height = min(height, block)
+    width = block // height
+    image_ends = np.append(np.flatnonzero(np.diff(image_numbers)) + 1, len(image_numbers))  # a group's end
+    text_ends = np.append(np.flatnonzero(np.diff(text_numbers)) + 1, len(text_numbers))
+    panels, image, text, group = [], 0, 0, 0
+    while group < len(image_ends):
+        fitting = min(
+            np.searchsorted(image_ends, image + height, "right"),
+            np.searchsorted(text_ends, text + width, "right"),
+        )
+        group = max(int(fitting), group + 1)
+        next_image, next_text = int(image_ends[group - 1]), int(text_ends[group - 1])
+        panels.append(_Panel(_spans(image, next_image, height), _spans(text, next_text, width)))
+        image, text = next_image, next_text
+    return panels
+
+
+def _even(count: int, largest: int) -> int:
+    """The size of equal parts of `count` that are not larger than `largest`."""
+    return -(-count // -(-count // largest))
+
+
+def _spans(start: int, stop: int, size: int) -> list[slice]:
+    return [slice(begin, min(begin + size, stop)) for begin in range(start, stop, size)]
 
 
 class _Side:
-    """The images or the texts of a grid, ordered by group and cut into spans of one size."""
+    """The images or the texts in group order, with what is known of each: best positive, negatives at least as good."""
 
-    def __init__(self, rows: Integers, numbers: Integers, block: int) -> None:
+    def __init__(self, rows: Integers, numbers: Integers) -> None:
         self.order = np.argsort(numbers, kind="stable")
-        self.rows = rows[self.order]
-        self.numbers = torch.from_numpy(numbers[self.order].astype(np.int32))
-        count = len(rows)
-        size = -(-count // -(-count // block))  # as even as can be, and at most a block
-        self.spans = [
-            _Span(min(start, count - size), start, min(start + size, count)) for start in range(0, count, size)
-        ]
+        self.rows, self.numbers = rows[self.order], numbers[self.order]
+        self.best = torch.full((len(rows),), -torch.inf, dtype=torch.float64)  # holds any score exactly
+        self.counts = torch.zeros(len(rows), dtype=torch.int64)
 
-    def index(self, span: _Span) -> Index:
+    def index(self, span: slice) -> Index:
         """The rows of a span: a slice where they follow each other, because a slice copies nothing."""
-        rows = self.rows[span.start : span.stop]
+        rows = self.rows[span]
         if (np.diff(rows) == 1).all():
             return slice(int(rows[0]), int(rows[-1]) + 1)
         return torch.from_numpy(rows)
 
-    def restored(self, values: Tensor) -> Integers:
-        """Values in group order, put back into the order of the rows that were given."""
-        restored = np.empty(len(self.order), np.int64)
-        restored[self.order] = values.numpy()
-        return restored
+    def ranks(self) -> Integers:
+        """The ranks in the order of the rows that were given."""
+        ranks = np.empty(len(self.order), np.int64)
+        ranks[self.order] = self.counts.numpy() + 1
+        return ranks
 
 
-class _Grid:
-    """The tiles of images by texts. Both sides are in group order, so the positives lie along the diagonal."""
+class _Tally:
+    """Goes over the tiles, first those with positives, and keeps count on both sides."""
 
     def __init__(self, score: Score, images: _Side, texts: _Side) -> None:
         self.score, self.images, self.texts = score, images, texts
+        self.buffer = torch.empty(0)
 
-    def best_positives(self) -> tuple[Tensor, Tensor]:
-        """The best positive score of each image and each text, from the tiles on the diagonal alone.
+    def run(self, panels: list[_Panel]) -> None:
+        for panel in panels:
+            for rows, columns, tile in self.tiles([panel], panel):
+                positives = self.positives(rows, columns, tile)
+                self.learn(rows, columns, tile, positives)
+                if panel.closed:
+                    self.count(rows, columns, tile, positives)
+        for panel in panels:
+            others = [other for other in panels if other is not panel]
+            for rows, columns, tile in self.tiles(others, panel):
+                self.count(rows, columns, tile, None)
+            if not panel.closed:
+                for rows, columns, tile in self.tiles([panel], panel):
+                    self.count(rows, columns, tile, self.positives(rows, columns, tile))
 
-        A sum in another order differs in its last bit and would break ties, so these scores come from the very
-        products that `count` makes again, not from a product of each pair.
+    def tiles(self, image_panels: list[_Panel], text_panel: _Panel) -> Iterator[tuple[slice, slice, Tensor]]:
+        """The scores of the images of some panels with the texts of one; texts outside, to prepare them once."""
+        spans = [rows for panel in image_panels for rows in panel.images]
+        for columns in text_panel.texts if spans else []:
+            against = self.score.against(self.texts.index(columns))
+            for rows in spans:
+                yield rows, columns, self.checked(against(self.images.index(rows)), rows, columns)
+
+    def positives(self, rows: slice, columns: slice, tile: Tensor) -> Tensor:
+        same = self.images.numbers[rows, None] == self.texts.numbers[columns]
+        return torch.from_numpy(same).to(tile.device)  # (images, texts)
+
+    def learn(self, rows: slice, columns: slice, tile: Tensor, positives: Tensor) -> None:
+        """Raise the best positives to those of this tile.
+
+        A sum in another order differs in its last bit and would break ties, so the best positive is taken from the
+        product that is counted, not from a product of each pair.
         """
-        lowest = -torch.inf  # float64 holds any score exactly
-        images = torch.full((len(self.images.rows),), lowest, dtype=torch.float64)
-        texts = torch.full((len(self.texts.rows),), lowest, dtype=torch.float64)
-        for row, column, tile, positives in self._tiles(diagonal_only=True):
+        scores = tile.masked_fill(~positives, -torch.inf)
+        for side, span, axis in ((self.images, rows, 1), (self.texts, columns, 0)):
+            side.best[span] = torch.maximum(side.best[span], scores.amax(axis).to(side.best))
+
+    def count(self, rows: slice, columns: slice, tile: Tensor, positives: Tensor | None) -> None:
+        """Count the negatives of this tile that score at least as high as the best positive."""
+        if self.buffer.shape != tile.shape or self.buffer.device != tile.device:
+            self.buffer = torch.empty(tile.shape, device=tile.device)
+        for side, span, axis in ((self.images, rows, 1), (self.texts, columns, 0)):
+            # ones and zeros as floats: several times faster to make and to sum than booleans
+            torch.ge(tile, side.best[span].to(tile).unsqueeze(axis), out=self.buffer)
             if positives is not None:
-                scores = tile.masked_fill(~positives, lowest)
-                images[row] = torch.maximum(images[row], scores.amax(1).to(images))
-                texts[column] = torch.maximum(texts[column], scores.amax(0).to(texts))
-        return images, texts
+                self.buffer.masked_fill_(positives, 0)
+            side.counts[span] += self.buffer.sum(axis).to(side.counts)
 
-    def count(self, best_images: Tensor, best_texts: Tensor) -> tuple[Integers, Integers]:
-        """How many negatives of each image and each text score at least as high as its best positive."""
-        images = torch.zeros(len(self.images.rows), dtype=torch.int64)
-        texts = torch.zeros(len(self.texts.rows), dtype=torch.int64)
-        buffer = torch.empty(0)
-        for row, column, tile, positives in self._tiles():
-            if buffer.shape != tile.shape or buffer.device != tile.device:
-                buffer = torch.empty(tile.shape, device=tile.device)
-            for counts, place, thresholds, axis in (
-                (images, row, best_images[row, None], 1),
-                (texts, column, best_texts[column], 0),
-            ):
-                # ones and zeros as floats: several times faster to make and to sum than booleans
-                torch.ge(tile, thresholds.to(tile), out=buffer)
-                if positives is not None:
-                    buffer.masked_fill_(positives, 0)
-                counts[place] += buffer.sum(axis).to(counts)
-        return self.images.restored(images), self.texts.restored(texts)
-
-    def _tiles(self, *, diagonal_only: bool = False) -> Iterator[tuple[slice, slice, Tensor, Tensor | None]]:
-        """The places of each tile's images and texts, its scores, and its positives where it may have any."""
-        for column in self.texts.spans:
-            against = self.score.against(self.texts.index(column))
-            text_numbers = self.texts.numbers[column.counted]
-            for row in self.images.spans:
-                image_numbers = self.images.numbers[row.counted]
-                positives = None
-                if image_numbers[0] <= text_numbers[-1] and text_numbers[0] <= image_numbers[-1]:
-                    positives = image_numbers[:, None] == text_numbers
-                elif diagonal_only:
-                    continue
-                tile = self._checked(against(self.images.index(row)), row, column)
-                positives = None if positives is None else positives.to(tile.device)
-                yield row.counted, column.counted, tile[row.inside, column.inside], positives
-
-    def _checked(self, tile: Tensor, row: _Span, column: _Span) -> Tensor:
-        shape = (row.stop - row.start, column.stop - column.start)
+    def checked(self, tile: Tensor, rows: slice, columns: slice) -> Tensor:
+        """The tile, if it is scores and has no NaN."""
+        shape = (rows.stop - rows.start, columns.stop - columns.start)
         if tile.shape != shape or not tile.is_floating_point():
             raise ScoreError(
                 f"a score gave {tuple(tile.shape)} {tile.dtype} for {shape[0]} images and {shape[1]} texts; "
@@ -268,6 +291,8 @@ class _Grid:
             )
         # the sum is NaN if any score is, or if infinities cancel: only then is it worth looking at each
         if tile.sum().isnan() and len(wrong := tile.isnan().nonzero()):
-            image, text = self.images.rows[row.start + wrong[0, 0]], self.texts.rows[column.start + wrong[0, 1]]
-            raise ScoreError(f"image {image} and text {text}: their score is not a number; did training diverge?")
+            image, text = self.images.rows[rows][wrong[0, 0]], self.texts.rows[columns][wrong[0, 1]]
+            raise ScoreError(
+                f"image {image} and text {text}: their score is not a number; did training diverge?"
+            )
         return tile

@@ -61,12 +61,18 @@ class Encoded:
         tensors, about = load_tensors(path)
         names = ("images", "texts", "image_groups", "text_groups")
         if any(name not in tensors for name in names):
-            raise RunError(f"{path}: not a file of encodings; make one with `diptych encode RUN DATA --into FILE`")
+            raise RunError(
+                f"{path}: not a file of encodings; make one with `diptych encode RUN DATA --into FILE`"
+            )
         images, texts, image_groups, text_groups = (tensors[name] for name in names)
         if len(images) != len(image_groups) or len(texts) != len(text_groups):
-            raise RunError(f"{path}: encodings and groups differ in number; make it again with `diptych encode`")
+            raise RunError(
+                f"{path}: encodings and groups differ in number; make it again with `diptych encode`"
+            )
         try:
             settings = registry.resolve("models", about.get("model"), "model", ModelSettings)
         except RecipeError as reason:
             raise RunError(f"{path}: {reason}") from None
-        return cls(settings, images, texts, image_groups.numpy(), text_groups.numpy(), str(about.get("corpus")))
+        return cls(
+            settings, images, texts, image_groups.numpy(), text_groups.numpy(), str(about.get("corpus"))
+        )

@@ -9,7 +9,7 @@ gradients equal `torch.nn.GRU` on packed sequences up to rounding; only the amou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -67,75 +67,87 @@ class PrefixTree:
         return cls(distinct[padded:], words, parents, inner, ends)
 
 
+class _Level(NamedTuple):
+    """What the backward pass needs of one level; gates are (nodes, 2 hidden): reset, then update."""
+
+    gates: Tensor
+    new: Tensor  # (nodes, hidden)
+    recurrent_new: Tensor  # (nodes, hidden)
+    previous: Tensor  # (inner nodes of the level before, hidden)
+
+
 class _PrefixStates(torch.autograd.Function):
     """States of all nodes, (nodes, hidden), from the input projection of each distinct word, (words, 3 hidden)."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, weight: Tensor, bias: Tensor, tree: PrefixTree) -> Tensor:
         hidden = weight.shape[1]
-        transposed = weight.t()
-        states, saved = [], []
-        previous = table.new_zeros(1, hidden)  # the state before the first word, shared by all texts
-        recurrent = bias[None]  # the product with a zero state is its bias
-        for words, parents in zip(tree.words, tree.parents, strict=True):
-            if states:
-                previous = states[-1][tree.inner[len(states) - 1]]  # (inner, hidden)
-                recurrent = torch.addmm(bias, previous, transposed)  # (inner, 3 hidden)
-            inputs, recur = table[words], recurrent[parents]  # (nodes, 3 hidden)
-            gates = (inputs[:, : 2 * hidden] + recur[:, : 2 * hidden]).sigmoid_()
-            reset, update = gates[:, :hidden], gates[:, hidden:]
-            recur_new = recur[:, 2 * hidden :]
-            new = torch.addcmul(inputs[:, 2 * hidden :], reset, recur_new).tanh_()
-            states.append(torch.lerp(new, previous[parents], update))
-            if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
-                saved.append((gates, new, recur_new))
-        out = torch.cat(states)
-        ctx.tree, ctx.gates = tree, saved
-        ctx.save_for_backward(table, weight, out)
-        return out
+        states: list[Tensor] = []
+        levels: list[_Level] = []
+        for step, (words, parents) in enumerate(zip(tree.words, tree.parents, strict=True)):
+            if step:
+                previous = states[-1].index_select(0, tree.inner[step - 1])  # (inner, hidden)
+                recurrent = torch.addmm(bias, previous, weight.t())  # (inner, 3 hidden)
+            else:  # all texts start from the same zero state, whose product is the bias
+                previous, recurrent = table.new_zeros(1, hidden), bias[None]
+            inputs = table.index_select(0, words)  # (nodes, 3 hidden)
+            recurrent = recurrent.index_select(0, parents)  # (nodes, 3 hidden)
+            gates = (inputs[:, : 2 * hidden] + recurrent[:, : 2 * hidden]).sigmoid_()
+            reset, update = gates.chunk(2, 1)
+            recurrent_new = recurrent[:, 2 * hidden :]
+            new = torch.addcmul(inputs[:, 2 * hidden :], reset, recurrent_new).tanh_()
+            states.append(torch.lerp(new, previous.index_select(0, parents), update))
+            if any(ctx.needs_input_grad):
+                levels.append(_Level(gates, new, recurrent_new, previous))
+        ctx.tree, ctx.levels = tree, levels
+        ctx.save_for_backward(table, weight)
+        return torch.cat(states)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        table, weight, out = ctx.saved_tensors
+        table, weight = ctx.saved_tensors
         tree: PrefixTree = ctx.tree
-        hidden = weight.shape[1]
-        sizes = [len(words) for words in tree.words]
-        states, grads = out.split(sizes), list(grad.split(sizes))
-        inputs: list[Tensor] = []
-        recurrents: list[Tensor] = []
-        carried: Tensor | None = None  # gradient that a level's inner nodes get from their children
-        for step in range(len(sizes) - 1, -1, -1):
-            gates, new, recur_new = ctx.gates.pop()
-            reset, update = gates[:, :hidden], gates[:, hidden:]
-            parents = tree.parents[step]
-            here = grads[step]  # (nodes, hidden)
+        grads = grad.split_with_sizes([len(words) for words in tree.words])
+        to_inputs: list[Tensor] = []  # by level, last first
+        to_recurrents: list[Tensor] = []
+        carried: Tensor | None = None  # what a level's inner nodes get from their children
+        for step in range(len(grads) - 1, -1, -1):
+            level: _Level = ctx.levels[step]
+            to_state = grads[step]  # (nodes, hidden)
             if carried is not None:
-                here = here.index_add(0, tree.inner[step], carried)
-            first = step == 0
-            previous = here.new_zeros(1, hidden) if first else states[step - 1][tree.inner[step - 1]]
-            to_gates = here.new_empty(len(here), 3 * hidden)
-            to_reset, to_update, to_new = to_gates.split(hidden, 1)
-            through = here * update  # straight through the update gate to the previous state
-            torch.mul(here - through, 1 - new * new, out=to_new)
-            torch.mul((previous[parents] - new).mul_(through), 1 - update, out=to_update)
-            torch.mul(to_new * recur_new, reset * (1 - reset), out=to_reset)
-            inputs.append(to_gates)
-            to_recurrent = torch.cat([to_gates[:, : 2 * hidden], to_new * reset], 1)
-            summed = here.new_zeros(len(previous), 3 * hidden).index_add_(0, parents, to_recurrent)
-            recurrents.append(summed)  # (inner, 3 hidden)
-            if not first:
-                carried = torch.addmm(
-                    here.new_zeros(len(previous), hidden).index_add_(0, parents, through), summed, weight
-                )
-        to_table = torch.zeros_like(table).index_add_(0, torch.cat(tree.words[::-1]), torch.cat(inputs))
-        to_bias = torch.cat(recurrents).sum(0)
-        if len(sizes) > 1:  # the first step's previous state is zero: it adds nothing
-            before = torch.cat([states[t - 1][tree.inner[t - 1]] for t in range(len(sizes) - 1, 0, -1)])
-            to_weight = torch.cat(recurrents[:-1]).t() @ before  # all steps in one product
-        else:
-            to_weight = torch.zeros_like(weight)
-        return to_table, to_weight, to_bias, None
+                to_state = to_state.index_add(0, tree.inner[step], carried)
+            parents = tree.parents[step]
+            to_input, to_recurrent, through = _cell_gradients(level, to_state, parents)
+            inner, width = len(level.previous), to_input.shape[1]
+            summed = grad.new_zeros(inner, width).index_add_(0, parents, to_recurrent)
+            to_inputs.append(to_input)
+            to_recurrents.append(summed)  # (inner, 3 hidden)
+            if step:
+                kept = torch.zeros_like(level.previous).index_add_(0, parents, through)
+                carried = torch.addmm(kept, summed, weight)
+        to_table = torch.zeros_like(table).index_add_(0, torch.cat(tree.words[::-1]), torch.cat(to_inputs))
+        to_recurrent = torch.cat(to_recurrents)
+        previous = torch.cat([level.previous for level in reversed(ctx.levels)])
+        return to_table, to_recurrent.t() @ previous, to_recurrent.sum(0), None
+
+
+def _cell_gradients(level: _Level, to_state: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients to a level's input and recurrent projections, (nodes, 3 hidden), and straight to the previous state.
+
+    h = new + update (previous - new),  new = tanh(input_new + reset recurrent_new)
+    """
+    hidden = to_state.shape[1]
+    reset, update = level.gates.chunk(2, 1)
+    through = to_state * update
+    to_input = to_state.new_empty(len(to_state), 3 * hidden)
+    to_reset, to_update, to_new = to_input.chunk(3, 1)
+    torch.mul(to_state - through, 1 - level.new * level.new, out=to_new)
+    difference = level.previous.index_select(0, parents) - level.new
+    torch.mul(difference.mul_(through), 1 - update, out=to_update)
+    torch.mul(to_new * level.recurrent_new, reset * (1 - reset), out=to_reset)
+    to_recurrent = torch.cat([to_input[:, : 2 * hidden], to_new * reset], 1)
+    return to_input, to_recurrent, through
 
 
 def last_states(
@@ -152,4 +164,4 @@ def last_states(
     vectors = torch.nn.functional.embedding(tree.distinct, embedding)  # (distinct words, word size)
     table = torch.nn.functional.linear(vectors, weight_input, bias_input)  # (distinct words, 3 hidden)
     states: Tensor = _PrefixStates.apply(table, weight_hidden, bias_hidden, tree)  # type: ignore[no-untyped-call]
-    return states[tree.ends]
+    return states.index_select(0, tree.ends)

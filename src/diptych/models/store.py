@@ -38,9 +38,12 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not path.is_file():
         raise RunError(f"{path}: no such file; is this the folder of a run?")
     with path.open("rb") as file:
-        start = file.read(2)
-    if start[:1] == b"\x80" or start == b"PK":
-        raise RunError(f"{path}: a pickled checkpoint can run code when it is opened and is refused; use safetensors")
+        start = file.read(9)
+    # A safetensors file is the length of its header in 8 bytes, then the header, which is JSON.
+    if start[8:] != b"{" and (start[:1] == b"\x80" or start[:2] == b"PK"):
+        raise RunError(
+            f"{path}: a pickled checkpoint can run code when it is opened and is refused; use safetensors"
+        )
     try:
         with safe_open(path, "pt") as opened:
             header = opened.metadata() or {}
@@ -48,7 +51,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (SafetensorError, OSError) as reason:
         raise RunError(f"{path}: damaged or truncated ({reason}); train again or copy it again") from None
     if header.get("format") != str(FORMAT):
-        raise RunError(f"{path}: not written by this version of Diptych (format {header.get('format')}, not {FORMAT})")
+        raise RunError(
+            f"{path}: not written by this version of Diptych (format {header.get('format')}, not {FORMAT})"
+        )
     return tensors, json.loads(header["about"])
 
 
@@ -66,7 +71,9 @@ def load_matcher(path: Path, vocabulary: Vocabulary) -> Matcher:
     """Read a matcher and check it against its vocabulary and, name by name and shape by shape, its settings."""
     tensors, about = load_tensors(path)
     if about.get("vocabulary") != vocabulary.digest:
-        raise RunError(f"{path}: trained with another vocabulary than the vocabulary.json of its run; restore that file")
+        raise RunError(
+            f"{path}: trained with another vocabulary than the vocabulary.json of its run; restore that file"
+        )
     try:
         matcher = registry.resolve("models", about.get("model"), "model", ModelSettings).build()
     except RecipeError as reason:

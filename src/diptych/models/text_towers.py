@@ -26,15 +26,7 @@ class TextGRU(nn.Module):
         """Padded words to (texts, hidden); on a CPU by the path that computes every distinct prefix once."""
         if tokens.ids.device.type != "cpu":
             return self.plain(tokens)
-        return last_states(
-            tokens.ids,
-            tokens.lengths,
-            self.words.weight,
-            self.gru.weight_ih_l0,
-            self.gru.weight_hh_l0,
-            self.gru.bias_ih_l0,
-            self.gru.bias_hh_l0,
-        )
+        return last_states(tokens.ids, tokens.lengths, self.words.weight, *self.gru.parameters())
 
     def plain(self, tokens: Tokens) -> Tensor:
         """The same by torch's own GRU, which is the faster one on a GPU."""
@@ -47,5 +39,7 @@ class TextGRU(nn.Module):
     def start_words(self, vectors: Tensor, found: Tensor) -> None:
         """Start the found words from given vectors; the others keep their random start."""
         if vectors.shape[1] != self.words.embedding_dim:
-            raise RecipeError(f"text.vectors: vectors of size {vectors.shape[1]}, set model.word = {vectors.shape[1]}")
+            raise RecipeError(
+                f"text.vectors: vectors of size {vectors.shape[1]}, set model.word = {vectors.shape[1]}"
+            )
         self.words.weight[found] = vectors[found].to(self.words.weight)

@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from diptych.errors import RecipeError
+from diptych.errors import DataError, RecipeError
 from diptych.models.image_towers import SmallCNN, StoredFeatures
 from diptych.models.matcher import Matcher, ModelSettings, Tokens
 from diptych.models.text_towers import TextGRU
@@ -58,7 +58,12 @@ class VSESettings(ModelSettings):
     def fitted(self, words: int, features: tuple[int, ...] | None) -> VSESettings:
         """These settings for a vocabulary and, if images are stored features, their shape."""
         image = self.image
-        if isinstance(image, FeatureSettings) and features is not None:
+        if isinstance(image, FeatureSettings):
+            if features is None:
+                raise DataError(
+                    "the recipe reads stored features and the corpus has no stored features, only pictures; "
+                    "use a recipe that reads pixels, such as `scenes`"
+                )
             image = image.model_copy(update={"shape": features})
         return self.model_copy(update={"words": words, "image": image})
 
@@ -74,7 +79,11 @@ class VSE(Matcher):
         super().__init__()
         self.settings: VSESettings = settings
         image = settings.image
-        tower = StoredFeatures(image.shape) if isinstance(image, FeatureSettings) else SmallCNN(image.pixels, image.width)
+        tower = (
+            StoredFeatures(image.shape)
+            if isinstance(image, FeatureSettings)
+            else SmallCNN(image.pixels, image.width)
+        )
         self.image_input = tower.input
         self.image: nn.Module = tower
         self.project = nn.Linear(tower.size, settings.joint)

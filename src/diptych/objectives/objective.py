@@ -1,7 +1,7 @@
 """What an objective takes and returns.
 
-An objective is a pure function of tensors: a scored batch goes in, named terms and their sum come out. Drawing the batch
-is not its business.
+An objective is a pure function of tensors: a scored batch goes in, named terms and their sum come out. Drawing the
+batch is not its business.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Objective(Settings, ABC):
     def __call__(self, batch: ScoredPairs) -> Loss:
         """Compute the loss of a batch."""
 
+    @abstractmethod
     def trap(self, batch: ScoredPairs) -> float | None:
         """The total at which this objective can stick with all encodings equal, or None if it has no such trap."""
-        return None
 
     @property
     def way_out(self) -> str:

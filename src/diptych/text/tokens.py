@@ -34,7 +34,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_CLITIC = re.compile(r"(.*[^'])(n't|'(?:d|ll|m|re|s|ve))")
+_CLITIC = re.compile(r"(.+)(n't|'(?:d|ll|m|re|s|ve))")
 _OPENING_QUOTE = re.compile(r"""(?<![^\s(\[{<])(?:"|'')""")
 
 _TWO_WORDS = {

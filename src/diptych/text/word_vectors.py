@@ -40,8 +40,8 @@ def read_word_vectors(
 ) -> WordVectors:
     """Read the vectors of a vocabulary's words, the first of each, and hold nothing else in memory.
 
-    `size` is what the file must have, where given; `progress` is told the bytes read and the bytes in all. The
-    numbers of words outside the vocabulary are counted but not parsed.
+    `size` is what the file must have, where given; `progress` is told the bytes read and the bytes in all.
+    The numbers of words outside the vocabulary are counted but not parsed.
     """
     ids = {word.encode("utf-8", "surrogatepass"): number for word, number in vocabulary.ids.items()}
     found = np.zeros(len(vocabulary), np.bool_)

@@ -44,7 +44,7 @@ def save_snapshot(
     run: Path, matcher: Matcher, vocabulary: Vocabulary, optimiser: Optimizer, position: Position, corpus: str
 ) -> None:
     """Write weights, optimiser, random state and position; the file before stays until this one is complete."""
-    names = {parameter: name for name, parameter in matcher.named_parameters()}
+    names: dict[Tensor, str] = {parameter: name for name, parameter in matcher.named_parameters()}
     tensors = {f"model.{name}": tensor for name, tensor in matcher.state_dict().items()}
     for parameter, state in optimiser.state.items():
         for key, value in state.items():
@@ -78,9 +78,13 @@ class Snapshot:
     def check(self, vocabulary: Vocabulary, corpus: str) -> None:
         """Refuse to go on with other words or other data than the snapshot was made with."""
         if self.about.get("vocabulary") != vocabulary.digest:
-            raise RunError(f"{self.path}: made with another vocabulary than the run's vocabulary.json; restore that file")
+            raise RunError(
+                f"{self.path}: made with another vocabulary than the run's vocabulary.json; restore that file"
+            )
         if self.about.get("corpus") != corpus:
-            raise RunError(f"{self.path}: made with other data; resume with the same data or train into another folder")
+            raise RunError(
+                f"{self.path}: made with other data; resume with the same data or train into another folder"
+            )
 
     def restore(self, matcher: Matcher, optimiser: Optimizer) -> None:
         """Put weights, optimiser state and random state back."""
@@ -91,7 +95,8 @@ class Snapshot:
             state = {key[len(prefix) :]: value for key, value in saved.items() if key.startswith(prefix)}
             if state:  # a part that is not trainable has none
                 optimiser.state[parameter] = {
-                    key: value if key == "step" else value.to(parameter.device) for key, value in state.items()
+                    key: value if key == "step" else value.to(parameter.device)
+                    for key, value in state.items()
                 }
         torch.set_rng_state(self.tensors["random.cpu"])
         if "random.cuda" in self.tensors and torch.cuda.is_available():

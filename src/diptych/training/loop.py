@@ -16,7 +16,7 @@ import torch
 
 from diptych.data.batches import PairBatch, PairReader, PairSampler, read_ahead
 from diptych.data.corpus import Corpus
-from diptych.evaluation.protocols import evaluate_encoded
+from diptych.evaluation.runs import evaluate_encoded
 from diptych.files import write_json
 from diptych.models.store import save_matcher
 from diptych.models.trained import Trained
@@ -27,6 +27,7 @@ from diptych.training.recipe import Recipe
 from diptych.training.stage import CollapseWatch, make_optimiser, rate_at, set_trainable, train_step
 
 SECONDS_BETWEEN_SNAPSHOTS = 300.0
+STUCK_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Surroundings:
 class StageLoop:
     """Trains one stage from a position to its end, leaving snapshots on the way."""
 
-    def __init__(self, around: Surroundings, trained: Trained, position: Position, snapshot: Snapshot | None) -> None:
+    def __init__(
+        self, around: Surroundings, trained: Trained, position: Position, snapshot: Snapshot | None
+    ) -> None:
         self.around, self.trained, self.position = around, trained, position
         self.stage = around.recipe.stage[position.stage - 1]
         self.objective = self.stage.objective
@@ -60,8 +63,8 @@ class StageLoop:
         self.sampler = PairSampler(train, self.stage.batches.size, (around.recipe.seed, position.stage))
         self.val = around.corpus.split("val").matched()
         self.val_images = trained.reader(self.val)
-        # An epoch's worth of steps in the trap, and never fewer than a hundred, is no warm-up any more.
-        self.watch = CollapseWatch(self.objective, max(100, len(self.sampler)), position.stuck)
+        # An epoch's worth of steps in the trap, and never fewer than these, is no warm-up any more.
+        self.watch = CollapseWatch(self.objective, max(STUCK_STEPS, len(self.sampler)), position.stuck)
         self.told: set[int] = set()
 
     def run(self) -> None:
@@ -114,7 +117,11 @@ class StageLoop:
             if self.watch.collapsed(sum(values.values()), scored):
                 self._say_collapsed()
         self.position = replace(
-            position, step=position.step + 1, pairs=position.pairs + len(batch.ids), sums=sums, stuck=self.watch.stuck
+            position,
+            step=position.step + 1,
+            pairs=position.pairs + len(batch.ids),
+            sums=sums,
+            stuck=self.watch.stuck,
         )
 
     def _finish_epoch(self, seconds: float) -> None:
@@ -143,7 +150,9 @@ class StageLoop:
         patience = self.stage.patience
         tired = patience is not None and position.epoch - position.best_epoch >= patience
         if tired:
-            self.around.watcher.say(f"no better {self.stage.select} on val for {patience} epochs: stopped early")
+            self.around.watcher.say(
+                f"no better {self.stage.select} on val for {patience} epochs: stopped early"
+            )
         self.position = replace(
             position.next_epoch(), stage_done=tired or position.epoch == self.stage.epochs
         )
@@ -152,7 +161,7 @@ class StageLoop:
     def _validate(self) -> dict[str, float]:
         self.trained.matcher.eval()
         encoded = self.trained.encode(self.val, self.around.workers, reader=self.val_images)
-        return evaluate_encoded(self.trained.matcher, encoded).metrics.to_json()
+        return evaluate_encoded([encoded]).metrics.to_json()
 
     def _keep_best(self, metrics: dict[str, float]) -> None:
         folder = self.around.run / "best"
@@ -195,9 +204,8 @@ def _at(position: Position) -> dict[str, Any]:
 def _epoch_line(position: Position, epochs: int, metrics: dict[str, float], better: bool) -> str:
     loss = sum(position.sums.values()) / max(1, position.pairs)
     return (
-        f"epoch {position.epoch:>3}/{epochs}  loss {loss:.4f}  val rsum {metrics['rsum']:.1f}  "
-        f"image to text R@1 {metrics['i2t_r1']:.1f}  text to image R@1 {metrics['t2i_r1']:.1f}"
-        + ("  [green]best[/]" if better else "")
+        f"epoch {position.epoch}/{epochs}  loss {loss:.4f}  val rsum {metrics['rsum']:.1f}  "
+        f"R@1 {metrics['i2t_r1']:.1f} / {metrics['t2i_r1']:.1f}" + ("  [green]best[/]" if better else "")
     )
 
 
@@ -209,7 +217,7 @@ def interruptible() -> Iterator[threading.Event]:
         yield event
         return
 
-    def remember(number: int, frame: FrameType | None) -> None:
+    def remember(_number: int, _frame: FrameType | None) -> None:
         if event.is_set():
             raise KeyboardInterrupt
         event.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +35,7 @@ def make_optimiser(parameters: list[nn.Parameter], settings: Optimiser) -> Optim
 
 def rate_at(epoch: int, rate: float, schedule: Schedule) -> float:
     """The learning rate of an epoch, counted from 1."""
-    return cast(float, rate * schedule.factor ** ((epoch - 1) // schedule.every))
+    return float(rate * schedule.factor ** ((epoch - 1) // schedule.every))
 
 
 def score_pairs(matcher: Matcher, batch: PairBatch, device: torch.device) -> ScoredPairs:
@@ -52,7 +51,12 @@ def score_pairs(matcher: Matcher, batch: PairBatch, device: torch.device) -> Sco
 
 
 def train_step(
-    matcher: Matcher, objective: Objective, optimiser: Optimizer, clip: float, batch: PairBatch, device: torch.device
+    matcher: Matcher,
+    objective: Objective,
+    optimiser: Optimizer,
+    clip: float,
+    batch: PairBatch,
+    device: torch.device,
 ) -> tuple[Loss, ScoredPairs]:
     """One step of training on one batch."""
     scored = score_pairs(matcher, batch, device)
@@ -85,5 +89,3 @@ class CollapseWatch:
 
 def _parameters(optimiser: Optimizer) -> Iterator[Tensor]:
     return (parameter for group in optimiser.param_groups for parameter in group["params"])
-
-

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from diptych.data.corpus import Corpus
+from diptych.data.reader import image_reader
 from diptych.errors import RecipeError, RunError, nearest
 from diptych.evaluation.recall import METRICS
 from diptych.files import replacing, write_text
@@ -69,11 +70,22 @@ def _check(recipe: Recipe, corpus: Corpus) -> None:
     """Find out now, not after the first epoch, what cannot work."""
     for number, stage in enumerate(recipe.stage, 1):
         if stage.select not in METRICS:
-            raise RecipeError(f"stage.{number}.select = {stage.select!r}: no such metric; {nearest(stage.select, METRICS)}")
+            raise RecipeError(
+                f"stage.{number}.select = {stage.select!r}: no such metric; {nearest(stage.select, METRICS)}"
+            )
         corpus.split(*stage.splits)
         if number == 1 and stage.start == "previous":
-            raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
-    corpus.split("val")
+            raise RecipeError(
+                "stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path"
+            )
+    val = corpus.split("val")
+    with torch.device("meta"):
+        matcher = recipe.model.fitted(1, _feature_shape(corpus)).build()
+    image_reader(val, matcher.image_input.kind, matcher.image_input.shape)
+
+
+def _feature_shape(corpus: Corpus) -> tuple[int, ...] | None:
+    return None if corpus.features is None else corpus.features.shape
 
 
 def _prepare(run: Path, recipe: Recipe, resume: bool) -> Snapshot | None:
@@ -89,7 +101,9 @@ def _prepare(run: Path, recipe: Recipe, resume: bool) -> Snapshot | None:
     if not saved.is_file():
         raise RunError(f"{run}: no run to resume here; train without --resume first")
     if load_recipe(str(saved)) != recipe:
-        raise RunError(f"{saved}: the run was started with another recipe or other --set values; resume with those")
+        raise RunError(
+            f"{saved}: the run was started with another recipe or other --set values; resume with those"
+        )
     return Snapshot.read(run) if snapshot_path(run).exists() else None
 
 
@@ -111,8 +125,7 @@ def _start(around: Surroundings, stage: int, vocabulary: Vocabulary, device: tor
     if start == "previous":
         matcher = load_matcher(_stage_file(around.run, stage - 1), vocabulary)
     elif start == "scratch":
-        features = None if around.corpus.features is None else around.corpus.features.shape
-        matcher = around.recipe.model.fitted(len(vocabulary), features).build()
+        matcher = around.recipe.model.fitted(len(vocabulary), _feature_shape(around.corpus)).build()
         if around.recipe.text.vectors:
             _start_words(matcher, Path(around.recipe.text.vectors), around.watcher, vocabulary)
     else:
@@ -124,7 +137,7 @@ def _start_words(matcher: Matcher, file: Path, watcher: Watcher, vocabulary: Voc
     """Start the word embedding from a file of word vectors."""
     words = read_word_vectors(file, vocabulary)
     matcher.start_words(torch.from_numpy(words.vectors), torch.from_numpy(words.found))
-    watcher.say(f"word vectors: {int(words.found.sum()):,} of {len(vocabulary):,} words found in {file}")
+    watcher.say(f"word vectors: {int(words.found.sum()):,} of {len(vocabulary.words):,} words found in {file}")
 
 
 def _stage_file(run: Path, stage: int) -> Path:

@@ -1,0 +1,157 @@
+"""A VSE++ training step against a plain loop written as the originals do it, and against its bare matrix products.
+
+2048-d stored features, word embedding 300, GRU 1024, vocabulary 10k, batch 128, 12 words and start and end a text. Words
+are drawn by Zipf's law, so that a batch has about as many distinct words and prefixes as real captions have.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from harness import Timing, arguments, finish, interleaved
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from diptych.data.batches import PairBatch
+from diptych.machine import keep_freed_memory
+from diptych.models.prefix_gru import PrefixTree
+from diptych.models.vse import VSE, FeatureSettings, VSESettings
+from diptych.objectives.hinge import Hinge
+from diptych.training.recipe import Optimiser
+from diptych.training.stage import make_optimiser, train_step
+
+PAIRS, FEATURES, JOINT, WORD, VOCABULARY = 128, 2048, 1024, 300, 10_000
+SPEED_TARGET, FRACTION_TARGET = 1.5, 0.5
+
+
+def batches(count: int) -> list[PairBatch]:
+    """Pairs of distinct images with texts of Zipf-distributed words."""
+    random = np.random.default_rng(0)
+    chance = 1 / np.arange(1, VOCABULARY - 3)
+    made = []
+    for _ in range(count):
+        lengths = random.integers(8, 17, PAIRS) + 2
+        ids = random.choice(VOCABULARY - 4, (PAIRS, int(lengths.max())), p=chance / chance.sum()) + 4
+        ids[:, 0] = 1
+        ids[np.arange(PAIRS), lengths - 1] = 2
+        ids[np.arange(ids.shape[1]) >= lengths[:, None]] = 0
+        images = random.standard_normal((PAIRS, FEATURES), dtype=np.float32)
+        made.append(PairBatch(images, np.arange(PAIRS), ids, lengths, np.arange(PAIRS)))
+    return made
+
+
+class PlainStep:
+    """The step as a plain PyTorch loop does it: packed sequences, a dense square loss, the default Adam."""
+
+    def __init__(self) -> None:
+        self.project = nn.Linear(FEATURES, JOINT)
+        self.words = nn.Embedding(VOCABULARY, WORD)
+        self.gru = nn.GRU(WORD, JOINT, batch_first=True)
+        self.parameters = [*self.project.parameters(), *self.words.parameters(), *self.gru.parameters()]
+        self.optimiser = torch.optim.Adam(self.parameters, lr=2e-4)
+
+    def __call__(self, batch: PairBatch) -> float:
+        """Train on one batch; the loss."""
+        order = np.argsort(-batch.lengths, kind="stable")
+        lengths = torch.from_numpy(batch.lengths[order])
+        ids, images = torch.from_numpy(batch.ids[order]), torch.from_numpy(batch.images[order])
+        image = normalize(self.project(images), dim=1)
+        packed = pack_padded_sequence(self.words(ids), lengths, batch_first=True)
+        states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True)
+        last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, JOINT)
+        text = normalize(states.gather(1, last).squeeze(1), dim=1)
+        loss = self.loss(image @ text.t())
+        self.optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.parameters, 2.0)
+        self.optimiser.step()
+        return loss.item()
+
+    @staticmethod
+    def loss(scores: Tensor) -> Tensor:
+        """Max of hinges with the diagonal as the only positives."""
+        own = scores.diag().view(-1, 1)
+        texts = (0.2 + scores - own.expand_as(scores)).clamp(min=0)
+        images = (0.2 + scores - own.t().expand_as(scores)).clamp(min=0)
+        diagonal = torch.eye(len(scores)) > 0.5
+        return (
+            texts.masked_fill_(diagonal, 0).max(1)[0].sum() + images.masked_fill_(diagonal, 0).max(0)[0].sum()
+        )
+
+
+class OurStep:
+    """The step as Diptych does it."""
+
+    def __init__(self) -> None:
+        settings = VSESettings(image=FeatureSettings(shape=(FEATURES,)), words=VOCABULARY)
+        self.matcher = VSE(settings).train()
+        self.optimiser = make_optimiser(list(self.matcher.parameters()), Optimiser())
+
+    def __call__(self, batch: PairBatch) -> float:
+        """Train on one batch; the loss."""
+        loss, _ = train_step(self.matcher, Hinge(), self.optimiser, 2.0, batch, torch.device("cpu"))
+        return loss.total.item()
+
+
+class BareProducts:
+    """The matrix products that the step cannot do without, and nothing else, on arrays that lie ready."""
+
+    def __init__(self, made: list[PairBatch]) -> None:
+        self.shapes = {id(batch): self.needed(batch) for batch in made}
+        self.arrays: dict[tuple[int, int], Tensor] = {}
+        for shapes in self.shapes.values():
+            for rows, inner, columns in shapes:
+                for shape in ((rows, inner), (inner, columns), (rows, columns)):
+                    self.arrays.setdefault(shape, torch.rand(shape))
+
+    @staticmethod
+    def needed(batch: PairBatch) -> list[tuple[int, int, int]]:
+        """The (rows, inner, columns) of every product, with each distinct word and prefix once."""
+        tree = PrefixTree.of(torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths))
+        words, gates = len(tree.distinct), 3 * JOINT
+        shapes = [(words, WORD, gates), (words, gates, WORD), (gates, words, WORD)]
+        for inner in tree.inner:
+            shapes += [(len(inner), JOINT, gates), (len(inner), gates, JOINT)]
+        shapes.append((gates, sum(len(inner) for inner in tree.inner), JOINT))
+        shapes += [(PAIRS, FEATURES, JOINT), (JOINT, PAIRS, FEATURES)]
+        return [*shapes, (PAIRS, JOINT, PAIRS), (PAIRS, PAIRS, JOINT), (PAIRS, PAIRS, JOINT)]
+
+    def __call__(self, batch: PairBatch) -> None:
+        """Do the products of one batch."""
+        for rows, inner, columns in self.shapes[id(batch)]:
+            torch.mm(self.arrays[rows, inner], self.arrays[inner, columns], out=self.arrays[rows, columns])
+
+
+def main() -> None:
+    """Compare the three, interleaved."""
+    options = arguments(__doc__)
+    keep_freed_memory()  # for all three alike
+    torch.manual_seed(0)
+    made = batches(4)
+    plain, ours, bare = PlainStep(), OurStep(), BareProducts(made)
+    rounds = 5 if options.quick else 15
+    times: dict[str, Timing] = interleaved(
+        {
+            "plain": lambda: [plain(batch) for batch in made],
+            "ours": lambda: [ours(batch) for batch in made],
+            "products": lambda: [bare(batch) for batch in made],
+        },
+        rounds,
+    )
+    speed = times["plain"].wall / times["ours"].wall
+    fraction = times["products"].wall / times["ours"].wall
+    finish(
+        "training_step",
+        ratio=speed,
+        target=SPEED_TARGET,
+        ok=speed >= SPEED_TARGET and fraction >= FRACTION_TARGET,
+        fraction_of_bare_products=round(fraction, 3),
+        fraction_target=FRACTION_TARGET,
+        milliseconds={name: round(1000 * timing.wall / len(made), 1) for name, timing in times.items()},
+        cpu_milliseconds={name: round(1000 * timing.cpu / len(made), 1) for name, timing in times.items()},
+    )
+
+
+if __name__ == "__main__":
+    main()

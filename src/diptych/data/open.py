@@ -1,0 +1,97 @@
+"""Opening a corpus by its address: the built-in scenes, or a path whose format shows in what is there."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from diptych.data.coco import caption_files, read_coco
+from diptych.data.corpus import Corpus
+from diptych.data.folder import is_captioned, read_captions, read_folder
+from diptych.data.karpathy import read_karpathy
+from diptych.data.precomputed import is_precomputed, read_precomputed
+from diptych.data.scenes import scenes_corpus
+from diptych.data.table import TABLE_SUFFIXES, read_table
+from diptych.errors import DataError
+from diptych.files import read_json
+
+_UNDERSTOOD = (
+    "Karpathy's dataset_*.json, COCO's captions_*.json, a table (.csv, .tsv, .jsonl, .parquet), a folder of "
+    "images with captions, a folder of precomputed *_ims.npy, or scenes for the built-in corpus"
+)
+
+
+def open_corpus(address: str | Path) -> Corpus:
+    """The corpus at an address: `scenes`, `scenes:train=300,images=2`, or the path of a file or folder.
+
+    `folder#testall` tests on the testall part of precomputed features. A folder that is called scenes is
+    `./scenes`.
+    """
+    word, _, rest = str(address).partition(":")
+    if word == "scenes" and isinstance(address, str):
+        return scenes_corpus(rest)
+    path = Path(address).expanduser()
+    try:
+        if path.is_dir() and str(address):
+            return _open_folder(path)
+        if path.is_file():
+            return _open_file(path)
+        folder, mark, part = str(path).rpartition("#")
+        if mark and is_precomputed(Path(folder)):
+            return read_precomputed(Path(folder), test=part)
+    except OSError as reason:
+        raise DataError(f"{path}: cannot be read ({reason.strerror})") from None
+    raise DataError(f"{address}: no such file or folder{_close_to(path)}; understood: {_UNDERSTOOD}")
+
+
+def _open_folder(folder: Path) -> Corpus:
+    if is_precomputed(folder):
+        return read_precomputed(folder)
+    if split_files := sorted(folder.glob("dataset_*.json")):
+        if len(split_files) > 1:
+            names = ", ".join(file.name for file in split_files)
+            raise DataError(f"{folder}: several data sets ({names}); name the one to read")
+        return read_karpathy(split_files[0])
+    if caption_files(folder):
+        return read_coco(folder)
+    others = list(folder.glob("*.json"))
+    if len(others) == 1 and (corpus := _open_json(others[0])):
+        return corpus
+    if is_captioned(folder):
+        return read_folder(folder)
+    raise DataError(f"{folder}: nothing in it is recognised; understood: {_UNDERSTOOD}")
+
+
+def _open_file(file: Path) -> Corpus:
+    suffix = file.suffix.lower()
+    if suffix in TABLE_SUFFIXES:
+        return read_table(file)
+    if suffix in (".txt", ".token"):
+        return read_captions(file)
+    if suffix == ".json" and (corpus := _open_json(file)):
+        return corpus
+    raise DataError(f"{file}: not recognised; understood: {_UNDERSTOOD}")
+
+
+def _open_json(file: Path) -> Corpus | None:
+    """The corpus in a JSON file, whatever its name; nothing if it holds neither of the known forms."""
+    # Inside a JSON string a quote is escaped, so these bytes are a key (or a whole string, which is rare).
+    content = file.read_bytes()
+    if b'"sentences"' in content:
+        return read_karpathy(file)
+    if b'"annotations"' in content:
+        return read_coco(file)
+    read_json(file, DataError)  # a broken file is a better reason than an unknown form
+    return None
+
+
+def _close_to(path: Path) -> str:
+    """An offer of an existing path, where one is close to a path that does not exist."""
+    while not path.parent.is_dir() and path.parent != path:
+        path = path.parent
+    names = [
+        *(entry.name for entry in path.parent.iterdir()),
+        *(["scenes"] if path == Path(path.name) else []),
+    ]
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean {path.parent / close[0]}?" if close else ""

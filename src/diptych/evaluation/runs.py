@@ -1,0 +1,66 @@
+"""Evaluation of what people have: runs, saved encodings, saved score matrices, and ensembles of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from diptych.data.corpus import Corpus, Integers
+from diptych.errors import ScoreError
+from diptych.evaluation.protocols import Result, measure
+from diptych.evaluation.ranks import Score, embedding_score, matrix_score, mean_score
+from diptych.models.encoded import Encoded
+from diptych.models.trained import Trained, Watch
+
+
+def evaluate(
+    run: Trained | Path | str,
+    corpus: Corpus,
+    split: str = "test",
+    *,
+    folds: int = 1,
+    gallery: int | None = None,
+    device: str = "auto",
+    watch: Watch | None = None,
+) -> Result:
+    """Measure a run on a split of a corpus, in both directions."""
+    trained = run if isinstance(run, Trained) else Trained.open(run, device)
+    return evaluate_encoded([trained.encode(corpus.split(split), watch=watch)], folds=folds, gallery=gallery)
+
+
+def evaluate_encoded(encoded: Sequence[Encoded], *, folds: int = 1, gallery: int | None = None) -> Result:
+    """Measure encodings; several are an ensemble, whose score is the mean of theirs."""
+    first = encoded[0]
+    for other in encoded[1:]:
+        if other.digest != first.digest:
+            raise ScoreError("an ensemble needs encodings of the same images and texts; these differ in their corpus")
+    score = mean_score([encoded_score(each) for each in encoded]) if len(encoded) > 1 else encoded_score(first)
+    return measure(score, first.image_groups, first.text_groups, folds=folds, gallery=gallery)
+
+
+def encoded_score(encoded: Encoded) -> Score:
+    """The scores of encodings, by the score of the model that made them."""
+    return embedding_score(encoded.matcher().score, encoded.images, encoded.texts)
+
+
+def evaluate_matrix(
+    path: Path, image_groups: Integers, text_groups: Integers, *, folds: int = 1, gallery: int | None = None
+) -> Result:
+    """Measure a saved (images, texts) score matrix, higher is better, in .npy without pickle."""
+    return measure(read_matrix(path), image_groups, text_groups, folds=folds, gallery=gallery)
+
+
+def read_matrix(path: Path) -> Score:
+    """A score matrix from a file, memory-mapped: it may be larger than memory."""
+    try:
+        matrix = np.load(path, mmap_mode="c", allow_pickle=False)
+    except FileNotFoundError:
+        raise ScoreError(f"{path}: no such file") from None
+    except (ValueError, OSError, EOFError) as reason:
+        raise ScoreError(f"{path}: not a whole .npy file of numbers ({reason})") from None
+    if matrix.ndim != 2 or matrix.dtype.kind != "f":
+        raise ScoreError(f"{path}: {matrix.dtype} of shape {matrix.shape}; needs floats of shape (images, texts)")
+    return matrix_score(torch.from_numpy(matrix))

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from diptych.report.curves import line_chart
+from diptych.report.page import (
+    Answer,
+    Contents,
+    Direction,
+    Example,
+    Fact,
+    Measure,
+    Question,
+    render,
+    write_page,
+)
+from diptych.report.pictures import thumbnail
+
+EVIL = [
+    "<img src=x onerror=alert(1)>",
+    "</title></style><script>alert(1)</script>",
+    '" onmouseover="alert(1)" x="',
+    "' onload='alert(1)",
+    "</code></pre></details><h1>",
+    "{{ contents.title }}{% raw %}{# #}",
+    "a & b &lt; &amp; <!-- -->",
+    "javascript:alert(1)",
+]
+VOID = {"meta", "img", "br", "hr", "input", "link"}
+
+
+class Dot:
+    def load(self) -> Image.Image:
+        return Image.new("RGB", (4, 4), "red")
+
+
+PICTURE = thumbnail(Dot())
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements with their attributes, the text in each, and whether tags balance."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []  # the innermost element and its text
+        self.open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        assert len(dict(attrs)) == len(attrs)
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if data.strip():
+            self.texts.append((self.open[-1], data))
+
+    def shape(self) -> list[tuple[str, list[str]]]:
+        return [(tag, list(attributes)) for tag, attributes in self.elements]
+
+    def words(self) -> str:
+        return " ".join(text.strip() for tag, text in self.texts if tag != "style")
+
+    def identities(self) -> set[str]:
+        return {attributes["id"] for _, attributes in self.elements if "id" in attributes}
+
+    def marks(self) -> list[str]:
+        return [a["aria-label"] for _, a in self.elements if a.get("class", "").startswith("mark ")]
+
+
+def everything(text: str = "words", picture: str = PICTURE) -> Contents:
+    """Contents with all there can be; `text` stands wherever somebody else's text may."""
+    images = [Answer(text, 0.9 - i / 10, i == 1, picture) for i in range(5)]
+    texts = [Answer(text, 0.9 - i / 10, i == 0) for i in range(5)]
+    unknown = [Answer(text, -0.25, None, picture), Answer(text, 0.1)]
+    chart = line_chart({text: [(1, 2.0), (2, 3.0)]}, title=text, x_label=text, y_label=text)
+    return Contents(
+        title=text,
+        subtitle=text,
+        facts=[Fact("Data", text), Fact(text, "500")],
+        events=[f"skipped {text}", *(f"event {i} {text}" for i in range(8))],
+        directions=[
+            Direction(
+                "image to text",
+                {1: Measure(45.2, 41.04, 49.4), 5: Measure(77.4), 10: Measure(88.6, 85.8, 91.2)},
+                Measure(2.0, 2.0, 3.0),
+                Measure(1234.56, 1001.0, 1500.0),
+                {1: 0.2, 5: 1.0, 10: 2.0},
+            ),
+            Direction("text to image", {1: Measure(33.9, 31.4, 36.3)}, Measure(3.5), Measure(9.8)),
+        ],
+        rsum=Measure(395.04, 380.2, 409.4),
+        curves=[chart],
+        questions=[Question(text, unknown)],
+        best=[
+            Example("text to image", 2, images, query_text=text, truth=images[1]),
+            Example("image to text", 1, texts, query_text=text, query_picture=picture, truth=texts[0]),
+        ],
+        worst=[
+            Example("text to image", 57, [images[0]], query_text=text, truth=Answer(text, 0.01, True, picture)),
+            Example("image to text", 1204, [texts[1]], query_text=text, truth=Answer("own " + text, 0.02, True)),
+        ],
+        recipe=f"title = '{text}'\n",
+    )
+
+
+def test_everything_is_there_and_well_formed():
+    page = Page(render(everything()))
+    assert page.identities() == {"events", "recall", "curves", "questions", "best", "worst", "recipe"}
+    headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert headings.count(1) == 1
+    assert all(later <= earlier + 1 for earlier, later in pairwise(headings))
+    assert [tag for tag, _ in page.elements].count("caption") == 1
+    assert all(a.get("alt") for tag, a in page.elements if tag == "img")
+    assert all(a.get("scope") in ("row", "col") for tag, a in page.elements if tag == "th")
+    labelled = {a["aria-labelledby"] for _, a in page.elements if "aria-labelledby" in a}
+    assert labelled <= page.identities()
+
+
+def test_nothing_leaves_only_the_title():
+    page = Page(render(Contents("An empty run")))
+    assert page.words() == "An empty run Diptych report An empty run"
+    assert not {"section", "table", "img", "dl", "details"} & {tag for tag, _ in page.elements}
+
+
+@pytest.mark.parametrize(
+    ("name", "identity"),
+    [("directions", "recall"), ("curves", "curves")]
+    + [(name, name) for name in ("events", "questions", "best", "worst", "recipe")],
+)
+def test_an_empty_part_leaves_its_section_out(name, identity):
+    empty = next(field.default for field in fields(Contents) if field.name == name)
+    full = everything()
+    page = Page(render(replace(full, **{name: empty})))
+    assert page.identities() == Page(render(full)).identities() - {identity}
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_text_never_becomes_markup(evil):
+    page, plain = Page(render(everything(evil))), Page(render(everything()))
+    assert page.shape() == plain.shape()
+    texts = [text for _, text in page.texts]
+    innocent = [text for _, text in plain.texts]
+    assert [text.replace(evil, "words") for text in texts] == innocent
+    assert sum(evil in text for text in texts) > 25
+
+
+@given(st.text(min_size=1).filter(str.strip))
+def test_no_text_at_all_becomes_markup(text):
+    assert Page(render(everything(text))).shape() == Page(render(everything())).shape()
+
+
+def test_a_picture_address_cannot_leave_its_attribute():
+    for evil in EVIL:
+        page = Page(render(everything(picture=evil)))
+        assert page.shape() == Page(render(everything())).shape()
+        assert {a["src"] for tag, a in page.elements if tag == "img"} == {evil}
+
+
+def test_a_chart_that_is_not_markup_is_shown_as_text():
+    page = Page(render(Contents("t", curves=["<svg onload=alert(1)></svg>"])))  # a plain str, not Markup
+    assert "<svg onload=alert(1)></svg>" in page.words()
+
+
+def test_it_needs_nothing_from_outside():
+    html = render(everything())
+    page = Page(html)
+    assert set(re.findall(r"[\w=\"]*https?://[^\"\s<]*", html)) == {'xmlns="http://www.w3.org/2000/svg'}
+    assert not {"script", "link", "iframe", "object", "base", "form"} & {tag for tag, _ in page.elements}
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    assert all(a["src"].startswith("data:image/") for _, a in page.elements if "src" in a)
+    assert not re.search(r"url\(|@import|@font-face", html)
+    policy = next(a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; img-src data:;")
+
+
+def test_it_is_light_and_dark_and_fits_a_phone():
+    html = render(everything())
+    assert "@media (prefers-color-scheme: dark)" in html
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in html
+    light, dark = (set(re.findall(r"(--[\w-]+):", part)) for part in html.split("@media (prefers", 2)[:2])
+    assert light == dark
+    assert set(re.findall(r"var\((--[\w-]+)", html)) <= light
+
+
+def cells(contents: Contents) -> str:
+    return re.sub(r"\s+", " ", Page(render(contents)).words())
+
+
+def test_the_table_tells_values_intervals_and_chance():
+    words = cells(everything())
+    assert "Direction R@1 R@5 R@10 Median rank Mean rank" in words
+    assert (
+        "Image to text 45.2 41.0 – 49.4 77.4 88.6 85.8 – 91.2 2 2 – 3 1,234.6 1,001.0 – 1,500.0 "
+        "by chance 0.2 1.0 2.0 Text to image 33.9 31.4 – 36.3 – – 3.5 9.8 rsum 395.0 380.2 – 409.4" in words
+    )
+    assert words.count("by chance") == 1
+
+
+def test_columns_are_the_cutoffs_that_were_measured():
+    row = Direction("image to text", {100: Measure(3.0), 20: Measure(2.0)}, Measure(1.0), Measure(1.0))
+    assert "R@20 R@100 Median" in cells(Contents("t", directions=[row]))
+
+
+def test_what_is_not_a_number_is_a_dash():
+    row = Direction("image to text", {1: Measure(math.nan, math.nan, math.nan)}, Measure(math.inf), Measure(math.nan))
+    words = cells(Contents("t", directions=[row], rsum=Measure(math.nan)))
+    assert "Image to text – – – rsum –" in words
+    assert not re.search(r"\b(nan|inf)\b", render(Contents("t", directions=[row])))
+
+
+def test_a_bar_is_as_long_as_its_recall():
+    page = Page(render(everything()))
+    assert [a["width"] for _, a in page.elements if a.get("class") == "reach"] == ["45.2", "77.4", "88.6", "33.9"]
+    between = [(float(a["x"]), float(a["width"])) for _, a in page.elements if a.get("class") == "between"]
+    assert between[0] == pytest.approx((41.04, 8.36))
+    assert len(between) == 3
+
+
+def test_right_and_wrong_are_told_without_colour():
+    contents = everything()
+    right, wrong = "right", "wrong"
+    best = Page(render(Contents("t", best=contents.best)))
+    assert best.marks() == [wrong, right, wrong, wrong, wrong, right, wrong, wrong, wrong, wrong]
+    assert "its image came at rank 2" in " ".join(best.words().split())
+    assert "a text of its own came first" in best.words()
+    assert Page(render(Contents("t", questions=contents.questions))).marks() == []
+
+
+def test_the_truth_is_shown_where_the_answers_do_not_reach_it():
+    contents = everything()
+    worst = Page(render(Contents("t", worst=contents.worst)))
+    assert worst.marks() == ["wrong", "right", "wrong", "right"]
+    words = " ".join(worst.words().split())
+    assert "its image came at rank 57" in words
+    assert "0.010 at rank 57" in words
+    assert "its first own text came at rank 1,204" in words
+    assert "own words 0.020" in words
+    without = [replace(example, truth=None) for example in contents.worst]
+    assert Page(render(Contents("t", worst=without))).marks() == ["wrong", "wrong"]
+
+
+def test_directions_are_kept_apart_whatever_their_order():
+    contents = everything()
+    swapped = replace(contents, best=contents.best[::-1])
+    assert render(swapped) == render(contents)
+
+
+def test_scores_pictures_and_names_belong_together():
+    answers = [Answer("one.jpg", 0.51, None, "data:image/png;base64,AAAA"), Answer("two.jpg", -0.25)]
+    page = Page(render(Contents("t", questions=[Question("dogs", answers)])))
+    assert [(a["src"], a["alt"]) for tag, a in page.elements if tag == "img"] == [(answers[0].picture, "one.jpg")]
+    assert " ".join(page.words().split()).endswith("dogs 0.510 one.jpg no picture \u22120.250 two.jpg")
+
+
+def test_many_events_fold_and_few_do_not():
+    events = [f"skipped image {i}" for i in range(9)]
+    page = Page(render(Contents("t", events=events)))
+    assert all(event in page.words() for event in events)
+    assert "and 3 more" in page.words()
+    assert "more" not in Page(render(Contents("t", events=events[:6]))).words()
+
+
+def test_the_recipe_keeps_its_lines():
+    recipe = 'title = "x"\n\n[[stage]]\nepochs = 3  # <- few\n'
+    page = Page(render(Contents("t", recipe=recipe)))
+    assert "".join(text for tag, text in page.texts if tag == "code") == recipe
+
+
+def test_the_same_contents_give_the_same_bytes(tmp_path):
+    write_page(tmp_path / "one.html", everything())
+    write_page(tmp_path / "two.html", everything())
+    first = (tmp_path / "one.html").read_bytes()
+    assert first == (tmp_path / "two.html").read_bytes()
+    assert first.startswith(b"<!doctype html>\n")
+
+
+def test_a_file_name_that_is_no_utf8_can_be_written(tmp_path):
+    write_page(tmp_path / "page.html", everything("caf\udce9.jpg"))
+    assert "caf?.jpg" in (tmp_path / "page.html").read_text("utf-8")

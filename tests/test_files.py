@@ -1,0 +1,51 @@
+import errno
+import os
+
+import pytest
+
+from diptych.errors import DataError
+from diptych.files import read_json, replacing, write_json, write_text
+
+
+def test_a_file_is_whole_or_not_there(tmp_path):
+    path = tmp_path / "folder" / "file.txt"
+    with pytest.raises(RuntimeError), replacing(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError("killed in the middle")
+    assert list(path.parent.iterdir()) == []
+    write_text(path, "whole")
+    assert path.read_text() == "whole"
+
+
+def test_a_full_disk_leaves_the_file_before(tmp_path, monkeypatch):
+    path = tmp_path / "file.txt"
+    write_text(path, "before")
+
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_text(path, "after")
+    assert path.read_text() == "before"
+    assert [file.name for file in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_json_comes_back(tmp_path):
+    write_json(tmp_path / "a.json", {"ä": [1, None]})
+    assert read_json(tmp_path / "a.json", DataError) == {"ä": [1, None]}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "no such file"), (b'{"a":\n 1', ":2: not valid JSON"), (b"\xff\xfe\x00", "not UTF-8"), (b"", ":1: not valid")],
+)
+def test_broken_json_is_one_line(tmp_path, content, words):
+    path = tmp_path / "a.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError) as raised:
+        read_json(path, DataError)
+    assert words in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,72 @@
+"""Imports go one way through the rooms, and the package says what it offers."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import diptych
+
+SOURCE = Path(diptych.__file__).parent
+
+# Each room and what it may import besides itself. A room that is not here has not been thought about.
+FOUNDATION = {"errors", "files", "settings", "registry", "machine"}
+MAY_IMPORT = {
+    "text": FOUNDATION,
+    "data": FOUNDATION | {"text"},
+    "models": FOUNDATION | {"text", "data"},
+    "objectives": FOUNDATION | {"text", "data", "models"},
+    "evaluation": FOUNDATION | {"text", "data", "models", "objectives"},
+    "index": FOUNDATION | {"text", "data", "models", "evaluation"},
+    "training": FOUNDATION | {"text", "data", "models", "objectives", "evaluation"},
+    "report": FOUNDATION | {"text", "data", "models", "objectives", "evaluation", "training", "index"},
+    "recipes": set(),
+    "cli": FOUNDATION
+    | {"text", "data", "models", "objectives", "evaluation", "index", "training", "report", "recipes"},
+}
+
+
+def imported_rooms(file):
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module] if node.module != "diptych" else [f"diptych.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "diptych" and len(parts) > 1 and parts[1] != "__version__":
+                yield parts[1]
+
+
+@pytest.mark.parametrize("room", sorted(p.name for p in SOURCE.iterdir() if p.is_dir() and p.name != "__pycache__"))
+def test_a_room_imports_only_what_lies_before_it(room):
+    allowed = MAY_IMPORT[room] | {room}
+    for file in sorted((SOURCE / room).glob("*.py")):
+        wrong = set(imported_rooms(file)) - allowed
+        assert not wrong, f"{file.name} of {room} imports {wrong}"
+
+
+def test_the_foundation_stands_alone():
+    for name in FOUNDATION:
+        assert set(imported_rooms(SOURCE / f"{name}.py")) <= FOUNDATION
+
+
+def test_what_the_package_offers_can_be_had():
+    for name in diptych.__all__:
+        assert getattr(diptych, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = diptych.trian
+
+
+def test_no_file_is_too_long_to_read():
+    for file in SOURCE.rglob("*.py"):
+        assert len(file.read_text().splitlines()) <= 400, file
+
+
+def test_nothing_can_load_a_pickle():
+    for file in SOURCE.rglob("*.py"):
+        words = file.read_text()
+        assert "import pickle" not in words, file
+        assert "torch.load" not in words, file
+        assert "allow_pickle=True" not in words, file

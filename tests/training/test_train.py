@@ -1,0 +1,357 @@
+"""Training end to end on a few small scenes: resume, interruption, kill, refusals."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from diptych.data.corpus import Features
+from diptych.data.scenes import make_scenes
+from diptych.errors import DataError, ImageError, RecipeError, RunError
+from diptych.models.store import save_tensors
+from diptych.models.trained import Trained
+from diptych.training.checkpoint import snapshot_path
+from diptych.training.progress import Silent
+from diptych.training.recipe import load_recipe, recipe_names
+from diptych.training.train import train
+
+SMALL = ["model.joint=16", "model.hidden=16", "model.word=8", "stage.1.batches.size=16"]
+TINY = [*SMALL, "model.image.width=2", "model.image.pixels=32", "stage.2.batches.size=16", "stage.2.epochs=2"]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_scenes(train=24, val=6, test=6, texts=2)
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    return load_recipe("scenes", TINY)
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, recipe, tmp_path_factory):
+    return train(recipe, corpus, tmp_path_factory.mktemp("runs") / "whole", device="cpu", workers=0)
+
+
+class Steps(Silent):
+    """Calls something at a given step; remembers what was said."""
+
+    def __init__(self, at=(), call=None):
+        self.count, self.at, self.call, self.said = 0, at, call, []
+
+    def step(self, epoch, loss, pairs_per_second):
+        self.count += 1
+        if self.count in self.at:
+            self.call()
+
+    def say(self, message):
+        self.said.append(message)
+
+
+def with_features(corpus, size=12):
+    """Stored features instead of pictures: a few colours of each drawn scene."""
+    rows = [np.asarray(picture.load().resize((2, 2))).reshape(-1) / 255 for picture in corpus.pictures]
+    return replace(corpus, pictures=None, features=Features([np.array(rows, np.float32)[:, :size]]))
+
+
+def journal(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def assert_same_run(one, other):
+    first, second = load_file(snapshot_path(one)), load_file(snapshot_path(other))
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+    best, other_best = (load_file(run / "best" / "weights.safetensors") for run in (one, other))
+    assert all(torch.equal(best[name], other_best[name]) for name in best)
+    assert journal(one) == journal(other)
+
+
+def test_a_run_holds_what_is_promised(whole):
+    names = {str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file()}
+    assert names == {
+        "recipe.toml",
+        "vocabulary.json",
+        "metrics.jsonl",
+        "best/weights.safetensors",
+        "best/metrics.json",
+        "last/snapshot.safetensors",
+        "stage-1/weights.safetensors",
+    }
+    lines = journal(whole)
+    assert [(line["stage"], line["epoch"]) for line in lines] == [(1, 1), (2, 1), (2, 2)]
+    best = max((line for line in lines if line["stage"] == 2), key=lambda line: line["val"]["rsum"])
+    assert json.loads((whole / "best" / "metrics.json").read_text())["val"] == best["val"]
+
+
+@pytest.mark.parametrize("at", [(1,), (3, 4), (2, 6, 9)])
+def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(at, whole, corpus, recipe, tmp_path):
+    steps = Steps(at, lambda: os.kill(os.getpid(), signal.SIGINT))
+    for turn in range(len(at)):
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, corpus, tmp_path, resume=turn > 0, device="cpu", workers=turn % 3, watcher=steps)
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=2, watcher=steps)
+    assert steps.count == 3 * 3  # every step was trained once, none twice
+    assert_same_run(whole, tmp_path)
+
+
+def test_resuming_a_finished_run_changes_nothing(whole, corpus, recipe, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(whole, copy)
+    steps = Steps()
+    train(recipe, corpus, copy, resume=True, device="cpu", watcher=steps)
+    assert steps.count == 0
+    assert_same_run(whole, copy)
+
+
+KILLED = """
+import os, sys, torch
+torch.set_num_threads(1)
+from diptych.data.scenes import make_scenes
+from diptych.training import checkpoint
+from diptych.training.recipe import load_recipe
+from diptych.training.train import train
+import diptych.files, diptych.models.store as store
+
+folder, at, *settings = sys.argv[1:]
+saves, save_file = 0, store.save_file
+
+def killed_in_the_middle(tensors, path, header):
+    global saves
+    saves += 1
+    save_file(tensors, path, header)
+    if saves == int(at):  # half of the file is on disk, the rename has not happened
+        os.truncate(path, os.path.getsize(path) // 2)
+        os.kill(os.getpid(), 9)
+
+store.save_file = killed_in_the_middle
+train(load_recipe("scenes", settings), make_scenes(train=24, val=6, test=6, texts=2), folder, device="cpu", workers=0)
+"""
+
+
+@pytest.mark.parametrize("at", [2, 4])  # a snapshot after the first epoch; one when there is something to go on from
+def test_kill_9_during_a_save_leaves_a_loadable_checkpoint(at, whole, corpus, recipe, tmp_path):
+    run = tmp_path / "run"
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(run), str(at), *TINY], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert list(run.rglob(".*.tmp")), "the kill did not hit in the middle of a save: this test would prove nothing"
+    Trained.open(run, "cpu")
+    train(recipe, corpus, run, resume=True, device="cpu", workers=0)
+    assert_same_run(whole, run)
+
+
+def test_a_timed_snapshot_is_one_to_go_on_from(whole, corpus, recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr("diptych.training.loop.SECONDS_BETWEEN_SNAPSHOTS", 0.0)
+
+    def power_cut():
+        raise OSError("power cut")
+
+    with pytest.raises(OSError, match="power cut"):
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((5,), power_cut))
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
+    assert_same_run(whole, tmp_path)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_trains_two_steps_on_scenes(name, corpus, tmp_path):
+    settings = [*SMALL, "stage.1.epochs=1"] if name != "scenes" else TINY
+    recipe = load_recipe(name, settings)
+    reads_features = recipe.model.image.tower == "features"
+    steps = Steps((2,), lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, with_features(corpus) if reads_features else corpus, tmp_path, device="cpu", watcher=steps)
+    assert steps.count == 2
+    assert snapshot_path(tmp_path).is_file()
+
+
+def test_training_learns(corpus, tmp_path):
+    recipe = load_recipe("vse0", [*SMALL, "stage.1.epochs=12", "stage.1.optimiser.rate=0.02", "text.threshold=1"])
+    lines = journal(train(recipe, with_features(corpus), tmp_path, device="cpu"))
+    assert lines[-1]["loss"] < 0.7 * lines[0]["loss"]
+
+
+def test_patience_stops_early_and_the_schedule_lowers_the_rate(corpus, tmp_path):
+    changes = ["stage.1.epochs=30", "stage.1.patience=2", "stage.1.schedule.every=2", "stage.1.optimiser.rate=1e-12"]
+    steps = Steps()
+    lines = journal(train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path, watcher=steps))
+    assert len(lines) == 3  # the first is the best, two more without a better one
+    assert [line["rate"] for line in lines] == pytest.approx([1e-12, 1e-12, 1e-13])
+    assert any("stopped early" in line for line in steps.said)
+
+
+def test_a_collapsed_run_is_named_with_the_way_out(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("diptych.training.loop.STUCK_STEPS", 4)
+    same = with_features(corpus)
+    same = replace(same, features=Features([np.ones((len(same.image_ids), 4), np.float32)]))
+    same = replace(same, texts=["word"] * len(same.texts))
+    recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=3", "text.threshold=1"])
+    steps = Steps()
+    lines = journal(train(recipe, same, tmp_path, watcher=steps))
+    (event,) = [line for line in lines if line["event"] == "collapsed"]
+    assert "2 x margin" in event["message"]
+    assert "negatives = 'sum'" in event["message"]
+    assert any("collapsed" in line for line in steps.said)
+
+
+def test_a_healthy_run_is_not_called_collapsed(whole):
+    assert all(line["event"] == "epoch" for line in journal(whole))
+
+
+class Broken:
+    def load(self):
+        raise ImageError("broken.jpg: truncated")
+
+
+def test_unreadable_images_are_named_once_and_training_goes_on(corpus, recipe, tmp_path):
+    pictures = list(corpus.pictures)
+    pictures[3] = Broken()
+    lines = journal(train(recipe, replace(corpus, pictures=pictures), tmp_path, device="cpu"))
+    skipped = [line for line in lines if line["event"] == "skipped"]
+    assert {line["image"] for line in skipped} == {corpus.image_ids[3]}
+    assert len(skipped) == 2  # once a stage
+    assert skipped[0]["message"] == "broken.jpg: truncated"
+
+
+def test_the_vocabulary_counts_train_only(corpus, recipe, whole, tmp_path):
+    texts = [
+        "zebra zebra zebra zebra zebra" if split != "train" else text
+        for text, split in zip(corpus.texts, corpus.text_splits, strict=True)
+    ]
+    run = train(load_recipe("scenes", [*TINY, "stage.2.epochs=1"]), replace(corpus, texts=texts), tmp_path, device="cpu")
+    assert "zebra" not in (run / "vocabulary.json").read_text()
+
+
+def test_word_vectors_are_a_start(corpus, tmp_path):
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("red " + " ".join(["0.5"] * 8) + "\n")
+    steps = Steps()
+    changes = [f"text.vectors={vectors}", "stage.1.epochs=1", "text.threshold=1", "stage.1.optimiser.rate=1e-9"]
+    run = train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path / "run", watcher=steps)
+    trained = Trained.open(run, "cpu")
+    word = trained.matcher.text.words.weight[trained.vocabulary.ids["red"]]
+    torch.testing.assert_close(word.detach(), torch.full((8,), 0.5), atol=1e-5, rtol=0)
+    assert any(line.startswith("word vectors: 1 of") for line in steps.said)
+
+
+def test_only_the_named_parts_are_trained(corpus, tmp_path):
+    recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1", 'stage.1.trainable=["project"]'])
+    tensors = load_file(snapshot_path(train(recipe, with_features(corpus), tmp_path)))
+    moved = {name.split(".")[1] for name in tensors if name.startswith("optimiser.")}
+    assert moved == {"project"}
+    with pytest.raises(RecipeError, match="no part 'projct'; did you mean 'project'"):
+        recipe = load_recipe("vsepp", [*SMALL, 'stage.1.trainable=["projct"]'])
+        train(recipe, with_features(corpus), tmp_path / "wrong")
+
+
+def test_refusals(whole, corpus, recipe, tmp_path):
+    with pytest.raises(RunError, match="already holds a run; go on with --resume"):
+        train(recipe, corpus, whole)
+    with pytest.raises(RunError, match="no run to resume"):
+        train(recipe, corpus, tmp_path / "none", resume=True)
+    with pytest.raises(RunError, match="another recipe"):
+        train(load_recipe("scenes", [*TINY, "seed=5"]), corpus, whole, resume=True)
+    with pytest.raises(RunError, match="made with other data"):
+        train(recipe, make_scenes(train=24, val=6, test=6, texts=2, seed=9), whole, resume=True)
+    with pytest.raises(RecipeError, match=r"stage\.1\.select = 'rsun'.*did you mean 'rsum'"):
+        train(load_recipe("scenes", [*TINY, "stage.1.select=rsun"]), corpus, tmp_path / "select")
+    with pytest.raises(RecipeError, match="no stage before"):
+        train(load_recipe("scenes", [*TINY, "stage.1.start=previous"]), corpus, tmp_path / "start")
+    with pytest.raises(DataError, match="split val has no images"):
+        train(recipe, corpus.split("train", "test"), tmp_path / "val")
+    with pytest.raises(DataError, match="no stored features"):
+        train(load_recipe("vsepp", SMALL), corpus, tmp_path / "features")
+    assert not (tmp_path / "select").exists()
+    assert not (tmp_path / "val").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: torch.save({"weights": torch.ones(2)}, path), "pickled checkpoint"),
+        (lambda path: path.write_bytes(b"\x80\x04\x95rest"), "pickled checkpoint"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-100]), "damaged or truncated"),
+        (lambda path: path.write_bytes(path.read_bytes()[:20]), "damaged or truncated"),
+        (lambda path: path.write_bytes(b""), "damaged or truncated"),
+        (lambda path: path.unlink(), "no such file"),
+        (lambda path: save_tensors(path, {"a": torch.ones(1)}, {}), "another vocabulary"),
+    ],
+)
+def test_checkpoints_that_are_refused(damage, words, whole, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    path = run / "best" / "weights.safetensors"
+    damage(path)
+    with pytest.raises(RunError) as raised:
+        Trained.open(run)
+    assert words in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_checkpoints_of_another_shape_or_vocabulary_are_refused(whole, corpus, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    trained = Trained.open(run, "cpu")
+    path = run / "best" / "weights.safetensors"
+    about = {"model": trained.matcher.settings.model_dump(mode="json"), "vocabulary": trained.vocabulary.digest}
+    weights = trained.matcher.state_dict()
+    save_tensors(path, {**weights, "project.bias": torch.zeros(3)}, about)
+    with pytest.raises(RunError, match=r"project\.bias is \(3,\) in the file, \(16,\) in the model"):
+        Trained.open(run)
+    save_tensors(path, {name: value for name, value in weights.items() if name != "project.bias"}, about)
+    with pytest.raises(RunError, match=r"the model has project\.bias, the file has not"):
+        Trained.open(run)
+    save_tensors(path, {**weights, "extra": torch.zeros(1)}, about)
+    with pytest.raises(RunError, match="the file has extra, the model has not"):
+        Trained.open(run)
+    save_tensors(path, weights, about)
+    vocabulary = json.loads((run / "vocabulary.json").read_text())
+    vocabulary["words"][0] = "other"
+    (run / "vocabulary.json").write_text(json.dumps(vocabulary))
+    with pytest.raises(RunError, match="another vocabulary"):
+        Trained.open(run)
+    (run / "vocabulary.json").unlink()
+    with pytest.raises(RunError, match=r"vocabulary\.json: no such file"):
+        Trained.open(run)
+
+
+def test_a_full_disk_keeps_the_snapshot_before(corpus, recipe, tmp_path, monkeypatch):
+    def interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((4,), interrupt))
+    before = snapshot_path(tmp_path).read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr("diptych.models.store.save_file", full)
+        train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
+    assert snapshot_path(tmp_path).read_bytes() == before
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_second_ctrl_c_stops_at_once(corpus, recipe, tmp_path):
+    def twice():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((2,), twice))
+    assert not snapshot_path(tmp_path).exists()
