@@ -46,8 +46,8 @@ def test_captions_find_their_image_in_any_order(tmp_path: Path) -> None:
     file = captions(
         tmp_path / "captions_train2014.json",
         [image(30, "a.jpg"), image(10, "b.jpg"), image("x", "c.jpg")],
-        [annotation(10, "b1\n", id=1), annotation("x", "c1", id=2), annotation(30, "a1", id=3), annotation(10, "b2", id=4)],
-    )  # fmt: skip
+        [annotation(10, "b1\n", id=1), annotation("x", "c1", id=2), annotation(30, "a1"), annotation(10, "b2")],
+    )
     corpus = read_coco(file)
     assert texts_of(corpus) == {"a.jpg": ["a1"], "b.jpg": ["b1", "b2"], "c.jpg": ["c1"]}
     assert corpus.image_splits.tolist() == ["train"] * 3

@@ -215,9 +215,7 @@ def test_unreadable_file_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert refused(path) == "cannot be read (Permission denied)"
 
 
-@pytest.mark.parametrize(
-    "size", [(10_000, 10_001), (12_000, 12_000), (30_000, 30_000), (2**31 - 1, 2**31 - 1)]
-)
+@pytest.mark.parametrize("size", [(10_000, 10_001), (12_000, 12_000), (30_000, 30_000), (2**31 - 1, 2**31 - 1)])
 def test_bombs_are_refused_from_their_header(tmp_path: Path, size: tuple[int, int]) -> None:
     message = refused(png_header(tmp_path / "bomb.png", *size))
     assert "above the limit of 100,000,000 pixels" in message

@@ -204,7 +204,7 @@ def test_a_row_that_is_not_utf8_costs_that_row_only(tmp_path: Path) -> None:
         corpus = read_table(written(tmp_path / name, content))
         assert texts_of(corpus) == {"a.jpg": ["one"], "c.jpg": ["three"]}
         row = 2 if name == "t.jsonl" else 3
-        assert problems(corpus) == [(row, "the text is not valid UTF-8; save the file as UTF-8")]
+        assert problems(corpus) == [(row, "the text is not valid UTF-8; write it in UTF-8")]
 
 
 def test_broken_json_lines(tmp_path: Path) -> None:

@@ -120,6 +120,22 @@ def test_constant_values_draw_a_level_line(value):
     assert min(tick_ys) < ys.pop() < max(tick_ys)
 
 
+@pytest.mark.parametrize("difference", [5e-324, 1e-200, 1e-80, 1e-12, 1e99])
+def test_any_difference_can_be_drawn(difference):
+    chart = draw({"a": [(0.0, 0.0), (difference, difference)], "b": [(0.0, -difference)]})
+    (x, y), (later, higher) = places(groups(chart)[0])
+    assert x <= later
+    assert y >= higher
+    assert len(ticks(chart, "end")) >= 2
+
+
+def test_labels_have_true_minus_signs_and_no_negative_zero():
+    chart = draw({"a": [(1, -1000.0), (2, 1000.0)]})
+    assert list(ticks(chart, "end")) == ["\u22121,000", "\u2212500", "0", "500", "1,000"]
+    chart = draw({"a": [(1, -1e-8), (2, 1e-8)]})
+    assert list(ticks(chart, "end")) == ["\u22121e\u221208", "\u22125e\u221209", "0", "5e\u221209", "1e\u221208"]
+
+
 @pytest.mark.parametrize("gap", [None, math.nan, math.inf, -math.inf, 1e200])
 def test_a_missing_value_breaks_the_line(gap):
     chart = draw({"a": [(1, 1.0), (2, 2.0), (3, gap), (4, 3.0), (5, 4.0), (6, gap), (7, 2.0)]})

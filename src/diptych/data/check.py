@@ -87,7 +87,7 @@ class Report:
         return Group(self._sizes(), "", self._spreads(), "", *self._shared(), *found)
 
     def _sizes(self) -> Table:
-        table = Table(title=_printable(self.name), title_justify="left", title_style="bold")
+        table = Table(title=Text(_printable(self.name), "bold"), title_justify="left")
         table.add_column("split")
         for column in ("images", "texts", "groups"):
             table.add_column(column, justify="right")
@@ -165,7 +165,7 @@ def _look_at_all(
                     progress(len(looks), images * len(kinds))
     finally:
         pool.shutdown(cancel_futures=True)  # Ctrl-C waits for the blocks under way only
-    digests = [digest for digest, _ in looks[:images]]
+    digests: list[bytes | None] = [digest for digest, _ in looks[:images]] if kinds else [None] * images
     return digests, [problem for _, problem in looks if problem is not None]
 
 

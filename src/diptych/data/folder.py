@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from diptych.data.corpus import Corpus
+from diptych.data.corpus import SPLITS, Corpus
 from diptych.data.images import SUFFIXES, ImageFinder, folder_of
 from diptych.data.table import (
     SPLIT_NAMES,
@@ -59,7 +59,7 @@ def is_captioned(folder: Path) -> bool:
 
 def _split_folders(folder: Path) -> list[Path]:
     parts = [entry for entry in folder.iterdir() if entry.name.lower() in SPLIT_NAMES and entry.is_dir()]
-    return sorted(parts, key=lambda part: list(SPLIT_NAMES).index(part.name.lower()))
+    return sorted(parts, key=lambda part: (SPLITS.index(SPLIT_NAMES[part.name.lower()]), part.name))
 
 
 def _captions_file(folder: Path) -> Path | None:

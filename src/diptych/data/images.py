@@ -134,7 +134,7 @@ def _why(reason: Exception) -> str:
     if isinstance(reason, Image.DecompressionBombError):
         return _too_large("too large")
     if isinstance(reason, UnidentifiedImageError):
-        return f"not an image in a known format ({', '.join(_formats())})"
+        return f"not an image in a known format ({', '.join(_formats())}), or damaged where it begins"
     if isinstance(reason, FileNotFoundError):
         return "no such file"
     if isinstance(reason, OSError) and reason.strerror:

@@ -140,10 +140,14 @@ def _vectors_file(folder: Path, name: str) -> Path:
 
 def _load(file: Path) -> NDArray[np.floating]:
     try:
-        vectors = np.load(file, mmap_mode="r", allow_pickle=False)
+        stored = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as reason:
         raise DataError(f"{file}: not a complete npy array of numbers ({str(reason).splitlines()[0]})") from None
-    if not isinstance(vectors, np.ndarray) or not np.issubdtype(vectors.dtype, np.floating):
+    if isinstance(stored, np.lib.npyio.NpzFile):
+        stored.close()
+        raise DataError(f"{file}: an archive of arrays; save the array itself with numpy.save")
+    vectors: NDArray[np.floating] = stored
+    if not np.issubdtype(vectors.dtype, np.floating):
         raise DataError(f"{file}: not an array of floating-point numbers")
     if vectors.ndim not in (2, 3) or not vectors.size:
         shape = "(images, size) or (images, regions, size)"

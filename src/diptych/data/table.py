@@ -54,7 +54,8 @@ class Gathering:
 
     def problem(self, file: Path, row: int | None, message: str) -> None:
         """Note what is wrong at a place."""
-        self._problems.append(Problem(str(file), row, message))
+        name = str(file).encode(errors="backslashreplace").decode()  # a file name may be any bytes
+        self._problems.append(Problem(name, row, message))
 
     @contextmanager
     def row(self, file: Path, row: int | None) -> Iterator[None]:
@@ -124,7 +125,7 @@ def filled(value: object, what: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:  # half a character, or bytes that were kept as they are when reading
-        raise DataError(f"the {what} is not valid UTF-8; save the file as UTF-8") from None
+        raise DataError(f"the {what} is not valid UTF-8; write it in UTF-8") from None
     if not (value := value.strip()):
         raise DataError(f"the {what} is empty")
     return value

@@ -52,7 +52,7 @@ class _Axis:
         return round(self.start + share * (self.stop - self.start), 2)
 
     def write(self, value: float) -> str:
-        if self.decimals > 5 or abs(value) >= 1e7:
+        if self.decimals > 4 or abs(value) >= 1e7:
             return f"{value:.6g}".replace("-", "\u2212")
         return f"{round(value, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "\u2212")
 

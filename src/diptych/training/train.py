@@ -53,7 +53,7 @@ def train(
     if snapshot is not None:
         snapshot.check(vocabulary, around.digest)
         position = snapshot.position
-        Journal(run).rewind(position.stage, position.epoch, position.step)
+    Journal(run).rewind(position.stage, position.epoch, position.step)
     while True:
         if not position.stage_done:
             trained = _start(around, position.stage, vocabulary, choose_device(device))

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from diptych.data.corpus import Corpus
+from diptych.data.open import open_corpus
+from diptych.errors import DataError
+
+KARPATHY = {"images": [{"filename": "a.jpg", "split": "train", "sentences": [{"raw": "karpathy"}]}]}
+COCO = {"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [{"image_id": 1, "caption": "coco"}]}
+
+
+def written(file: Path, content: object) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    (file.parent / "a.jpg").touch()
+    file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return file
+
+
+def precomputed(folder: Path, *names: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        np.save(folder / f"{name}_ims.npy", np.ones((1, 2), np.float32))
+        (folder / f"{name}_caps.txt").write_text(f"precomputed {name}\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("dataset_x.json", KARPATHY, "karpathy"),
+        ("anything.json", KARPATHY, "karpathy"),
+        ("captions_val.json", COCO, "coco"),
+        ("anything.json", COCO, "coco"),
+        ("captions.csv", "image,text\na.jpg,csv\n", "csv"),
+        ("anything.tsv", "image\ttext\na.jpg\ttsv\n", "tsv"),
+        ("anything.JSONL", '{"image": "a.jpg", "text": "jsonl"}', "jsonl"),
+        ("captions.txt", "a.jpg#0\tlines\n", "lines"),
+        ("x.token", "a.jpg#0\tlines\n", "lines"),
+    ],
+)
+def test_a_file_and_its_folder_are_the_same_corpus(tmp_path: Path, name: str, content: object, text: str) -> None:
+    file = written(tmp_path / "data" / name, content)
+    for address in (file, str(file), file.parent, str(file.parent)):
+        assert list(open_corpus(address).texts) == [text]
+
+
+def test_other_folders(tmp_path: Path) -> None:
+    written(tmp_path / "pairs/a.txt", "beside")
+    assert list(open_corpus(tmp_path / "pairs").texts) == ["beside"]
+    written(tmp_path / "splits/val/a.txt", "in val")
+    assert open_corpus(tmp_path / "splits").text_splits.tolist() == ["val"]
+    written(tmp_path / "coco/annotations/captions_train.json", COCO)
+    assert list(open_corpus(tmp_path / "coco").texts) == ["coco"]
+    written(tmp_path / "pairs/settings.json", "{}")  # a stray file does not hide the captions
+    assert list(open_corpus(tmp_path / "pairs").texts) == ["beside"]
+
+
+def test_precomputed_features_and_their_testall(tmp_path: Path) -> None:
+    folder = precomputed(tmp_path / "f30k", "train", "test", "testall")
+    assert list(open_corpus(folder).split("test").texts) == ["precomputed test"]
+    assert list(open_corpus(f"{folder}#testall").split("test").texts) == ["precomputed testall"]
+    with pytest.raises(DataError, match=r"no other_ims\.npy in it"):
+        open_corpus(f"{folder}#other")
+
+
+def test_scenes_are_drawn_as_the_address_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    corpus = open_corpus(written(tmp_path / "scenes/t.csv", "image,text\na.jpg,on disk\n"))
+
+    def draw(address: str) -> Corpus:
+        asked.append(address)
+        return corpus
+
+    monkeypatch.setattr(sys.modules["diptych.data.open"], "scenes_corpus", draw)
+    monkeypatch.chdir(tmp_path)
+    assert open_corpus("scenes") is corpus
+    assert open_corpus("scenes:train=300,images=2") is corpus
+    assert asked == ["", "train=300,images=2"]
+    for folder in ("./scenes", Path("scenes")):
+        assert list(open_corpus(folder).texts) == ["on disk"]
+    assert len(asked) == 2
+
+
+def test_a_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    written(tmp_path / "t.csv", "image,text\na.jpg,at home\n")
+    assert list(open_corpus("~/t.csv").texts) == ["at home"]
+
+
+def refused(address: str | Path) -> str:
+    with pytest.raises(DataError) as caught:
+        open_corpus(address)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_missing_path_offers_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "flickr8k/t.csv", "image,text\na.jpg,x\n")
+    message = refused(tmp_path / "flicker8k")
+    assert message.startswith(
+        f"{tmp_path / 'flicker8k'}: no such file or folder; did you mean {tmp_path / 'flickr8k'}?"
+    )
+    assert "understood: Karpathy's dataset_*.json, COCO's captions_*.json, a table" in message
+    assert f"did you mean {tmp_path / 'flickr8k'}?" in refused(tmp_path / "flikr8k/sub/t.csv")
+    assert "did you mean" not in refused(tmp_path / "zzz")
+    monkeypatch.chdir(tmp_path)
+    assert "did you mean flickr8k?" in refused("flickr-8k")
+    assert "did you mean scenes?" in refused("scene")
+    for nothing in ("", "\0", "a" * 5000):
+        refused(nothing)
+
+
+def test_what_is_not_recognised_lists_what_is(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "empty: nothing in it is recognised; understood: Karpathy's" in refused(tmp_path / "empty")
+    assert "x.docx: not recognised; understood: Karpathy's" in refused(written(tmp_path / "x.docx", "x"))
+    assert "x.json: not recognised; understood: Karpathy's" in refused(written(tmp_path / "x.json", {"a": 1}))
+    assert "cut.json:1: not valid JSON" in refused(written(tmp_path / "cut.json", '{"a": '))
+
+
+def test_several_data_sets_in_a_folder(tmp_path: Path) -> None:
+    written(tmp_path / "dataset_a.json", KARPATHY)
+    written(tmp_path / "dataset_b.json", KARPATHY)
+    assert "several data sets (dataset_a.json, dataset_b.json); name the one to read" in refused(tmp_path)
+
+
+def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(sys.modules["diptych.data.open"], "is_precomputed", denied)
+    assert refused(tmp_path) == f"{tmp_path}: cannot be read (Permission denied)"
