@@ -75,9 +75,7 @@ class PlainStep:
         texts = (0.2 + scores - own.expand_as(scores)).clamp(min=0)
         images = (0.2 + scores - own.t().expand_as(scores)).clamp(min=0)
         diagonal = torch.eye(len(scores)) > 0.5
-        return (
-            texts.masked_fill_(diagonal, 0).max(1)[0].sum() + images.masked_fill_(diagonal, 0).max(0)[0].sum()
-        )
+        return texts.masked_fill_(diagonal, 0).max(1)[0].sum() + images.masked_fill_(diagonal, 0).max(0)[0].sum()
 
 
 class OurStep:

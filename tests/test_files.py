@@ -38,7 +38,12 @@ def test_json_comes_back(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "no such file"), (b'{"a":\n 1', ":2: not valid JSON"), (b"\xff\xfe\x00", "not UTF-8"), (b"", ":1: not valid")],
+    [
+        (None, "no such file"),
+        (b'{"a":\n 1', ":2: not valid JSON"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"", ":1: not valid"),
+    ],
 )
 def test_broken_json_is_one_line(tmp_path, content, words):
     path = tmp_path / "a.json"

@@ -49,9 +49,7 @@ def read_json(path: Path, error: type[DiptychError]) -> Any:
     except FileNotFoundError:
         raise error(f"{path}: no such file") from None
     except UnicodeDecodeError as reason:
-        raise error(
-            f"{path}: not UTF-8 text ({reason.reason} at byte {reason.start}); save it as UTF-8"
-        ) from None
+        raise error(f"{path}: not UTF-8 text ({reason.reason} at byte {reason.start}); save it as UTF-8") from None
     except json.JSONDecodeError as reason:
         raise error(f"{path}:{reason.lineno}: not valid JSON ({reason.msg}); is the file complete?") from None
     except (ValueError, RecursionError):

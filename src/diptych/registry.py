@@ -35,9 +35,7 @@ def resolve(room: str, section: Any, where: str, kind: type[Kind]) -> Kind:
     known = names(room, kind)
     settings = known.get(section["name"])
     if settings is None:
-        raise RecipeError(
-            f"{where}.name = {section['name']!r}: no such name; {nearest(section['name'], known)}"
-        )
+        raise RecipeError(f"{where}.name = {section['name']!r}: no such name; {nearest(section['name'], known)}")
     try:
         return settings.model_validate(section)
     except ValidationError as error:

@@ -104,6 +104,12 @@ def test_usual_places_of_images(tmp_path: Path, place: str) -> None:
     assert read_coco(file).pictures == (PictureFile(tmp_path / f"{place}a.jpg"),)
 
 
+def test_the_folder_of_the_split_comes_first(tmp_path: Path) -> None:
+    folder_with(tmp_path, "a.jpg", "val2017/a.jpg")
+    file = captions(tmp_path / "captions_val2017.json", [image(1, "a.jpg")], [annotation(1, "a")])
+    assert read_coco(file).pictures == (PictureFile(tmp_path / "val2017/a.jpg"),)
+
+
 def test_images_where_told(tmp_path: Path) -> None:
     folder_with(tmp_path, "else/train/a.jpg", "data/a.jpg")
     file = captions(tmp_path / "data/train.json", [image(1, "a.jpg")], [annotation(1, "a")])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -84,11 +85,21 @@ def test_one_table_for_the_folder(tmp_path: Path, name: str) -> None:
 
 def test_a_table_in_each_split_folder(tmp_path: Path) -> None:
     folder_with(tmp_path, "train/a.jpg", "test/a.jpg")
-    write(tmp_path / "train/metadata.jsonl", '{"file_name": "a.jpg", "text": "in train"}')
-    write(tmp_path / "test/metadata.jsonl", '{"file_name": "a.jpg", "text": "in test"}')
+    for split in ("train", "test"):
+        write(tmp_path / split / "metadata.jsonl", json.dumps({"file_name": "a.jpg", "text": f"in {split}"}))
     corpus = read_folder(tmp_path)
     assert texts_of(corpus) == {"train/a.jpg": ["in train"], "test/a.jpg": ["in test"]}
     assert corpus.image_splits.tolist() == ["train", "test"]
+
+
+def test_numbered_captions_in_each_split_folder(tmp_path: Path) -> None:
+    folder_with(tmp_path, "train/a.jpg", "test/a.jpg")
+    for split in ("train", "test"):
+        write(tmp_path / split / "captions.txt", f"a.jpg#0\tin {split}\n")
+    corpus = read_folder(tmp_path)
+    assert texts_of(corpus) == {"train/a.jpg": ["in train"], "test/a.jpg": ["in test"]}
+    assert corpus.text_splits.tolist() == ["train", "test"]
+    assert corpus.problems == ()
 
 
 def test_one_table_above_split_folders(tmp_path: Path) -> None:
@@ -108,6 +119,12 @@ def test_numbered_captions(tmp_path: Path, name: str) -> None:
         assert texts_of(corpus) == {"a.jpg": ["one", "one"], "b.jpg": ["three four"], "c#1.jpg": ["five"]}
         assert corpus.image_splits.tolist() == [hashed_split(name) for name in corpus.image_ids]
         assert corpus.problems == ()
+
+
+def test_images_are_not_guessed_where_two_folders_could_hold_them(tmp_path: Path) -> None:
+    folder_with(tmp_path, "one/a.jpg", "two/a.jpg", captions="a.jpg\ta dog")
+    with pytest.raises(DataError, match=r"captions\.txt:1: no image 'a\.jpg'"):
+        read_folder(tmp_path)
 
 
 def test_broken_numbered_captions_leave_their_neighbours_alone(tmp_path: Path) -> None:

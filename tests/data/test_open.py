@@ -112,7 +112,8 @@ def test_a_missing_path_offers_the_nearest(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     assert "did you mean flickr8k?" in refused("flickr-8k")
     assert "did you mean scenes?" in refused("scene")
-    for nothing in ("", "\0", "a" * 5000):
+    assert refused("").startswith("an empty address; understood: Karpathy's")
+    for nothing in ("\0", "a" * 5000, "~nobody-of-this-name/data"):
         refused(nothing)
 
 

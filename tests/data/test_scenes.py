@@ -18,9 +18,7 @@ def corpus():
 
 
 def facts(scene):
-    return frozenset(
-        (thing.count, thing.size, thing.colour, thing.shape, thing.place) for thing in scene.things
-    )
+    return frozenset((thing.count, thing.size, thing.colour, thing.shape, thing.place) for thing in scene.things)
 
 
 def without(scene, attribute):
@@ -58,9 +56,7 @@ def test_the_default_corpus_has_the_sizes_that_were_promised(corpus):
 def test_splits_follow_groups(corpus):
     split_of = dict(zip(corpus.image_groups.tolist(), corpus.image_splits.tolist(), strict=True))
     assert [split_of[group] for group in corpus.text_groups.tolist()] == corpus.text_splits.tolist()
-    assert all(
-        key.startswith(f"{split}-") for key, split in zip(corpus.image_ids, corpus.image_splits, strict=True)
-    )
+    assert all(key.startswith(f"{split}-") for key, split in zip(corpus.image_ids, corpus.image_splits, strict=True))
 
 
 def test_no_two_scenes_of_the_corpus_are_alike(corpus):
@@ -91,9 +87,7 @@ def test_half_of_the_scenes_of_each_split_have_a_sibling_in_it(corpus, split):
 def test_a_small_vocabulary(corpus):
     counts = Counter(word for text in corpus.texts for word in re.findall("[a-z]+", text.lower()))
     assert len(counts) < 150
-    trained = Counter(
-        word for text in corpus.split("train").texts for word in re.findall("[a-z]+", text.lower())
-    )
+    trained = Counter(word for text in corpus.split("train").texts for word in re.findall("[a-z]+", text.lower()))
     assert min(trained[word] for word in counts) > 100
 
 
@@ -107,9 +101,7 @@ def test_texts_are_the_same_on_every_machine(corpus):
 
 @settings(max_examples=15, deadline=None)
 @given(
-    st.fixed_dictionaries(
-        {"train": st.integers(0, 60), "val": st.integers(0, 20), "test": st.integers(0, 20)}
-    ),
+    st.fixed_dictionaries({"train": st.integers(0, 60), "val": st.integers(0, 20), "test": st.integers(0, 20)}),
     st.integers(1, 3),
     st.integers(1, 8),
 )

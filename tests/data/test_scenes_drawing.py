@@ -19,12 +19,8 @@ def pictures(draw):
     things = []
     for place in PLACES:
         count, size = draw(st.sampled_from(KINDS))
-        things.append(
-            Thing(count, size, draw(st.sampled_from(COLOURS)), draw(st.sampled_from(SHAPES)), place)
-        )
-    return ScenePicture(
-        Scene(tuple(things)), str(draw(st.integers(0, 10**6))), draw(st.sampled_from([96, 128]))
-    )
+        things.append(Thing(count, size, draw(st.sampled_from(COLOURS)), draw(st.sampled_from(SHAPES)), place))
+    return ScenePicture(Scene(tuple(things)), str(draw(st.integers(0, 10**6))), draw(st.sampled_from([96, 128])))
 
 
 def pixels(picture):

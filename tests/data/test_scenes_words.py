@@ -30,9 +30,7 @@ def scenes(draw):
     things = []
     for place in draw(st.lists(st.sampled_from(PLACES), min_size=1, max_size=3, unique=True)):
         count, size = draw(st.sampled_from(KINDS))
-        things.append(
-            Thing(count, size, draw(st.sampled_from(COLOURS)), draw(st.sampled_from(SHAPES)), place)
-        )
+        things.append(Thing(count, size, draw(st.sampled_from(COLOURS)), draw(st.sampled_from(SHAPES)), place))
     return Scene(tuple(things))
 
 
@@ -81,9 +79,7 @@ def way(caption):
 
 
 def content(scene):
-    return frozenset(
-        (thing.count, thing.size, thing.colour, thing.shape, thing.place) for thing in scene.things
-    )
+    return frozenset((thing.count, thing.size, thing.colour, thing.shape, thing.place) for thing in scene.things)
 
 
 @given(scenes(), st.integers(0, 2**32))

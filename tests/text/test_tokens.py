@@ -213,9 +213,7 @@ PIECES = st.one_of(
     PLAIN.map("#{}".format),
     st.lists(PLAIN, min_size=1, max_size=3).map(lambda words: f'("{" ".join(words)}")'),
 )
-JOINTS = st.sampled_from(
-    [" ", " ", " ", "  ", ", ", " , ", "; ", ": ", " - ", " -- ", "--", "... ", "! ", "? ", " & "]
-)
+JOINTS = st.sampled_from([" ", " ", " ", "  ", ", ", " , ", "; ", ": ", " - ", " -- ", "--", "... ", "! ", "? ", " & "])
 ENDS = st.sampled_from(["", ".", " .", "!", "?", "...", "?!", ' "', ")", ".)", ' "dog."'])
 
 

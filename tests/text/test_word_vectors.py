@@ -58,9 +58,7 @@ def test_reads_the_glove_form_and_keeps_the_first_of_a_word(tmp_path: Path) -> N
 def test_other_forms_read_the_same(tmp_path: Path, change: Callable[[str], str], zipped: bool) -> None:
     expected = read_word_vectors(write(tmp_path, GLOVE), WORDS)
     content = change(GLOVE).encode()
-    path = write(
-        tmp_path, gzip.compress(content) if zipped else content, "other.txt.gz" if zipped else "other.txt"
-    )
+    path = write(tmp_path, gzip.compress(content) if zipped else content, "other.txt.gz" if zipped else "other.txt")
     read = read_word_vectors(path, WORDS, size=3)
     np.testing.assert_array_equal(read.vectors, expected.vectors)
     np.testing.assert_array_equal(read.found, expected.found)
@@ -133,9 +131,7 @@ def test_any_table_comes_back(
         (b"\x1f\x8b\x08 no gzip at all", None, "not a whole gzip file"),
     ],
 )
-def test_a_fault_names_its_file_and_row(
-    tmp_path: Path, content: str | bytes, row: int | None, message: str
-) -> None:
+def test_a_fault_names_its_file_and_row(tmp_path: Path, content: str | bytes, row: int | None, message: str) -> None:
     path = write(tmp_path, content)
     with pytest.raises(DataError) as error:
         read_word_vectors(path, WORDS)

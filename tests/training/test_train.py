@@ -229,7 +229,9 @@ def test_the_vocabulary_counts_train_only(corpus, recipe, whole, tmp_path):
         "zebra zebra zebra zebra zebra" if split != "train" else text
         for text, split in zip(corpus.texts, corpus.text_splits, strict=True)
     ]
-    run = train(load_recipe("scenes", [*TINY, "stage.2.epochs=1"]), replace(corpus, texts=texts), tmp_path, device="cpu")
+    run = train(
+        load_recipe("scenes", [*TINY, "stage.2.epochs=1"]), replace(corpus, texts=texts), tmp_path, device="cpu"
+    )
     assert "zebra" not in (run / "vocabulary.json").read_text()
 
 

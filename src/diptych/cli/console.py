@@ -16,9 +16,7 @@ err = Console(stderr=True)
 
 def complain(message: str) -> None:
     """Print an error as one line."""
-    err.print(
-        f"diptych: {' '.join(message.split())}", style="red", highlight=False, markup=False, soft_wrap=True
-    )
+    err.print(f"diptych: {' '.join(message.split())}", style="red", highlight=False, markup=False, soft_wrap=True)
 
 
 def note(message: str) -> None:

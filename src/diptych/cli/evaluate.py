@@ -76,7 +76,9 @@ def _sort(sources: list[str], split: str) -> tuple[list[str], Corpus | None]:
     if sources[-1].endswith(".safetensors"):
         return sources, None
     if len(sources) == 1:
-        raise ScoreError(f"{sources[0]}: name the corpus to measure it on, such as `diptych evaluate {sources[0]} scenes`")
+        raise ScoreError(
+            f"{sources[0]}: name the corpus to measure it on, such as `diptych evaluate {sources[0]} scenes`"
+        )
     return sources[:-1], open_corpus(sources[-1]).split(split)
 
 

@@ -9,9 +9,7 @@ import typer
 
 Data = Annotated[
     str,
-    typer.Argument(
-        metavar="DATA", help="A corpus: 'scenes', a dataset JSON, a CSV/JSONL table, or a folder."
-    ),
+    typer.Argument(metavar="DATA", help="A corpus: 'scenes', a dataset JSON, a CSV/JSONL table, or a folder."),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]

@@ -21,9 +21,7 @@ from diptych.report.pictures import contact_sheet
 def command(
     run: Run,
     data: Data,
-    question: Annotated[
-        str | None, typer.Argument(metavar="[TEXT]", help="A sentence to find images for.")
-    ] = None,
+    question: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="A sentence to find images for.")] = None,
     image: Annotated[
         str | None,
         typer.Option("--image", help="Find texts instead: an image file, or an image's id in DATA."),

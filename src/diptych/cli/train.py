@@ -10,6 +10,9 @@ import typer
 from diptych.cli.console import err, note, out
 from diptych.cli.options import Data, Device, Workers
 from diptych.data.open import open_corpus
+from diptych.evaluation.runs import evaluate_encoded
+from diptych.models.trained import Trained
+from diptych.report.run import write_report
 from diptych.training.progress import Bar
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train
@@ -49,5 +52,7 @@ def command(
     except KeyboardInterrupt:
         note(f"stopped; go on with the same command and --resume (run folder {folder})")
         raise
-    out.print(f"[bold green]trained[/] {folder}", highlight=False)
+    encoded = Trained.open(folder, device).encode(corpus.split("val"))
+    report = write_report(folder, encoded, evaluate_encoded([encoded]), "val")
+    out.print(f"[bold green]trained[/] {folder}, report {report}", highlight=False, soft_wrap=True)
     note(f"measure it: diptych evaluate {folder} {data}")

@@ -77,9 +77,7 @@ class PairReader:
         return PairBatch(values, image_of, ids, lengths, self._groups[texts])
 
 
-def read_ahead(
-    read: Callable[[Item], Result], items: Iterable[Item], workers: int
-) -> Iterator[Result]:
+def read_ahead(read: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
     """Map in order, with `workers` threads reading ahead; the results do not depend on how many there are."""
     if workers == 0:
         yield from map(read, items)

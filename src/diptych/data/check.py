@@ -156,15 +156,12 @@ def _look_at_all(
         kinds.append(partial(_look_at_features, corpus.image_ids, corpus.features))
     blocks = [range(start, min(start + _BLOCK, images)) for start in range(0, images, _BLOCK)]
     looks: list[_Look] = []
-    pool = ThreadPoolExecutor(max(1, workers))
-    try:
+    with ThreadPoolExecutor(max(1, workers)) as pool:  # after Ctrl-C, map drops the blocks that have not begun
         for kind in kinds:
             for block in pool.map(kind, blocks):
                 looks += block
                 if progress is not None:
                     progress(len(looks), images * len(kinds))
-    finally:
-        pool.shutdown(cancel_futures=True)  # Ctrl-C waits for the blocks under way only
     digests: list[bytes | None] = [digest for digest, _ in looks[:images]] if kinds else [None] * images
     return digests, [problem for _, problem in looks if problem is not None]
 

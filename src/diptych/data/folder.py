@@ -106,13 +106,13 @@ def _add_captions(gathering: Gathering, file: Path, folder: Path, prefix: str = 
                 raise DataError("no tab between the image's name and the caption")
             label, text = filled(label, "image"), text_in(caption)
             name = re.sub(r"#[0-9]+$", "", label)
-            path = finder.find(name)
+            path, whole = finder.find(name), prefix + name
             if name != label:
-                gathering.once("caption", label)
+                gathering.once("caption", prefix + label)
             if name not in splits:
-                splits[name] = split_of(name) or hashed_split(prefix + name)
-                gathering.image(prefix + name, path, name, splits[name])
-            gathering.text(text, name, splits[name])
+                splits[name] = split_of(name) or hashed_split(whole)
+                gathering.image(whole, path, whole, splits[name])
+            gathering.text(text, whole, splits[name])
 
 
 def _add_pairs(gathering: Gathering, folder: Path, prefix: str, split: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from pathlib import Path
 
@@ -27,21 +28,26 @@ def open_corpus(address: str | Path) -> Corpus:
     `folder#testall` tests on the testall part of precomputed features. A folder that is called scenes is
     `./scenes`.
     """
+    if not str(address):
+        raise DataError(f"an empty address; understood: {_UNDERSTOOD}")
     word, _, rest = str(address).partition(":")
     if word == "scenes" and isinstance(address, str):
         return scenes_corpus(rest)
-    path = Path(address).expanduser()
+    path = Path(address)
+    with contextlib.suppress(RuntimeError):  # ~somebody who has no home is a name like any other
+        path = path.expanduser()
     try:
-        if path.is_dir() and str(address):
+        if path.is_dir():
             return _open_folder(path)
         if path.is_file():
             return _open_file(path)
         folder, mark, part = str(path).rpartition("#")
         if mark and is_precomputed(Path(folder)):
             return read_precomputed(Path(folder), test=part)
+        close = _close_to(path)
     except OSError as reason:
         raise DataError(f"{path}: cannot be read ({reason.strerror})") from None
-    raise DataError(f"{address}: no such file or folder{_close_to(path)}; understood: {_UNDERSTOOD}")
+    raise DataError(f"{address}: no such file or folder{close}; understood: {_UNDERSTOOD}")
 
 
 def _open_folder(folder: Path) -> Corpus:
@@ -89,9 +95,8 @@ def _close_to(path: Path) -> str:
     """An offer of an existing path, where one is close to a path that does not exist."""
     while not path.parent.is_dir() and path.parent != path:
         path = path.parent
-    names = [
-        *(entry.name for entry in path.parent.iterdir()),
-        *(["scenes"] if path == Path(path.name) else []),
-    ]
+    names = [entry.name for entry in path.parent.iterdir()]
+    if path == Path(path.name):
+        names.append("scenes")
     close = difflib.get_close_matches(path.name, names, n=1)
     return f"; did you mean {path.parent / close[0]}?" if close else ""

@@ -31,9 +31,7 @@ Point = tuple[float, float]
 def _regular(corners: int, *radii: float) -> list[Point]:
     """Corners around the origin, the first one up; several radii take turns, which makes stars."""
     angles = [2 * math.pi * (i / corners - 0.25) for i in range(corners)]
-    return [
-        (r * math.cos(angle), r * math.sin(angle)) for r, angle in zip(cycle(radii), angles, strict=False)
-    ]
+    return [(r * math.cos(angle), r * math.sin(angle)) for r, angle in zip(cycle(radii), angles, strict=False)]
 
 
 _ARM = 0.34

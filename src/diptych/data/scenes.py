@@ -81,24 +81,16 @@ def make_scenes(
     for split, size in sizes.items():
         for i, scene in enumerate(islice(_endless(split, Random(f"{seed}-{split}")), size)):
             scenes[f"{split}-{i:05d}"] = scene
-    pictures = {
-        f"{key}-{k}": ScenePicture(scenes[key], f"{seed}-{key}-{k}") for key in scenes for k in range(images)
-    }
+    pictures = {f"{key}-{k}": ScenePicture(scenes[key], f"{seed}-{key}-{k}") for key in scenes for k in range(images)}
     # A group's number does not depend on the other splits either.
-    groups = np.concatenate(
-        [np.arange(size, dtype=np.int64) + s * _MOST for s, size in enumerate(sizes.values())]
-    )
+    groups = np.concatenate([np.arange(size, dtype=np.int64) + s * _MOST for s, size in enumerate(sizes.values())])
     splits = np.repeat(list(sizes), list(sizes.values()))
     return Corpus(
         name="scenes",
         image_ids=list(pictures),
         image_groups=groups.repeat(images),
         image_splits=splits.repeat(images),
-        texts=[
-            text
-            for key in scenes
-            for text in scene_words.captions(scenes[key], texts, Random(f"{seed}-{key}"))
-        ],
+        texts=[text for key in scenes for text in scene_words.captions(scenes[key], texts, Random(f"{seed}-{key}"))],
         text_groups=groups.repeat(texts),
         text_splits=splits.repeat(texts),
         pictures=list(pictures.values()),
@@ -113,9 +105,7 @@ def siblings(scene: Scene, attribute: Attribute) -> list[Scene]:
     changed = []
     for thing in scene.things:
         if attribute == "colour":
-            variants = [
-                replace(thing, colour=colour) for colour in scene_words.COLOURS if colour != thing.colour
-            ]
+            variants = [replace(thing, colour=colour) for colour in scene_words.COLOURS if colour != thing.colour]
         elif attribute == "place":
             variants = [replace(thing, place=place) for place in free]
         elif thing.size:  # only a single thing has a size, so the count of a small one cannot change alone
@@ -153,9 +143,7 @@ def _draw(dice: Random) -> Scene:
     things = []
     for place in shuffled(dice, scene_words.PLACES)[: pick(dice, _THINGS)]:
         count, size = pick(dice, _KINDS)
-        things.append(
-            Thing(count, size, pick(dice, scene_words.COLOURS), pick(dice, scene_words.SHAPES), place)
-        )
+        things.append(Thing(count, size, pick(dice, scene_words.COLOURS), pick(dice, scene_words.SHAPES), place))
     return Scene(tuple(things))
 
 

@@ -89,7 +89,7 @@ class Gathering:
         ids, pictures, image_groups, image_splits = zip(*self._images, strict=True)
         texts, text_groups, text_splits = zip(*self._texts, strict=True)
         return Corpus(
-            name=self._source.resolve().stem,
+            name=self._source.resolve().name if self._source.is_dir() else self._source.stem,
             image_ids=ids,
             image_groups=np.array(image_groups, np.int64),
             image_splits=np.array(image_splits, np.str_),

@@ -1,4 +1,8 @@
-"""Protocols: one gallery, the first images of it, or the mean over consecutive folds."""
+"""The field's protocols: all images in one gallery, the first N of them, or the mean over folds.
+
+COCO's 5K is one gallery of the test split; its 1K is five folds of it. Whatever is cut is cut between groups, taken
+in the order of their first image, and an image goes where its texts go.
+"""
 
 from __future__ import annotations
 
@@ -7,89 +11,125 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from diptych.data.corpus import Integers
 from diptych.errors import ScoreError
-from diptych.evaluation.ranks import Ranks, Score, ranks
-from diptych.evaluation.recall import CUTOFFS, Metrics
-from diptych.evaluation.significance import Interval, bootstrap
+from diptych.evaluation.ranks import BLOCK, Ranks, Score, check_positives, ranks
+from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, Metrics, average, measure
+from diptych.evaluation.significance import Intervals, intervals
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
-    """What a protocol measured: the metrics, their intervals, and the ranks that they come from, a fold each."""
+    """What an evaluation found: metrics (the mean over folds), their intervals, and the ranks of each fold."""
 
+    protocol: str
     metrics: Metrics
-    intervals: dict[str, Interval]
-    folds: Sequence[Ranks]
+    intervals: Intervals
+    folds: tuple[Ranks, ...]
 
     @property
-    def protocol(self) -> str:
-        """The protocol in words."""
-        images, texts = len(self.folds[0].images), len(self.folds[0].texts)
-        if len(self.folds) == 1:
-            return f"{images:,} images, {texts:,} texts"
-        return f"mean of {len(self.folds)} folds of about {images:,} images, {texts:,} texts"
+    def images(self) -> int:
+        """The number of images that were ranked, over all folds."""
+        return sum(len(fold.images) for fold in self.folds)
+
+    @property
+    def texts(self) -> int:
+        """The number of texts that were ranked, over all folds."""
+        return sum(len(fold.texts) for fold in self.folds)
 
     def to_json(self) -> dict[str, Any]:
-        """Metrics by name, intervals by name, and the protocol."""
+        """Protocol, sizes, metrics and intervals under lasting names; ranks are left out."""
         return {
             "protocol": self.protocol,
+            "images": self.images,
+            "texts": self.texts,
             "folds": len(self.folds),
-            "images": sum(len(fold.images) for fold in self.folds),
-            "texts": sum(len(fold.texts) for fold in self.folds),
             "metrics": self.metrics.to_json(),
-            "intervals": {name: [interval.low, interval.high] for name, interval in self.intervals.items()},
+            "intervals": self.intervals.to_json(),
         }
 
     def render(self) -> Table:
-        """The result as a table for a terminal."""
-        table = Table(title=self.protocol, caption="95% intervals by bootstrap over groups", box=SIMPLE_HEAD)
-        table.add_column("", no_wrap=True)
-        for k in CUTOFFS:
-            table.add_column(f"R@{k}", justify="right")
-        for name in ("median", "mean rank"):
+        """A table for people: a row a direction, recalls with their intervals, ranks, and the sum of recalls."""
+        cutoffs = list(self.metrics.image_to_text.recalls)
+        table = Table(title=f"{self.protocol}: {self.images:,} images, {self.texts:,} texts")
+        table.add_column("")
+        for name in [*(f"R@{cutoff}" for cutoff in cutoffs), "median rank", "mean rank"]:
             table.add_column(name, justify="right")
-        for title, direction in (("image to text", "i2t"), ("text to image", "t2i")):
-            recalls = [self._with_interval(f"{direction}_r{k}") for k in CUTOFFS]
-            table.add_row(
-                title, *recalls, f"{self.metrics[f'{direction}_median']:.1f}", f"{self.metrics[f'{direction}_mean']:.1f}"
-            )
-        table.add_section()
-        table.add_row("rsum", self._with_interval("rsum"))
+        for label, prefix, side in (
+            ("image to text", IMAGE_TO_TEXT, self.metrics.image_to_text),
+            ("text to image", TEXT_TO_IMAGE, self.metrics.text_to_image),
+        ):
+            recalls = [self._cell(f"{prefix}_r{cutoff}", recall) for cutoff, recall in side.recalls.items()]
+            table.add_row(label, *recalls, f"{side.median:g}", f"{side.mean:.1f}")
+        level = f"{100 * self.intervals.level:g}% intervals from {self.intervals.draws:,} draws of groups"
+        table.caption = f"rsum {self._cell('rsum', self.metrics.rsum)}; {level}"
         return table
 
-    def _with_interval(self, name: str) -> str:
-        interval = self.intervals[name]
-        return f"{self.metrics[name]:.1f}\n[dim]{interval.low:.1f}–{interval.high:.1f}[/]"
+    def _cell(self, name: str, value: float) -> str:
+        low, high = self.intervals.bounds[name]
+        return f"{value:.1f} ({low:.1f} to {high:.1f})"
 
 
-def measure(
-    score: Score, image_groups: Integers, text_groups: Integers, *, folds: int = 1, gallery: int | None = None
+def evaluate(
+    score: Score,
+    image_groups: Integers,
+    text_groups: Integers,
+    *,
+    folds: int = 1,
+    gallery: int | None = None,
+    cutoffs: Sequence[int] = CUTOFFS,
+    level: float = 0.95,
+    draws: int = 1000,
+    seed: int = 0,
+    block: int = BLOCK,
 ) -> Result:
-    """Rank and measure: all images and texts, the first `gallery` images with their texts, or `folds` galleries.
-
-    Folds are consecutive and never cut a group apart; metrics are the means over them.
-    """
-    places = _group_places(image_groups)
+    """Rank and measure under a protocol: `gallery` keeps the first images, `folds` cuts them into galleries."""
+    # before anything is cut, so that a text without an image cannot get lost between the folds
+    check_positives(np.arange(len(image_groups)), image_groups, np.arange(len(text_groups)), text_groups)
+    first_images = _first_images(image_groups)
     if gallery is not None:
-        if gallery > len(image_groups):
-            raise ScoreError(f"a gallery of {gallery} images, and there are {len(image_groups)}; choose fewer")
-        places = places[:gallery]
-    count = int(places.max()) + 1
-    if folds > count:
-        raise ScoreError(f"{folds} folds of {count} groups; choose fewer folds")
-    measured = []
-    for fold in np.array_split(np.arange(count), folds):
-        image_rows = np.flatnonzero((places >= fold[0]) & (places <= fold[-1]))
-        text_rows = np.flatnonzero(np.isin(text_groups, image_groups[image_rows]))
-        measured.append(ranks(score, image_groups, text_groups, image_rows=image_rows, text_rows=text_rows))
-    return Result(Metrics.mean([Metrics.of(fold) for fold in measured]), bootstrap(measured), measured)
+        first_images = _first_gallery(image_groups, first_images, gallery)
+    if not 1 <= folds <= len(first_images):
+        groups = len(first_images)
+        raise ScoreError(f"{folds} folds of {groups} groups; take between 1 and {groups} folds")
+    ranked = []
+    for fold in np.array_split(image_groups[first_images], folds):
+        image_rows, text_rows = (np.flatnonzero(np.isin(column, fold)) for column in (image_groups, text_groups))
+        ranked.append(ranks(score, image_groups, text_groups, image_rows=image_rows, text_rows=text_rows, block=block))
+    return Result(
+        protocol=_named(ranked, gallery),
+        metrics=average([measure(part, cutoffs) for part in ranked]),
+        intervals=intervals(ranked, cutoffs=cutoffs, level=level, draws=draws, seed=seed),
+        folds=tuple(ranked),
+    )
 
 
-def _group_places(groups: Integers) -> Integers:
-    """Each image's group, numbered in the order in which the groups first appear."""
-    _, first, places = np.unique(groups, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[places]
+def _first_images(image_groups: Integers) -> Integers:
+    """The row of each group's first image, in order."""
+    return np.sort(np.unique(image_groups, return_index=True)[1])
+
+
+def _first_gallery(image_groups: Integers, first_images: Integers, gallery: int) -> Integers:
+    """The first images of the groups that make up a gallery of so many images, no group cut apart."""
+    if not 1 <= gallery <= len(image_groups):
+        images = len(image_groups)
+        raise ScoreError(f"a gallery of {gallery} from a corpus of {images} images; take between 1 and {images}")
+    _, places, sizes = np.unique(image_groups, return_inverse=True, return_counts=True)
+    ends = np.cumsum(sizes[places[first_images]])  # images up to and with each group
+    last = int(np.searchsorted(ends, gallery))
+    if ends[last] != gallery:
+        below = f"{ends[last - 1]} or " if last else ""
+        group = image_groups[first_images[last]]
+        raise ScoreError(f"a gallery of {gallery} images cuts group {group} apart; take {below}{ends[last]} images")
+    return first_images[: last + 1]
+
+
+def _named(ranked: Sequence[Ranks], gallery: int | None) -> str:
+    """What was done, in words: "5 folds of 1,000 images"."""
+    if len(ranked) == 1:
+        return "one gallery" if gallery is None else f"first {gallery:,} images"
+    sizes = sorted({len(fold.images) for fold in ranked})
+    size = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+    return f"{len(ranked)} folds of {size}" + (f" of the first {gallery:,} images" if gallery else " images")

@@ -1,8 +1,8 @@
 """Ranks of the right answers: for each image among the texts, for each text among the images.
 
-The rank of a query is 1 + the number of negatives that score at least as high as its best positive, so equal scores
-rank worse and other positives never count. Nothing is sorted: two comparisons a score, counted tile by tile, give both
-directions from one product, and memory is that of a tile however many images and texts there are.
+The rank of a query is 1 + the number of negatives that score at least as high as its best positive: equal
+scores rank worse, and other positives never count. Nothing is sorted. Two comparisons a score, counted tile by
+tile, give both directions from one product, and memory is that of a tile however large the corpus.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from diptych.errors import ScoreError
 
 Index: TypeAlias = slice | Tensor
 
-# Scores in a tile: enough for a fast product, few enough to stay in the processor's cache while they are counted.
-BLOCK = 500 * 2500
+# Scores in a tile: enough for a fast product, few enough to stay in the cache while they are counted.
+BLOCK = 512 * 2560
 
-# A product with fewer rows or columns rounds equal sums differently from place to place: equal embeddings do not tie.
+# Products are fastest at multiples of this many rows, by up to a sixth.
+STEP = 64
+
+# With fewer rows or columns a product rounds equal sums differently from place to place, and equal embeddings
+# would not tie.
 NARROWEST = 8
 
 Part = TypeVar("Part", covariant=True)
@@ -41,7 +45,7 @@ class Rows(Protocol[Part]):
 class Score:
     """The scores of every image with every text, higher is better, made in tiles when they are asked for.
 
-    `against(texts)` prepares some texts once and gives a function from images to their (images, texts) scores.
+    `against(texts)` prepares some texts once, and gives a function from images to (images, texts) scores.
     """
 
     images: int
@@ -50,7 +54,7 @@ class Score:
 
 
 def embedding_score(score: Callable[[Part, Part], Tensor], images: Rows[Part], texts: Rows[Part]) -> Score:
-    """Score encoded images and texts with a matcher's `score`, gathering a tile's texts once for all images."""
+    """Score encoded images and texts with a matcher's `score`, gathering a tile's texts only once."""
 
     def against(columns: Index) -> Callable[[Index], Tensor]:
         count, columns = _widened(columns, len(texts))
@@ -109,20 +113,16 @@ def ranks(
 ) -> Ranks:
     """Rank every image among the texts and every text among the images, or only these rows among each other.
 
-    A NaN score, or a query without a positive, is a ScoreError that names the image and the text by their rows.
+    A NaN score, or a query without a positive, is a ScoreError that names the image or text by its row.
     """
     if (score.images, score.texts) != (len(image_groups), len(text_groups)):
         given = f"{score.images} images and {score.texts} texts"
         wanted = f"{len(image_groups)} images and {len(text_groups)} texts"
-        raise ScoreError(
-            f"scores of {given} for groups of {wanted}; were they made from the same corpus and split?"
-        )
+        raise ScoreError(f"scores of {given} for groups of {wanted}; make both from the same corpus and split")
     image_rows = np.arange(score.images) if image_rows is None else image_rows
     text_rows = np.arange(score.texts) if text_rows is None else text_rows
     image_groups, text_groups = image_groups[image_rows], text_groups[text_rows]
-    _need_positives("image", image_rows, image_groups, "text", text_groups)
-    _need_positives("text", text_rows, text_groups, "image", image_groups)
-
+    check_positives(image_rows, image_groups, text_rows, text_groups)
     image_numbers, text_numbers = _numbered(image_groups, text_groups)
     tally = _Tally(score, _Side(image_rows, image_numbers), _Side(text_rows, text_numbers))
     tally.run(_panels(tally.images.numbers, tally.texts.numbers, block))
@@ -130,29 +130,32 @@ def ranks(
 
 
 def _widened(index: Index, length: int) -> tuple[int, Index]:
-    """The number of rows that an index names, and the index, repeating rows where they make a product too narrow."""
-    rows = torch.arange(length)[index] if isinstance(index, slice) else index
+    """How many rows an index names, and the index, with rows repeated where a product would be too narrow."""
+    rows = range(length)[index] if isinstance(index, slice) else index
     if len(rows) >= NARROWEST:
         return len(rows), index
-    return len(rows), rows[torch.arange(NARROWEST) % len(rows)]
+    return len(rows), torch.tensor([int(rows[place % len(rows)]) for place in range(NARROWEST)])
 
 
-def _need_positives(
-    query: str, rows: Integers, groups: Integers, answer: str, answer_groups: Integers
-) -> None:
+def check_positives(image_rows: Integers, image_groups: Integers, text_rows: Integers, text_groups: Integers) -> None:
+    """Raise a ScoreError that names the first image without a text, or the first text without an image."""
+    _need_positives("image", image_rows, image_groups, "text", text_groups)
+    _need_positives("text", text_rows, text_groups, "image", image_groups)
+
+
+def _need_positives(query: str, rows: Integers, groups: Integers, answer: str, answer_groups: Integers) -> None:
     if not len(rows):
         raise ScoreError(f"no {query} to rank; is the split empty?")
     alone = np.flatnonzero(~np.isin(groups, answer_groups))
     if len(alone):
         first = alone[0]
         others = f" (and {len(alone) - 1} more)" if len(alone) > 1 else ""
-        raise ScoreError(
-            f"{query} {rows[first]}{others}: no {answer} of its group {groups[first]} to find; leave such {query}s out"
-        )
+        wrong = f"{query} {rows[first]}{others}: no {answer} of its group {groups[first]} to find"
+        raise ScoreError(f"{wrong}; rank the corpus without it (Corpus.matched)")
 
 
 def _numbered(image_groups: Integers, text_groups: Integers) -> tuple[Integers, Integers]:
-    """The groups numbered by their first image, so that images in the usual order are already in group order."""
+    """The groups numbered by their first image: images in the usual order are in group order already."""
     known, first, image_places = np.unique(image_groups, return_index=True, return_inverse=True)
     numbers = np.argsort(np.argsort(first))
     return numbers[image_places], numbers[np.searchsorted(known, text_groups)]
@@ -162,8 +165,8 @@ def _numbered(image_groups: Integers, text_groups: Integers) -> tuple[Integers, 
 class _Panel:
     """Some whole groups: their images and texts, in spans that make tiles of at most a block.
 
-    All positives of a panel's images and texts are inside it. A panel that is one tile is `closed`: this one product
-    gives both the best positives and the counts. Only a group larger than a block makes more tiles of its panel.
+    All positives of a panel's images and texts are inside it. A panel of one tile is `closed`: its one product
+    gives the best positives and the counts. Only a group larger than a block makes a panel of several tiles.
     """
 
     images: list[slice]
@@ -175,9 +178,9 @@ class _Panel:
 
 
 def _panels(image_numbers: Integers, text_numbers: Integers, block: int) -> list[_Panel]:
-    """Cut images and texts, both in group order, between groups into panels shaped like the whole."""
-    height = max(1, round((block * len(image_numbers) / len(text_numbers)) ** 0.5))
-    height = min(height, block)
+    """Cut images and texts, both in group order, between groups, into panels shaped like the whole."""
+    height = min(block, max(1, int((block * len(image_numbers) / len(text_numbers)) ** 0.5)))
+    height -= height % STEP if height > STEP else 0
     width = block // height
     image_ends = np.append(np.flatnonzero(np.diff(image_numbers)) + 1, len(image_numbers))  # a group's end
     text_ends = np.append(np.flatnonzero(np.diff(text_numbers)) + 1, len(text_numbers))
@@ -194,17 +197,12 @@ def _panels(image_numbers: Integers, text_numbers: Integers, block: int) -> list
     return panels
 
 
-def _even(count: int, largest: int) -> int:
-    """The size of equal parts of `count` that are not larger than `largest`."""
-    return -(-count // -(-count // largest))
-
-
 def _spans(start: int, stop: int, size: int) -> list[slice]:
     return [slice(begin, min(begin + size, stop)) for begin in range(start, stop, size)]
 
 
 class _Side:
-    """The images or the texts in group order, with what is known of each: best positive, negatives at least as good."""
+    """The images or the texts in group order: the best positive of each, and its negatives that are no worse."""
 
     def __init__(self, rows: Integers, numbers: Integers) -> None:
         self.order = np.argsort(numbers, kind="stable")
@@ -249,7 +247,7 @@ class _Tally:
                     self.count(rows, columns, tile, self.positives(rows, columns, tile))
 
     def tiles(self, image_panels: list[_Panel], text_panel: _Panel) -> Iterator[tuple[slice, slice, Tensor]]:
-        """The scores of the images of some panels with the texts of one; texts outside, to prepare them once."""
+        """The scores of some panels' images with one panel's texts, which are the outer loop: prepared once."""
         spans = [rows for panel in image_panels for rows in panel.images]
         for columns in text_panel.texts if spans else []:
             against = self.score.against(self.texts.index(columns))
@@ -263,7 +261,7 @@ class _Tally:
     def learn(self, rows: slice, columns: slice, tile: Tensor, positives: Tensor) -> None:
         """Raise the best positives to those of this tile.
 
-        A sum in another order differs in its last bit and would break ties, so the best positive is taken from the
+        A sum in another order differs in its last bit and would break ties, so the best positive comes from the
         product that is counted, not from a product of each pair.
         """
         scores = tile.masked_fill(~positives, -torch.inf)
@@ -292,7 +290,5 @@ class _Tally:
         # the sum is NaN if any score is, or if infinities cancel: only then is it worth looking at each
         if tile.sum().isnan() and len(wrong := tile.isnan().nonzero()):
             image, text = self.images.rows[rows][wrong[0, 0]], self.texts.rows[columns][wrong[0, 1]]
-            raise ScoreError(
-                f"image {image} and text {text}: their score is not a number; did training diverge?"
-            )
+            raise ScoreError(f"image {image} and text {text}: their score is not a number; did training diverge?")
         return tile

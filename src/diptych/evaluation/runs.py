@@ -10,10 +10,16 @@ import torch
 
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
-from diptych.evaluation.protocols import Result, measure
+from diptych.evaluation.protocols import Result
+from diptych.evaluation.protocols import evaluate as measure
 from diptych.evaluation.ranks import Score, embedding_score, matrix_score, mean_score
+from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 from diptych.models.encoded import Encoded
 from diptych.models.trained import Trained, Watch
+
+
+# The metrics a snapshot can be chosen by: those of which more is better.
+SELECTABLE = (*(f"{side}_r{cutoff}" for side in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for cutoff in CUTOFFS), "rsum")
 
 
 def evaluate(

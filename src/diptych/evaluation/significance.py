@@ -1,72 +1,87 @@
-"""Bootstrap confidence intervals that resample groups: captions of one image are not independent of each other."""
+"""How far chance can move a recall: bootstrap confidence intervals that resample groups.
+
+The captions of one image succeed and fail together, so queries are not drawn one by one: a draw takes whole groups
+with replacement, and with them all their images and texts. Both directions share a draw, and so does their sum.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Integers
+from diptych.errors import ScoreError
 from diptych.evaluation.ranks import Ranks
-from diptych.evaluation.recall import CUTOFFS, DIRECTIONS
+from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 
-DRAWS = 1000
-LEVEL = 0.95
-_AT_ONCE = 2**24  # entries of the table of weights that is held at a time
+# Weights (draws, groups) held at once: 4 million are 32 MB.
+WEIGHTS = 1 << 22
 
 
 @dataclass(frozen=True)
-class Interval:
-    """The lower and the upper end of a confidence interval."""
+class Intervals:
+    """The interval of each recall and of their sum, by the metric's name, and how they were drawn."""
 
-    low: float
-    high: float
+    bounds: dict[str, tuple[float, float]]
+    level: float
+    draws: int
+    seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The bounds by name as [low, high], with level, draws and seed."""
+        bounds = {name: list(bound) for name, bound in self.bounds.items()}
+        return {"level": self.level, "draws": self.draws, "seed": self.seed, "bounds": bounds}
 
 
-def bootstrap(folds: Sequence[Ranks], *, draws: int = DRAWS, level: float = LEVEL, seed: int = 0) -> dict[str, Interval]:
-    """Percentile intervals of the recalls and rsum, by metric name.
-
-    Each draw takes as many groups as there are, with replacement, and all queries of a drawn group in both directions;
-    with several folds, each is drawn from by itself and the means over folds are taken.
-    """
+def intervals(
+    folds: Sequence[Ranks],
+    *,
+    cutoffs: Sequence[int] = CUTOFFS,
+    level: float = 0.95,
+    draws: int = 1000,
+    seed: int = 0,
+) -> Intervals:
+    """Percentile intervals of the recalls; groups are drawn inside each fold, and the folds averaged as ever."""
+    if not 0 < level < 1 or draws < 1:
+        raise ScoreError(f"an interval needs a level between 0 and 1 and some draws, not {level} and {draws}")
     random = np.random.default_rng(seed)
-    samples: dict[str, NDArray[np.float64]] = {}
-    for ranks in folds:
-        for name, values in _draw(ranks, draws, random).items():
-            samples[name] = samples.get(name, np.zeros(draws)) + values / len(folds)
-    samples["rsum"] = np.sum(list(samples.values()), axis=0)
-    tail = 100 * (1 - level) / 2
-    return {
-        name: Interval(*(float(end) for end in np.percentile(values, (tail, 100 - tail))))
-        for name, values in samples.items()
-    }
+    recalls = np.mean([_redrawn(ranks, cutoffs, draws, random) for ranks in folds], axis=0)  # (draws, recalls)
+    names = [f"{prefix}_r{cutoff}" for prefix in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for cutoff in cutoffs]
+    columns = np.column_stack([recalls, recalls.sum(axis=1)])
+    lows, highs = np.quantile(columns, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    bounds = {name: (float(low), float(high)) for name, low, high in zip([*names, "rsum"], lows, highs, strict=True)}
+    return Intervals(bounds, level, draws, seed)
 
 
-def _draw(ranks: Ranks, draws: int, random: np.random.Generator) -> dict[str, NDArray[np.float64]]:
-    """The recalls of each draw, (draws,) by name."""
-    groups = np.unique(ranks.image_groups)
-    table = np.concatenate(
-        [_group_sums(groups, ranks.image_groups, ranks.images), _group_sums(groups, ranks.text_groups, ranks.texts)],
-        axis=1,
-    )  # (groups, 2 x (queries, hits at each cutoff))
-    sums = np.empty((draws, table.shape[1]))
-    step = max(1, _AT_ONCE // len(groups))
-    for start in range(0, draws, step):
-        count = min(step, draws - start)
-        weights = random.multinomial(len(groups), np.full(len(groups), 1 / len(groups)), size=count)
-        sums[start : start + count] = weights @ table
-    width = 1 + len(CUTOFFS)
-    return {
-        f"{direction}_r{k}": 100 * sums[:, side * width + 1 + place] / sums[:, side * width]
-        for side, direction in enumerate(DIRECTIONS)
-        for place, k in enumerate(CUTOFFS)
-    }
+def _redrawn(ranks: Ranks, cutoffs: Sequence[int], draws: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """The recalls of each draw of groups, in percent: the images' in the first columns, then the texts'."""
+    known, image_places = np.unique(ranks.image_groups, return_inverse=True)
+    text_places = np.searchsorted(known, ranks.text_groups)
+    sides = [
+        _sums(ranks.images, image_places, len(known), cutoffs),
+        _sums(ranks.texts, text_places, len(known), cutoffs),
+    ]
+    recalls = []
+    for weights in _weights(draws, len(known), random):
+        drawn = [weights @ side for side in sides]  # (draws, cutoffs + 1)
+        recalls.append(np.hstack([side[:, :-1] / side[:, -1:] for side in drawn]) * 100)
+    return np.vstack(recalls)  # (draws, 2 cutoffs)
 
 
-def _group_sums(groups: Integers, query_groups: Integers, ranks: Integers) -> NDArray[np.float64]:
-    """How many queries each group has, and how many of them are right at each cutoff: (groups, 1 + cutoffs)."""
-    columns = [np.ones(len(ranks)), *(ranks <= k for k in CUTOFFS)]
-    places = np.searchsorted(groups, query_groups)
-    return np.stack([np.bincount(places, column, len(groups)) for column in columns], axis=1)
+def _sums(ranks: Integers, places: Integers, groups: int, cutoffs: Sequence[int]) -> NDArray[np.float64]:
+    """The queries of each group that have their answer within each cutoff, and in the last column all of them."""
+    hits = [np.bincount(places, weights=ranks <= cutoff, minlength=groups) for cutoff in cutoffs]
+    return np.column_stack([*hits, np.bincount(places, minlength=groups)])  # (groups, cutoffs + 1)
+
+
+def _weights(draws: int, groups: int, random: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+    """How often each group was taken in each draw, as many draws at a time as fit."""
+    most = max(1, WEIGHTS // groups)
+    for start in range(0, draws, most):
+        count = min(most, draws - start)
+        taken = random.integers(groups, size=(count, groups)) + groups * np.arange(count)[:, None]
+        yield np.bincount(taken.ravel(), minlength=count * groups).reshape(count, groups).astype(np.float64)

@@ -33,9 +33,7 @@ class Hit:
 class Gallery:
     """A corpus that a trained matcher can be asked about; each side is encoded when it is first needed."""
 
-    def __init__(
-        self, trained: Trained, corpus: Corpus, workers: int = 2, watch: Watch | None = None
-    ) -> None:
+    def __init__(self, trained: Trained, corpus: Corpus, workers: int = 2, watch: Watch | None = None) -> None:
         self.trained = trained
         self.corpus = corpus
         self._workers = workers
@@ -51,9 +49,7 @@ class Gallery:
         images, rows = self._encoded_images()
         text = self.trained.encode_texts([question])
         scores = self._blockwise(images, lambda block: self.trained.matcher.score(block, text)[:, 0])
-        return [
-            Hit(rows[place], self.corpus.image_ids[rows[place]], score) for place, score in _top(scores, k)
-        ]
+        return [Hit(rows[place], self.corpus.image_ids[rows[place]], score) for place, score in _top(scores, k)]
 
     def find_texts(self, image: str | Path | Picture, k: int = 5) -> list[Hit]:
         """The k texts that fit an image best: an image file, a picture, or the id of an image of the corpus."""
@@ -80,9 +76,7 @@ class Gallery:
             return self.trained.encode_images(self.corpus.take(row, np.array([], np.int64)), 0)[0]
         wanted = self.trained.matcher.image_input
         if wanted.kind != "pixels":
-            raise DataError(
-                f"{image}: the run reads stored features; give the id of an image of {self.corpus.name}"
-            )
+            raise DataError(f"{image}: the run reads stored features; give the id of an image of {self.corpus.name}")
         picture = PictureFile(Path(image)) if isinstance(image, str | Path) else image
         array = torch.from_numpy(pixels(picture, wanted.shape[-1]))[None]
         return self.trained.matcher.encode_images(array.to(self.trained.device))

@@ -33,9 +33,7 @@ class Encoded:
     skipped: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, matcher: Matcher, corpus: Corpus, images: Tensor, texts: Tensor, skipped: dict[str, str]
-    ) -> Encoded:
+    def of(cls, matcher: Matcher, corpus: Corpus, images: Tensor, texts: Tensor, skipped: dict[str, str]) -> Encoded:
         """The encodings that a matcher made of a corpus."""
         groups = corpus.image_groups, corpus.text_groups
         return cls(matcher.settings, images, texts, *groups, corpus.digest(), corpus, skipped)
@@ -61,18 +59,12 @@ class Encoded:
         tensors, about = load_tensors(path)
         names = ("images", "texts", "image_groups", "text_groups")
         if any(name not in tensors for name in names):
-            raise RunError(
-                f"{path}: not a file of encodings; make one with `diptych encode RUN DATA --into FILE`"
-            )
+            raise RunError(f"{path}: not a file of encodings; make one with `diptych encode RUN DATA --into FILE`")
         images, texts, image_groups, text_groups = (tensors[name] for name in names)
         if len(images) != len(image_groups) or len(texts) != len(text_groups):
-            raise RunError(
-                f"{path}: encodings and groups differ in number; make it again with `diptych encode`"
-            )
+            raise RunError(f"{path}: encodings and groups differ in number; make it again with `diptych encode`")
         try:
             settings = registry.resolve("models", about.get("model"), "model", ModelSettings)
         except RecipeError as reason:
             raise RunError(f"{path}: {reason}") from None
-        return cls(
-            settings, images, texts, image_groups.numpy(), text_groups.numpy(), str(about.get("corpus"))
-        )
+        return cls(settings, images, texts, image_groups.numpy(), text_groups.numpy(), str(about.get("corpus")))

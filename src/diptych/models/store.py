@@ -41,9 +41,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         start = file.read(9)
     # A safetensors file is the length of its header in 8 bytes, then the header, which is JSON.
     if start[8:] != b"{" and (start[:1] == b"\x80" or start[:2] == b"PK"):
-        raise RunError(
-            f"{path}: a pickled checkpoint can run code when it is opened and is refused; use safetensors"
-        )
+        raise RunError(f"{path}: a pickled checkpoint can run code when it is opened and is refused; use safetensors")
     try:
         with safe_open(path, "pt") as opened:
             header = opened.metadata() or {}
@@ -51,9 +49,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (SafetensorError, OSError) as reason:
         raise RunError(f"{path}: damaged or truncated ({reason}); train again or copy it again") from None
     if header.get("format") != str(FORMAT):
-        raise RunError(
-            f"{path}: not written by this version of Diptych (format {header.get('format')}, not {FORMAT})"
-        )
+        raise RunError(f"{path}: not written by this version of Diptych (format {header.get('format')}, not {FORMAT})")
     return tensors, json.loads(header["about"])
 
 

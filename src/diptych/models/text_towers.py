@@ -39,7 +39,5 @@ class TextGRU(nn.Module):
     def start_words(self, vectors: Tensor, found: Tensor) -> None:
         """Start the found words from given vectors; the others keep their random start."""
         if vectors.shape[1] != self.words.embedding_dim:
-            raise RecipeError(
-                f"text.vectors: vectors of size {vectors.shape[1]}, set model.word = {vectors.shape[1]}"
-            )
+            raise RecipeError(f"text.vectors: vectors of size {vectors.shape[1]}, set model.word = {vectors.shape[1]}")
         self.words.weight[found] = vectors[found].to(self.words.weight)

@@ -39,9 +39,7 @@ class Trained:
         """The best snapshot of a run, in evaluation mode on the device."""
         folder = Path(run)
         if not folder.is_dir():
-            raise RunError(
-                f"{folder}: no such run; train one with `diptych train RECIPE DATA --into {folder}`"
-            )
+            raise RunError(f"{folder}: no such run; train one with `diptych train RECIPE DATA --into {folder}`")
         try:
             vocabulary = Vocabulary.load(folder / "vocabulary.json")
         except DataError as reason:
@@ -73,9 +71,7 @@ class Trained:
             here = np.flatnonzero(np.isin(corpus.image_groups, kept.image_groups))
             images, corpus = images[torch.from_numpy(here).to(images.device)], kept
         if not len(corpus.texts):
-            raise DataError(
-                f"{corpus.name}: no image could be read; first reason: {next(iter(skipped.values()))}"
-            )
+            raise DataError(f"{corpus.name}: no image could be read; first reason: {next(iter(skipped.values()))}")
         start = total - len(corpus.texts)
         texts = self.encode_texts(corpus.texts, watch and (lambda done, _: watch(start + done, total)))
         return Encoded.of(self.matcher, corpus, images, texts, skipped)
@@ -102,9 +98,7 @@ class Trained:
                 watch(done, count)
         skipped = {corpus.image_ids[image]: reason for image, reason in sorted(reader.skipped.items())}
         if not rows:
-            raise DataError(
-                f"{corpus.name}: no image could be read; first reason: {next(iter(skipped.values()))}"
-            )
+            raise DataError(f"{corpus.name}: no image could be read; first reason: {next(iter(skipped.values()))}")
         return torch.cat(rows), np.concatenate(numbers), skipped
 
     @torch.inference_mode()

@@ -80,9 +80,7 @@ class VSE(Matcher):
         self.settings: VSESettings = settings
         image = settings.image
         tower = (
-            StoredFeatures(image.shape)
-            if isinstance(image, FeatureSettings)
-            else SmallCNN(image.pixels, image.width)
+            StoredFeatures(image.shape) if isinstance(image, FeatureSettings) else SmallCNN(image.pixels, image.width)
         )
         self.image_input = tower.input
         self.image: nn.Module = tower

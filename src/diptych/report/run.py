@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from markupsafe import Markup
+from torch import Tensor
 
 from diptych import __version__
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
+from diptych.evaluation.chance import chance_recall
 from diptych.evaluation.protocols import Result
+from diptych.evaluation.recall import CUTOFFS
 from diptych.index.search import Hit
 from diptych.models.encoded import Encoded
 from diptych.report.curves import line_chart
@@ -33,6 +37,8 @@ from diptych.training.recipe import load_recipe
 
 EXAMPLES = 4
 ANSWERS = 5
+
+Show = Callable[[int], tuple[str, str | None]]
 
 
 def write_report(
@@ -61,7 +67,7 @@ def write_report(
         facts=[Fact(name, value) for name, value in facts.items()],
         events=[*events, *(f"skipped {reason}" for reason in encoded.skipped.values())],
         directions=_directions(result),
-        rsum=_measure(result.to_json(), "rsum"),
+        rsum=_measure(result, "rsum"),
         curves=_curves(epochs),
         questions=[_question(corpus, text, hits) for text, hits in questions],
         best=examples.chosen(best=True),
@@ -71,3 +77,103 @@ def write_report(
     path = run / "report.html"
     write_page(path, contents)
     return path
+
+
+class Examples:
+    """The best and the worst queries of a result on one gallery, with what was found for them."""
+
+    def __init__(self, encoded: Encoded, corpus: Corpus, result: Result) -> None:
+        if len(result.folds) != 1:
+            raise ScoreError("a report shows one gallery; measure without folds")
+        self.corpus, self.encoded, self.ranks = corpus, encoded, result.folds[0]
+        self.score = encoded.matcher().score
+
+    def chosen(self, best: bool) -> list[Example]:
+        """Some queries of both directions, each of another group: the best ranked ones, or the worst."""
+        texts = [self.of_text(row) for row in self._rows(self.ranks.texts, self.ranks.text_groups, best)]
+        images = [self.of_image(row) for row in self._rows(self.ranks.images, self.ranks.image_groups, best)]
+        return [*texts, *images]
+
+    def of_text(self, row: int) -> Example:
+        """A text and the images found for it."""
+        scores = self.score(self.encoded.images, self.encoded.texts[row : row + 1])[:, 0]
+        right = torch.from_numpy(self.corpus.image_groups == self.corpus.text_groups[row])
+        answers, truth = self._answers(scores, right, self._image)
+        return Example("text to image", int(self.ranks.texts[row]), answers, self.corpus.texts[row], None, truth)
+
+    def of_image(self, row: int) -> Example:
+        """An image and the texts found for it."""
+        scores = self.score(self.encoded.images[row : row + 1], self.encoded.texts)[0]
+        right = torch.from_numpy(self.corpus.text_groups == self.corpus.image_groups[row])
+        answers, truth = self._answers(scores, right, lambda text: (self.corpus.texts[text], None))
+        name, picture = self._image(row)
+        return Example("image to text", int(self.ranks.images[row]), answers, name, picture, truth)
+
+    def _answers(self, scores: Tensor, right: Tensor, show: Show) -> tuple[list[Answer], Answer]:
+        """The first answers, and the best right one."""
+        scores = scores.cpu()
+
+        def answer(row: int) -> Answer:
+            caption, picture = show(row)
+            return Answer(caption, float(scores[row]), bool(right[row]), picture)
+
+        top = scores.topk(min(ANSWERS, len(scores))).indices.tolist()
+        return [answer(row) for row in top], answer(int(scores.masked_fill(~right, -torch.inf).argmax()))
+
+    def _image(self, row: int) -> tuple[str, str | None]:
+        pictures = self.corpus.pictures
+        return self.corpus.image_ids[row], None if pictures is None else thumbnail(pictures[row])
+
+    @staticmethod
+    def _rows(ranks: Integers, groups: Integers, best: bool) -> list[int]:
+        order = np.argsort(ranks if best else -ranks, kind="stable")
+        _, first = np.unique(groups[order], return_index=True)  # the first query of each group
+        return [int(order[place]) for place in np.sort(first)[:EXAMPLES]]
+
+
+def _directions(result: Result) -> list[Direction]:
+    titles: tuple[tuple[DirectionName, str, Integers, Integers], ...] = (
+        ("image to text", "i2t", result.folds[0].image_groups, result.folds[0].text_groups),
+        ("text to image", "t2i", result.folds[0].text_groups, result.folds[0].image_groups),
+    )
+    return [
+        Direction(
+            title,
+            {k: _measure(result, f"{key}_r{k}") for k in CUTOFFS},
+            _measure(result, f"{key}_median"),
+            _measure(result, f"{key}_mean"),
+            {k: chance_recall(queries, answers, k) for k in CUTOFFS},
+        )
+        for title, key, queries, answers in titles
+    ]
+
+
+def _measure(result: Result, name: str) -> Measure:
+    low, high = result.intervals.bounds.get(name, (None, None))
+    return Measure(result.metrics.to_json()[name], low, high)
+
+
+def _curves(epochs: Sequence[dict[str, Any]]) -> list[Markup]:
+    """Loss and validation recall against the epoch, counted on through the stages."""
+    places = list(enumerate(epochs, 1))
+    losses = {f"stage {stage}": [(n, e["loss"]) for n, e in places if e["stage"] == stage] for stage in _stages(epochs)}
+    recalls = {
+        title: [(n, e["val"][name]) for n, e in places]
+        for title, name in (("image to text R@1", "i2t_r1"), ("text to image R@1", "t2i_r1"))
+    }
+    return [
+        line_chart(recalls, title="Recall on val", x_label="epoch", y_label="R@1, percent"),
+        line_chart(losses, title="Training loss", x_label="epoch", y_label="loss a pair"),
+    ]
+
+
+def _stages(epochs: Sequence[dict[str, Any]]) -> list[int]:
+    return sorted({line["stage"] for line in epochs})
+
+
+def _question(corpus: Corpus, text: str, hits: Sequence[Hit]) -> Question:
+    pictures = corpus.pictures
+    return Question(
+        text,
+        [Answer(hit.name, hit.score, None, None if pictures is None else thumbnail(pictures[hit.row])) for hit in hits],
+    )

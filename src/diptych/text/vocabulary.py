@@ -43,9 +43,7 @@ class TokenTable:
         """The number of tokens of each text, start and end included."""
         return np.diff(self.offsets)
 
-    def batch(
-        self, indices: Sequence[int] | NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The ids of these texts, padded to the longest of them, and their lengths."""
         rows = np.asarray(indices, np.int64)
         lengths = self.lengths[rows]  # (rows,)
@@ -117,9 +115,7 @@ class Vocabulary:
         numbers = [int(number) for number in ids]
         for number in numbers:
             if not 0 <= number < len(names):
-                raise DataError(
-                    f"id {number} is not in this vocabulary of {len(names)}; is it the model's own?"
-                )
+                raise DataError(f"id {number} is not in this vocabulary of {len(names)}; is it the model's own?")
         return [names[number] for number in numbers]
 
     def save(self, path: Path) -> None:
@@ -135,9 +131,7 @@ class Vocabulary:
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise DataError(f"{path}: not a vocabulary (its format is not {_FORMAT!r}); {_REMEDY}")
         if content.get("version") != _VERSION:
-            raise DataError(
-                f"{path}: version {content.get('version')!r}, not the known {_VERSION}; {_REMEDY}"
-            )
+            raise DataError(f"{path}: version {content.get('version')!r}, not the known {_VERSION}; {_REMEDY}")
         if fault := _fault(content):
             raise DataError(f"{path}: {fault}; {_REMEDY}")
         return cls(tuple(content["words"]), tuple(content["counts"]), content["threshold"])

@@ -69,9 +69,7 @@ def _entries(path: Path, wanted: int | None, progress: Progress | None) -> Itera
             if not size:
                 raise _wrong(path, row, line, "not a word and its numbers, parted by spaces; export it so")
             if wanted not in (None, size):
-                raise DataError(
-                    f"{place(path, row)}: vectors of size {size}, not {wanted}; ask for size {size}"
-                )
+                raise DataError(f"{place(path, row)}: vectors of size {size}, not {wanted}; ask for size {size}")
         if header:
             promised = int(header[1])
         else:

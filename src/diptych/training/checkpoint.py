@@ -82,9 +82,7 @@ class Snapshot:
                 f"{self.path}: made with another vocabulary than the run's vocabulary.json; restore that file"
             )
         if self.about.get("corpus") != corpus:
-            raise RunError(
-                f"{self.path}: made with other data; resume with the same data or train into another folder"
-            )
+            raise RunError(f"{self.path}: made with other data; resume with the same data or train into another folder")
 
     def restore(self, matcher: Matcher, optimiser: Optimizer) -> None:
         """Put weights, optimiser state and random state back."""
@@ -95,8 +93,7 @@ class Snapshot:
             state = {key[len(prefix) :]: value for key, value in saved.items() if key.startswith(prefix)}
             if state:  # a part that is not trainable has none
                 optimiser.state[parameter] = {
-                    key: value if key == "step" else value.to(parameter.device)
-                    for key, value in state.items()
+                    key: value if key == "step" else value.to(parameter.device) for key, value in state.items()
                 }
         torch.set_rng_state(self.tensors["random.cpu"])
         if "random.cuda" in self.tensors and torch.cuda.is_available():

@@ -38,9 +38,5 @@ class Journal:
 
     def rewind(self, stage: int, epoch: int, step: int) -> None:
         """Drop what was written after a snapshot that training goes on from."""
-        kept = [
-            line
-            for line in self.lines()
-            if (line["stage"], line["epoch"], line["step"]) <= (stage, epoch, step)
-        ]
+        kept = [line for line in self.lines() if (line["stage"], line["epoch"], line["step"]) <= (stage, epoch, step)]
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))

@@ -45,9 +45,7 @@ class Surroundings:
 class StageLoop:
     """Trains one stage from a position to its end, leaving snapshots on the way."""
 
-    def __init__(
-        self, around: Surroundings, trained: Trained, position: Position, snapshot: Snapshot | None
-    ) -> None:
+    def __init__(self, around: Surroundings, trained: Trained, position: Position, snapshot: Snapshot | None) -> None:
         self.around, self.trained, self.position = around, trained, position
         self.stage = around.recipe.stage[position.stage - 1]
         self.objective = self.stage.objective
@@ -150,12 +148,8 @@ class StageLoop:
         patience = self.stage.patience
         tired = patience is not None and position.epoch - position.best_epoch >= patience
         if tired:
-            self.around.watcher.say(
-                f"no better {self.stage.select} on val for {patience} epochs: stopped early"
-            )
-        self.position = replace(
-            position.next_epoch(), stage_done=tired or position.epoch == self.stage.epochs
-        )
+            self.around.watcher.say(f"no better {self.stage.select} on val for {patience} epochs: stopped early")
+        self.position = replace(position.next_epoch(), stage_done=tired or position.epoch == self.stage.epochs)
         self._snapshot()
 
     def _validate(self) -> dict[str, float]:

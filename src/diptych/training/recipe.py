@@ -96,9 +96,7 @@ class Recipe(Settings):
 
 def recipe_names() -> list[str]:
     """The recipes that come with the package."""
-    return sorted(
-        file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml")
-    )
+    return sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
 
 
 def recipe_text(name: str) -> tuple[str, str]:
@@ -111,9 +109,7 @@ def recipe_text(name: str) -> tuple[str, str]:
     try:
         return path.read_text(encoding="utf-8"), str(path)
     except (OSError, UnicodeDecodeError) as reason:
-        raise RecipeError(
-            f"{path}: cannot be read ({getattr(reason, 'strerror', 'not UTF-8 text')})"
-        ) from None
+        raise RecipeError(f"{path}: cannot be read ({getattr(reason, 'strerror', 'not UTF-8 text')})") from None
 
 
 def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
@@ -138,8 +134,7 @@ def parse_recipe(content: dict[str, Any]) -> Recipe:
         content["model"] = registry.resolve("models", content["model"], "model", ModelSettings)
     if isinstance(content.get("stage"), list):
         content["stage"] = [
-            _with_objective(stage, f"stage.{number}.objective")
-            for number, stage in enumerate(content["stage"], 1)
+            _with_objective(stage, f"stage.{number}.objective") for number, stage in enumerate(content["stage"], 1)
         ]
     try:
         return Recipe.model_validate(content)

@@ -10,7 +10,7 @@ import torch
 from diptych.data.corpus import Corpus
 from diptych.data.reader import image_reader
 from diptych.errors import RecipeError, RunError, nearest
-from diptych.evaluation.recall import METRICS
+from diptych.evaluation.runs import SELECTABLE
 from diptych.files import replacing, write_text
 from diptych.machine import choose_device, cores, keep_freed_memory
 from diptych.models.matcher import Matcher
@@ -69,15 +69,13 @@ def train(
 def _check(recipe: Recipe, corpus: Corpus) -> None:
     """Find out now, not after the first epoch, what cannot work."""
     for number, stage in enumerate(recipe.stage, 1):
-        if stage.select not in METRICS:
+        if stage.select not in SELECTABLE:
             raise RecipeError(
-                f"stage.{number}.select = {stage.select!r}: no such metric; {nearest(stage.select, METRICS)}"
+                f"stage.{number}.select = {stage.select!r}: no such metric; {nearest(stage.select, SELECTABLE)}"
             )
         corpus.split(*stage.splits)
         if number == 1 and stage.start == "previous":
-            raise RecipeError(
-                "stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path"
-            )
+            raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
     val = corpus.split("val")
     with torch.device("meta"):
         matcher = recipe.model.fitted(1, _feature_shape(corpus)).build()
@@ -101,9 +99,7 @@ def _prepare(run: Path, recipe: Recipe, resume: bool) -> Snapshot | None:
     if not saved.is_file():
         raise RunError(f"{run}: no run to resume here; train without --resume first")
     if load_recipe(str(saved)) != recipe:
-        raise RunError(
-            f"{saved}: the run was started with another recipe or other --set values; resume with those"
-        )
+        raise RunError(f"{saved}: the run was started with another recipe or other --set values; resume with those")
     return Snapshot.read(run) if snapshot_path(run).exists() else None
 
 
