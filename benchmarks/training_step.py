@@ -1,7 +1,7 @@
 """A VSE++ training step against a plain loop written as the originals do it, and against its bare matrix products.
 
-2048-d stored features, word embedding 300, GRU 1024, vocabulary 10k, batch 128, 12 words and start and end a text. Words
-are drawn by Zipf's law, so that a batch has about as many distinct words and prefixes as real captions have.
+2048-d stored features, word embedding 300, GRU 1024, vocabulary 10k, batch 128, 12 words and start and end a text.
+Words are drawn by Zipf's law, so that a batch has about as many distinct words and prefixes as real captions have.
 """
 
 from __future__ import annotations

@@ -46,5 +46,6 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
-    settings = ((mmap_max, 0), (trim_threshold, 2**31 - 1), (top_pad, 256 * 2**20))
-    return all([mallopt(ctypes.c_int(option), ctypes.c_int(value)) for option, value in settings])
+    settings = {mmap_max: 0, trim_threshold: 2**31 - 1, top_pad: 256 * 2**20}
+    accepted = [mallopt(ctypes.c_int(option), ctypes.c_int(value)) == 1 for option, value in settings.items()]
+    return all(accepted)

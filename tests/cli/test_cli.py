@@ -93,7 +93,8 @@ def test_search_both_ways(run, tmp_path):
     found = invoke("search", str(run), SCENES, "two red circles", "-k", "3", "--sheet", str(sheet))
     assert found.exit_code == 0
     assert found.stdout.count("test-") == 3
-    assert Image.open(sheet).size[0] > 100
+    with Image.open(sheet) as picture:
+        assert picture.size[0] > 100
     hits = json.loads(invoke("search", str(run), SCENES, "two red circles", "--json").stdout)
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
     texts = json.loads(invoke("search", str(run), SCENES, "--image", "test-00002-0", "--json").stdout)

@@ -1,6 +1,8 @@
 """The fast hinge against a loop written from the paper's equations, pair by pair, in plain Python floats."""
 
 import math
+import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import RecipeError
+from diptych.objectives import hinge
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.objective import Objective, ScoredPairs
 from diptych.registry import resolve
@@ -67,6 +70,52 @@ def test_gradient_equals_finite_differences_of_the_equations(seed, negatives, ma
             moved[row, column] -= 2 * small
             down = sum(reference(moved.tolist(), groups, 0.2, negatives, mask))
             assert scores.grad[row, column].item() == pytest.approx((up - down) / (2 * small), abs=1e-4)
+
+
+SOURCE = Path(hinge.__file__).read_text()
+MUTATIONS = [
+    (
+        "the sign of the negatives",
+        "self.margin + batch.scores - own[:, None]",
+        "self.margin - batch.scores + own[:, None]",
+    ),
+    (
+        "the sign of the margin",
+        "self.margin + batch.scores - own[None, :]",
+        "-self.margin + batch.scores - own[None, :]",
+    ),
+    ("the positive of the wrong side", "own[None, :]", "own[:, None]"),
+    ("no hinge", "own[:, None]).clamp(min=0)", "own[:, None])"),
+    ("no mask", ".masked_fill(excluded, 0)", ""),
+    ("the mask turned round", "masked_fill(excluded, 0)", "masked_fill(~excluded, 0)"),
+    ("the mask of the public code", "return batch.positives", "return torch.eye(len(batch.scores)) > 0.5"),
+    ("the maximum over the wrong side", "texts.amax(1), images.amax(0)", "texts.amax(0), images.amax(1)"),
+    ("off by one", "own = batch.scores.diagonal()", "own = batch.scores.diagonal().roll(1)"),
+    ("the mean for the sum", '"image_to_text": texts.sum()', '"image_to_text": texts.mean()'),
+    ("one direction twice", '"text_to_image": images.sum()', '"text_to_image": texts.sum()'),
+]
+
+
+def disagreements(objective_class):
+    """In how many of some random batches an implementation differs from the equations."""
+    random = torch.Generator().manual_seed(0)
+    found = 0
+    for negatives in ("max", "sum") * 10:
+        scores = torch.rand(6, 6, generator=random, dtype=torch.float64)
+        groups = torch.randint(0, 4, (6,), generator=random).tolist()
+        total = objective_class(negatives=negatives)(scored(scores, groups)).total.item()
+        found += abs(total - sum(reference(scores.tolist(), groups, 0.2, negatives))) > 1e-9
+    return found
+
+
+@pytest.mark.parametrize(("old", "new"), [change[1:] for change in MUTATIONS], ids=[change[0] for change in MUTATIONS])
+def test_a_mutation_is_caught(old, new):
+    assert old in SOURCE, "the code has changed: change the mutation with it"
+    mutant = types.ModuleType("mutant")
+    exec(compile(SOURCE.replace(old, new), "mutant", "exec"), vars(mutant))
+    mutant.Hinge.model_rebuild(_types_namespace=vars(mutant))
+    assert disagreements(Hinge) == 0
+    assert disagreements(mutant.Hinge) > 0
 
 
 def test_same_group_pairs_are_never_negatives_unless_asked_as_the_originals_do():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from diptych.models.trained import Watch
+if TYPE_CHECKING:
+    from diptych.models.trained import Watch
 
 out = Console()
 err = Console(stderr=True)

@@ -9,8 +9,6 @@ import typer
 
 from diptych.cli.console import bar, out
 from diptych.cli.options import Data
-from diptych.data.check import check
-from diptych.data.open import open_corpus
 
 app = typer.Typer(help="Look at a corpus.", no_args_is_help=True)
 
@@ -36,6 +34,9 @@ def check_command(
 
         diptych data check dataset_flickr8k.json --json
     """
+    from diptych.data.check import check
+    from diptych.data.open import open_corpus
+
     corpus = open_corpus(data)
     with bar("images") as watch:
         report = check(corpus, decode=decode, progress=watch)

@@ -9,15 +9,6 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import bar, err, note, out
-from diptych.data.scenes import make_scenes
-from diptych.evaluation.runs import evaluate_encoded
-from diptych.index.search import Gallery
-from diptych.models.trained import Trained
-from diptych.report.pictures import contact_sheet
-from diptych.report.run import write_report
-from diptych.training.progress import Bar
-from diptych.training.recipe import load_recipe
-from diptych.training.train import train
 
 QUESTIONS = (
     "Two red circles on the left.",
@@ -33,6 +24,16 @@ def command(
     ),
 ) -> None:
     """Train on drawn scenes, measure on 500 unseen ones, ask three questions and write a report."""
+    from diptych.data.scenes import make_scenes
+    from diptych.evaluation.runs import evaluate_encoded
+    from diptych.index.search import Gallery
+    from diptych.models.trained import Trained
+    from diptych.report.pictures import contact_sheet
+    from diptych.report.run import write_report
+    from diptych.training.progress import Bar
+    from diptych.training.recipe import load_recipe
+    from diptych.training.train import train
+
     started = time.monotonic()
     recipe = load_recipe("scenes")
     corpus = make_scenes(train=TRAIN_SCENES, val=VAL_SCENES, test=TEST_SCENES)

@@ -7,16 +7,12 @@ import platform
 import shutil
 from importlib import metadata
 
-import torch
 import typer
 from rich.table import Table
 
 from diptych import __version__
 from diptych.cli.console import out
-from diptych.data.scenes import make_scenes
 from diptych.errors import DiptychError
-from diptych.machine import choose_device, cores, keep_freed_memory
-from diptych.training.recipe import load_recipe, recipe_names
 
 EXTRAS = {"parquet": "pyarrow"}
 
@@ -35,6 +31,10 @@ def command() -> None:
 
 
 def _facts() -> dict[str, str]:
+    import torch
+
+    from diptych.machine import choose_device, cores, keep_freed_memory
+
     free = shutil.disk_usage(".").free / 2**30
     facts = {
         "diptych": __version__,
@@ -55,6 +55,12 @@ def _facts() -> dict[str, str]:
 
 def _faults() -> list[str]:
     """Use each room once on something tiny."""
+    import torch
+
+    from diptych.data.scenes import make_scenes
+    from diptych.machine import choose_device
+    from diptych.training.recipe import load_recipe, recipe_names
+
     faults = []
     try:
         corpus = make_scenes(train=4, val=2, test=2)

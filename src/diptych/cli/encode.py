@@ -9,9 +9,6 @@ import typer
 
 from diptych.cli.console import bar, out, say_skipped
 from diptych.cli.options import Data, Device, Run, Split, Workers
-from diptych.data.open import open_corpus
-from diptych.machine import cores
-from diptych.models.trained import Trained
 
 
 def command(
@@ -32,6 +29,10 @@ def command(
 
         diptych encode runs/first photos/ --split train --into train.safetensors
     """
+    from diptych.data.open import open_corpus
+    from diptych.machine import cores
+    from diptych.models.trained import Trained
+
     trained = Trained.open(run, device)
     corpus = open_corpus(data).split(split)
     with bar("encoding") as watch:

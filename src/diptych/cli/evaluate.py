@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diptych.cli.console import bar, note, out, say_skipped
 from diptych.cli.options import Device, Split, Workers
-from diptych.data.corpus import Corpus
-from diptych.data.open import open_corpus
 from diptych.errors import ScoreError
-from diptych.evaluation.protocols import Result
-from diptych.evaluation.runs import evaluate_encoded, evaluate_matrix
 from diptych.files import write_json
-from diptych.machine import cores
-from diptych.models.encoded import Encoded
-from diptych.models.trained import Trained
-from diptych.report.run import write_report
+
+if TYPE_CHECKING:
+    from diptych.data.corpus import Corpus
+    from diptych.evaluation.protocols import Result
+    from diptych.models.encoded import Encoded
 
 
 def command(
@@ -52,6 +49,10 @@ def command(
 
         diptych evaluate scores.npy scenes
     """
+    from diptych.evaluation.runs import evaluate_encoded, evaluate_matrix
+    from diptych.machine import cores
+    from diptych.report.run import write_report
+
     sources, corpus = _sort(sources, split)
     threads = cores() if workers is None else workers
     if any(source.endswith(".npy") for source in sources):
@@ -73,6 +74,8 @@ def command(
 
 def _sort(sources: list[str], split: str) -> tuple[list[str], Corpus | None]:
     """What to measure, and the corpus, which is the last argument unless that is a file of encodings."""
+    from diptych.data.open import open_corpus
+
     if sources[-1].endswith(".safetensors"):
         return sources, None
     if len(sources) == 1:
@@ -83,6 +86,9 @@ def _sort(sources: list[str], split: str) -> tuple[list[str], Corpus | None]:
 
 
 def _encode(source: str, corpus: Corpus | None, device: str, workers: int) -> Encoded:
+    from diptych.models.encoded import Encoded
+    from diptych.models.trained import Trained
+
     if source.endswith(".safetensors"):
         return Encoded.load(Path(source))
     if corpus is None:

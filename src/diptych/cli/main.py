@@ -1,4 +1,7 @@
-"""The command line: each command is a thin shell over a function of the library."""
+"""The command line: each command is a thin shell over a function of the library.
+
+A command imports what it needs when it runs, so that help and completion do not wait seconds for torch.
+"""
 
 from __future__ import annotations
 

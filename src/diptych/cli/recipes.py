@@ -9,7 +9,6 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from diptych.cli.console import note, out
-from diptych.training.recipe import load_recipe, recipe_names, recipe_text
 
 app = typer.Typer(help="Look at the recipes.", no_args_is_help=True)
 
@@ -17,6 +16,8 @@ app = typer.Typer(help="Look at the recipes.", no_args_is_help=True)
 @app.command("list")
 def list_command() -> None:
     """List the recipes that come with Diptych."""
+    from diptych.training.recipe import load_recipe, recipe_names
+
     table = Table("recipe", "stages", "what it trains", box=None, pad_edge=False)
     for name in recipe_names():
         recipe = load_recipe(name)
@@ -37,6 +38,8 @@ def show_command(
 
         diptych recipes show vsepp --full
     """
+    from diptych.training.recipe import load_recipe, recipe_text
+
     parsed = load_recipe(recipe)
     text = parsed.to_toml() if full else recipe_text(recipe)[0]
     if out.is_terminal:

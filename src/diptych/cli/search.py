@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from diptych.cli.console import bar, note, out, say_skipped
 from diptych.cli.options import Data, Device, Run, Split
-from diptych.data.open import open_corpus
 from diptych.errors import DataError
-from diptych.index.search import Gallery, Hit
-from diptych.models.trained import Trained
-from diptych.report.pictures import contact_sheet
+
+if TYPE_CHECKING:
+    from diptych.index.search import Gallery, Hit
 
 
 def command(
@@ -42,6 +41,10 @@ def command(
 
         diptych search runs/first scenes --image holiday.jpg -k 3
     """
+    from diptych.data.open import open_corpus
+    from diptych.index.search import Gallery
+    from diptych.models.trained import Trained
+
     if (question is None) == (image is None):
         raise DataError("ask with a sentence or with --image, one of the two")
     trained = Trained.open(run, device)
@@ -68,6 +71,8 @@ def _table(hits: list[Hit], what: str) -> Table:
 
 
 def _write_sheet(path: Path, gallery: Gallery, hits: list[Hit], question: str | None) -> None:
+    from diptych.report.pictures import contact_sheet
+
     if question is None or gallery.corpus.pictures is None:
         raise DataError("--sheet needs a sentence and a corpus with pictures")
     pictures = [gallery.corpus.pictures[hit.row] for hit in hits]

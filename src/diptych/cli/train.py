@@ -9,13 +9,6 @@ import typer
 
 from diptych.cli.console import err, note, out
 from diptych.cli.options import Data, Device, Workers
-from diptych.data.open import open_corpus
-from diptych.evaluation.runs import evaluate_encoded
-from diptych.models.trained import Trained
-from diptych.report.run import write_report
-from diptych.training.progress import Bar
-from diptych.training.recipe import load_recipe
-from diptych.training.train import train
 
 
 def command(
@@ -40,6 +33,14 @@ def command(
 
         diptych train scenes scenes --into runs/first --resume
     """
+    from diptych.data.open import open_corpus
+    from diptych.evaluation.runs import evaluate_encoded
+    from diptych.models.trained import Trained
+    from diptych.report.run import write_report
+    from diptych.training.progress import Bar
+    from diptych.training.recipe import load_recipe
+    from diptych.training.train import train
+
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
     chosen = load_recipe(recipe, overrides)
     folder = into or Path("runs") / Path(recipe).stem

@@ -266,18 +266,19 @@ class _Tally:
         """
         scores = tile.masked_fill(~positives, -torch.inf)
         for side, span, axis in ((self.images, rows, 1), (self.texts, columns, 0)):
-            side.best[span] = torch.maximum(side.best[span], scores.amax(axis).to(side.best))
+            side.best[span] = torch.maximum(side.best[span], scores.amax(axis).cpu().double())
 
     def count(self, rows: slice, columns: slice, tile: Tensor, positives: Tensor | None) -> None:
         """Count the negatives of this tile that score at least as high as the best positive."""
         if self.buffer.shape != tile.shape or self.buffer.device != tile.device:
             self.buffer = torch.empty(tile.shape, device=tile.device)
         for side, span, axis in ((self.images, rows, 1), (self.texts, columns, 0)):
+            thresholds = side.best[span].to(tile.dtype).to(tile.device).unsqueeze(axis)
             # ones and zeros as floats: several times faster to make and to sum than booleans
-            torch.ge(tile, side.best[span].to(tile).unsqueeze(axis), out=self.buffer)
+            torch.ge(tile, thresholds, out=self.buffer)
             if positives is not None:
                 self.buffer.masked_fill_(positives, 0)
-            side.counts[span] += self.buffer.sum(axis).to(side.counts)
+            side.counts[span] += self.buffer.sum(axis).cpu().long()
 
     def checked(self, tile: Tensor, rows: slice, columns: slice) -> Tensor:
         """The tile, if it is scores and has no NaN."""

@@ -17,7 +17,6 @@ from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 from diptych.models.encoded import Encoded
 from diptych.models.trained import Trained, Watch
 
-
 # The metrics a snapshot can be chosen by: those of which more is better.
 SELECTABLE = (*(f"{side}_r{cutoff}" for side in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for cutoff in CUTOFFS), "rsum")
 

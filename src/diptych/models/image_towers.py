@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 
@@ -32,7 +34,7 @@ class SmallCNN(nn.Module):
         self.input = ImageInput("pixels", (3, pixels, pixels))
         channels = [3, width, 2 * width, 4 * width, 8 * width]
         layers: list[nn.Module] = []
-        for inputs, outputs in zip(channels, channels[1:], strict=False):
+        for inputs, outputs in pairwise(channels):
             layers += [
                 nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False),
                 nn.BatchNorm2d(outputs),

@@ -1,0 +1,57 @@
+"""What the benchmarks share: their one option, interleaved timing, and the line that they end with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+
+from diptych.machine import cores
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The best seconds of several rounds: on the clock, and of all processors together."""
+
+    wall: float
+    cpu: float
+
+
+def arguments(description: str | None) -> argparse.Namespace:
+    """Read `--quick`, and use all cores: what is compared shall have the whole machine."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="less work, done in under 50 seconds")
+    torch.set_num_threads(cores())
+    return parser.parse_args()
+
+
+def timed(work: Callable[[], object]) -> Timing:
+    """The seconds of one piece of work."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Timing(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def interleaved(works: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, Timing]:
+    """Time several pieces of work in turn, so that a busy machine slows all of them, and keep the best of each."""
+    taken: dict[str, list[Timing]] = {name: [] for name in works}
+    for round_number in range(rounds):
+        for name, work in works.items():
+            taken[name].append(timed(work))
+        now = ", ".join(f"{name} {times[-1].wall:.3f} s" for name, times in taken.items())
+        print(f"round {round_number + 1} of {rounds}: {now}", file=sys.stderr)
+    return {
+        name: Timing(min(each.wall for each in times), min(each.cpu for each in times)) for name, times in taken.items()
+    }
+
+
+def finish(name: str, *, ratio: float, target: float, ok: bool, **figures: Any) -> NoReturn:
+    """Print the result as the last line, and end the process: with 0 if the target is met, else with 1."""
+    print(json.dumps({"name": name, "ratio": round(ratio, 3), "target": target, "ok": bool(ok), **figures}), flush=True)
+    sys.exit(not ok)
