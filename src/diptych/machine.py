@@ -37,7 +37,7 @@ def keep_freed_memory() -> bool:
     """Tell glibc's malloc to keep large blocks instead of giving them back to the kernel; says whether it did.
 
     Activations of a training step are freed and allocated again every step: with the default thresholds each of them is
-    a fresh mapping whose pages fault one by one, which halves the rate of convolutions on a CPU.
+    a fresh mapping whose pages fault one by one.
     """
     if not sys.platform.startswith("linux"):
         return False

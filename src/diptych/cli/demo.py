@@ -10,10 +10,11 @@ import typer
 
 from diptych.cli.console import bar, err, note, out
 
+# Whole descriptions, as the captions are, of scenes that the test split holds among siblings.
 QUESTIONS = (
-    "Two red circles on the left.",
-    "There is a small blue star at the top and a green square at the bottom.",
-    "Three yellow hearts in the middle.",
+    "three red stars in the middle",
+    "two green circles in the top right corner",
+    "two red circles on the right and a small blue triangle in the top right corner",
 )
 TRAIN_SCENES, VAL_SCENES, TEST_SCENES = 3000, 200, 500
 

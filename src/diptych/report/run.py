@@ -156,19 +156,17 @@ def _measure(result: Result, name: str) -> Measure:
 def _curves(epochs: Sequence[dict[str, Any]]) -> list[Markup]:
     """Loss and validation recall against the epoch, counted on through the stages."""
     places = list(enumerate(epochs, 1))
-    losses = {f"stage {stage}": [(n, e["loss"]) for n, e in places if e["stage"] == stage] for stage in _stages(epochs)}
     recalls = {
         title: [(n, e["val"][name]) for n, e in places]
         for title, name in (("image to text R@1", "i2t_r1"), ("text to image R@1", "t2i_r1"))
     }
-    return [
-        line_chart(recalls, title="Recall on val", x_label="epoch", y_label="R@1, percent"),
-        line_chart(losses, title="Training loss", x_label="epoch", y_label="loss a pair"),
-    ]
-
-
-def _stages(epochs: Sequence[dict[str, Any]]) -> list[int]:
-    return sorted({line["stage"] for line in epochs})
+    charts = [line_chart(recalls, title="Recall on val", x_label="epoch", y_label="R@1, percent")]
+    for stage in sorted({line["stage"] for line in epochs}):  # losses of different objectives share no axis
+        losses = [(n, e["loss"]) for n, e in places if e["stage"] == stage]
+        if len(losses) > 1:
+            title = f"Training loss, stage {stage}"
+            charts.append(line_chart({"loss": losses}, title=title, x_label="epoch", y_label="loss a pair"))
+    return charts
 
 
 def _question(corpus: Corpus, text: str, hits: Sequence[Hit]) -> Question:

@@ -1,0 +1,80 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from diptych.data.scenes import make_scenes
+from diptych.errors import DataError, ImageError
+from diptych.models.trained import Trained
+from diptych.models.vse import CNNSettings, VSESettings
+from diptych.text.vocabulary import Vocabulary
+
+
+class Broken:
+    def load(self):
+        raise ImageError("broken.jpg: truncated")
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_scenes(train=2, val=2, test=10, texts=3).split("test")
+
+
+@pytest.fixture(scope="module")
+def trained(corpus):
+    vocabulary = Vocabulary.count(corpus.texts, 1)
+    torch.manual_seed(0)
+    image = CNNSettings(tower="cnn", pixels=32, width=2)
+    matcher = VSESettings(joint=8, word=4, hidden=8, image=image, words=len(vocabulary)).build().eval()
+    return Trained(matcher, vocabulary, torch.device("cpu"))
+
+
+def test_texts_keep_their_order_whatever_the_chunks(trained, corpus, monkeypatch):
+    whole = trained.encode_texts(corpus.texts)
+    one_by_one = torch.cat([trained.encode_texts([text]) for text in corpus.texts])
+    torch.testing.assert_close(whole, one_by_one)
+    monkeypatch.setattr("diptych.models.trained.TEXTS_AT_ONCE", 4)
+    torch.testing.assert_close(trained.encode_texts(corpus.texts), whole)
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_unreadable_images_are_left_out_with_their_texts(trained, corpus, workers, monkeypatch):
+    monkeypatch.setattr("diptych.models.trained.IMAGES_AT_ONCE", 3)
+    whole = trained.encode(corpus, workers)
+    pictures = [Broken() if row in (0, 4) else picture for row, picture in enumerate(corpus.pictures)]
+    encoded = trained.encode(replace(corpus, pictures=pictures), workers)
+    kept = [row for row in range(10) if row not in (0, 4)]
+    assert encoded.corpus.image_ids == [corpus.image_ids[row] for row in kept]
+    assert set(encoded.skipped) == {corpus.image_ids[0], corpus.image_ids[4]}
+    torch.testing.assert_close(encoded.images, whole.images[kept])
+    texts = [j for j in range(30) if corpus.text_groups[j] not in corpus.image_groups[[0, 4]]]
+    assert encoded.corpus.texts == [corpus.texts[j] for j in texts]
+    torch.testing.assert_close(encoded.texts, whole.texts[texts])
+    assert encoded.image_groups.tolist() == corpus.image_groups[kept].tolist()
+
+
+def test_an_image_may_go_while_its_group_stays(trained):
+    corpus = make_scenes(train=1, val=1, test=3, images=2, texts=1).split("test")
+    pictures = [Broken(), *corpus.pictures[1:]]
+    encoded = trained.encode(replace(corpus, pictures=pictures), 0)
+    assert len(encoded.texts) == 3
+    assert encoded.image_groups.tolist() == corpus.image_groups[1:].tolist()
+
+
+def test_nothing_readable_is_an_error(trained, corpus):
+    with pytest.raises(DataError, match=r"no image could be read; first reason: broken\.jpg"):
+        trained.encode(replace(corpus, pictures=[Broken()] * 10))
+
+
+def test_watching(trained, corpus):
+    seen = []
+    trained.encode(corpus, 0, lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (40, 40)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_a_corpus_without_pictures_is_named(trained, corpus):
+    with pytest.raises(DataError, match="no pictures"):
+        trained.encode(replace(corpus, pictures=None))
+    assert len(np.unique(corpus.text_groups)) == 10
