@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+
+from diptych.data.scenes import make_scenes
+from diptych.errors import ScoreError
+from diptych.evaluation.runs import evaluate_encoded
+from diptych.index.search import Gallery
+from diptych.models.encoded import Encoded
+from diptych.models.trained import Trained
+from diptych.report.run import Examples, write_report
+from diptych.training.recipe import load_recipe
+from diptych.training.train import train
+
+TINY = ["model.joint=16", "model.hidden=16", "model.word=8", "model.image.width=2", "model.image.pixels=32"]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_scenes(train=12, val=6, test=8, texts=2)
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    return train(load_recipe("scenes", [*TINY, "stage.2.epochs=2"]), corpus, tmp_path_factory.mktemp("run") / "<b>run")
+
+
+@pytest.fixture(scope="module")
+def encoded(run, corpus):
+    return Trained.open(run, "cpu").encode(corpus.split("test"))
+
+
+def test_the_report_shows_what_the_run_left(run, corpus, encoded):
+    result = evaluate_encoded([encoded])
+    gallery = Gallery(Trained.open(run, "cpu"), corpus.split("test"))
+    path = write_report(run, encoded, result, "test", [("two red circles", gallery.find_images("two red circles", 3))])
+    page = path.read_text()
+    assert "&lt;b&gt;run" in page
+    assert "<b>run" not in page
+    assert "two red circles" in page
+    assert f"{result.metrics.rsum:.1f}" in page
+    assert "Recall on val" in page
+    assert "Training loss, stage 2" in page
+    assert "Training loss, stage 1" not in page  # one epoch is no curve
+    assert "negatives" in page  # the recipe
+
+
+def test_examples_are_the_extremes_and_mark_what_is_right(encoded, corpus):
+    result = evaluate_encoded([encoded])
+    examples = Examples(encoded, encoded.corpus, result)
+    for best, end in ((True, min), (False, max)):
+        chosen = examples.chosen(best)
+        texts = [example for example in chosen if example.direction == "text to image"]
+        assert texts[0].rank == end(result.folds[0].texts)
+        row = encoded.corpus.texts.index(texts[0].query_text)
+        own = encoded.corpus.image_ids[int(np.argmax(encoded.corpus.image_groups == encoded.corpus.text_groups[row]))]
+        assert texts[0].truth.caption == own
+        assert texts[0].truth.right
+        for answer in texts[0].answers:
+            assert answer.right == (answer.caption == own)
+        groups = [encoded.corpus.text_groups[encoded.corpus.texts.index(example.query_text)] for example in texts]
+        assert len(set(groups)) == len(groups)
+
+
+def test_what_a_report_needs(run, encoded, tmp_path):
+    with pytest.raises(ScoreError, match="without folds"):
+        write_report(run, encoded, evaluate_encoded([encoded], folds=2), "test")
+    encoded.save(tmp_path / "e.safetensors")
+    loaded = Encoded.load(tmp_path / "e.safetensors")
+    with pytest.raises(ScoreError, match="needs the corpus"):
+        write_report(run, loaded, evaluate_encoded([loaded]), "test")

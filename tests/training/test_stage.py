@@ -1,0 +1,120 @@
+"""The training step against a plain loop, and the parts of a stage."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import normalize
+
+from diptych.data.batches import PairBatch
+from diptych.models.matcher import Tokens
+from diptych.models.vse import FeatureSettings, VSESettings
+from diptych.objectives.hinge import Hinge
+from diptych.objectives.objective import ScoredPairs
+from diptych.training.recipe import Optimiser, Schedule
+from diptych.training.stage import CollapseWatch, make_optimiser, rate_at, set_trainable, train_step
+
+CPU = torch.device("cpu")
+
+
+def batch(seed, pairs=7, images=5):
+    """Pairs of a few images, so that some share one; common beginnings; lengths from 2."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(2, 7, pairs)
+    ids = random.integers(4, 7, (pairs, int(lengths.max())))
+    ids[:, 0] = 1
+    ids[np.arange(ids.shape[1]) >= lengths[:, None]] = 0
+    image_of = random.integers(0, images, pairs)
+    distinct, image_of = np.unique(image_of, return_inverse=True)
+    return PairBatch(random.standard_normal((len(distinct), 6)), image_of, ids, lengths, image_of + 100)
+
+
+def plain_step(matcher, optimiser, made):
+    """The step as a textbook writes it: an image a pair, torch's own GRU, loops over pairs for the loss."""
+    images = torch.from_numpy(made.images[made.image_of])
+    image = normalize(images @ matcher.project.weight.T + matcher.project.bias, dim=1)
+    text = normalize(matcher.text.plain(Tokens(torch.from_numpy(made.ids), torch.from_numpy(made.lengths))), dim=1)
+    loss = torch.zeros((), dtype=torch.float64)
+    for k in range(len(made.groups)):
+        own = image[k] @ text[k]
+        others = [m for m in range(len(made.groups)) if made.groups[m] != made.groups[k]]
+        if others:
+            loss = loss + torch.stack([(0.2 + image[k] @ text[m] - own).clamp(min=0) for m in others]).max()
+            loss = loss + torch.stack([(0.2 + image[m] @ text[k] - own).clamp(min=0) for m in others]).max()
+    optimiser.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(matcher.parameters(), 2.0)
+    optimiser.step()
+    return loss.item()
+
+
+def test_the_step_equals_a_plain_loop():
+    torch.manual_seed(0)
+    settings = VSESettings(joint=5, hidden=5, word=3, image=FeatureSettings(shape=(6,)), words=9)
+    ours = settings.build().double()
+    theirs = copy.deepcopy(ours)
+    our_optimiser = make_optimiser(list(ours.parameters()), Optimiser(rate=0.01))
+    their_optimiser = torch.optim.Adam(theirs.parameters(), lr=0.01)
+    start = copy.deepcopy(ours.state_dict())
+    for seed in range(5):
+        made = batch(seed)
+        loss, _ = train_step(ours, Hinge(), our_optimiser, 2.0, made, CPU)
+        assert loss.total.item() == pytest.approx(plain_step(theirs, their_optimiser, made), abs=1e-10)
+    for name, value in ours.state_dict().items():
+        torch.testing.assert_close(value, theirs.state_dict()[name], rtol=1e-8, atol=1e-10)
+        assert not torch.equal(value, start[name]), f"{name} did not move: this test would prove nothing"
+
+
+def test_the_gradient_is_clipped():
+    torch.manual_seed(0)
+    matcher = VSESettings(joint=5, hidden=5, word=3, image=FeatureSettings(shape=(6,)), words=9).build().double()
+    optimiser = make_optimiser(list(matcher.parameters()), Optimiser())
+
+    def norm(clip):
+        train_step(matcher, Hinge(), optimiser, clip, batch(0), CPU)
+        return torch.cat([parameter.grad.flatten() for parameter in matcher.parameters()]).norm().item()
+
+    assert norm(0) > 0.5
+    assert norm(0.5) == pytest.approx(0.5, rel=1e-4)
+
+
+def test_the_schedule_steps():
+    schedule = Schedule(every=15, factor=0.1)
+    assert [rate_at(epoch, 0.0002, schedule) for epoch in (1, 15)] == [0.0002, 0.0002]
+    assert rate_at(16, 0.0002, schedule) == pytest.approx(0.00002)
+    assert rate_at(31, 0.0002, schedule) == pytest.approx(0.000002)
+
+
+def test_parts_become_trainable_by_name():
+    matcher = VSESettings(joint=5, hidden=5, word=3, image=FeatureSettings(shape=(6,)), words=9).build()
+    assert len(set_trainable(matcher, ("all",))) == len(list(matcher.parameters()))
+    assert len(set_trainable(matcher, ("project",))) == 2
+    assert len(set_trainable(matcher, ("text.words", "project"))) == 3
+    assert not matcher.text.gru.weight_hh_l0.requires_grad
+
+
+def equal_scores(value=0.3):
+    return ScoredPairs(torch.full((4, 4), value), torch.eye(4, dtype=torch.bool))
+
+
+def test_a_collapse_is_called_once_after_enough_steps_in_a_row():
+    watch = CollapseWatch(Hinge(margin=0.2), 3)
+    trap = 2 * 4 * 0.2
+    assert [watch.collapsed(trap, equal_scores()) for _ in range(5)] == [False, False, True, False, False]
+
+
+def test_the_same_loss_without_equal_scores_is_no_collapse():
+    watch = CollapseWatch(Hinge(margin=0.2), 1)
+    spread = ScoredPairs(torch.tensor([[0.9, 0.9], [0.1, 0.1]]), torch.eye(2, dtype=torch.bool))
+    assert not watch.collapsed(2 * 2 * 0.2, spread)
+    assert not watch.collapsed(1.0, equal_scores())
+    assert not CollapseWatch(Hinge(negatives="sum"), 1).collapsed(2 * 4 * 0.2, equal_scores())
+
+
+def test_a_way_out_of_the_trap_starts_the_count_again():
+    watch = CollapseWatch(Hinge(margin=0.2), 3)
+    watch.collapsed(1.6, equal_scores())
+    watch.collapsed(0.9, equal_scores())
+    assert watch.stuck == 0
