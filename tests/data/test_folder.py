@@ -8,8 +8,8 @@ import pytest
 
 from diptych.data.corpus import Corpus
 from diptych.data.folder import is_captioned, read_captions, read_folder
+from diptych.data.gathering import hashed_split
 from diptych.data.images import PictureFile
-from diptych.data.table import hashed_split
 from diptych.errors import DataError
 
 

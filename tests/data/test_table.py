@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from diptych.data.corpus import Corpus
+from diptych.data.gathering import hashed_split
 from diptych.data.images import PictureFile
-from diptych.data.table import hashed_split, read_table
+from diptych.data.table import read_table
 from diptych.errors import DataError
 
 

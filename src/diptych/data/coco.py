@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
+from diptych.data.gathering import Gathering, filled, id_in, object_in, split_in, text_in
 from diptych.data.images import ImageFinder, folder_of
-from diptych.data.table import Gathering, filled, id_in, object_in, split_in, text_in
 from diptych.errors import DataError
 from diptych.files import read_json
 

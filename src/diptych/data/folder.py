@@ -14,18 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from diptych.data.corpus import SPLITS, Corpus
+from diptych.data.gathering import SPLIT_NAMES, Gathering, filled, hashed_split, lines_of, text_in
 from diptych.data.images import SUFFIXES, ImageFinder, folder_of
-from diptych.data.table import (
-    SPLIT_NAMES,
-    TABLE_SUFFIXES,
-    Gathering,
-    add_table,
-    filled,
-    has_header,
-    hashed_split,
-    lines_of,
-    text_in,
-)
+from diptych.data.table import TABLE_SUFFIXES, add_table, has_header
 from diptych.errors import DataError
 
 _REMEDY = "put the texts of dog.jpg in dog.txt beside it, or all of them in captions.csv (columns image, text)"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Corpus, Features, Integers, Problem
-from diptych.data.table import text_in
+from diptych.data.gathering import text_in
 from diptych.errors import DataError
 
 _SPLITS = {"train": "train", "dev": "val", "test": "test", "testall": "test"}
