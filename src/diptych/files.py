@@ -31,6 +31,12 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that a killed process left in a folder and below it."""
+    for leftover in folder.rglob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a whole text file or nothing."""
     with replacing(path) as temporary:

@@ -21,7 +21,7 @@ MUTATIONS = [
         "torch.maximum(side.best[span], scores.amax(axis)",
         "torch.minimum(side.best[span], scores.amin(axis)",
     ),
-    ("no mask while counting", "self.buffer.masked_fill_(positives, 0)", "pass"),
+    ("no mask while counting", "above.masked_fill_(positives, 0)", "pass"),
     ("no mask while learning", "tile.masked_fill(~positives, -torch.inf)", "tile"),
     ("the mask turned round", "tile.masked_fill(~positives, -torch.inf)", "tile.masked_fill(positives, -torch.inf)"),
     ("a panel counted twice", "[other for other in panels if other is not panel]", "panels"),

@@ -150,6 +150,7 @@ def test_kill_9_during_a_save_leaves_a_loadable_checkpoint(at, whole, corpus, re
     Trained.open(run, "cpu")
     train(recipe, corpus, run, resume=True, device="cpu", workers=0)
     assert_same_run(whole, run)
+    assert not list(run.rglob(".*.tmp"))
 
 
 def test_a_timed_snapshot_is_one_to_go_on_from(whole, corpus, recipe, tmp_path, monkeypatch):

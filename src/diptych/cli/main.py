@@ -5,6 +5,7 @@ A command imports what it needs when it runs, so that help and completion do not
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -15,6 +16,10 @@ from diptych.cli.console import complain
 from diptych.errors import DiptychError
 
 INTERRUPTED = 130
+
+# Must be set before torch is loaded: threads that wait by spinning take the cores from those that work, and a machine
+# that does something else beside becomes several times slower.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 app = typer.Typer(
     name="diptych",

@@ -165,16 +165,12 @@ def _numbered(image_groups: Integers, text_groups: Integers) -> tuple[Integers, 
 class _Panel:
     """Some whole groups: their images and texts, in spans that make tiles of at most a block.
 
-    All positives of a panel's images and texts are inside it. A panel of one tile is `closed`: its one product
-    gives the best positives and the counts. Only a group larger than a block makes a panel of several tiles.
+    All positives of a panel's images and texts are inside it, and nearly always in one tile: only a single group that
+    is larger than a block makes more.
     """
 
     images: list[slice]
     texts: list[slice]
-
-    @property
-    def closed(self) -> bool:
-        return len(self.images) == len(self.texts) == 1
 
 
 def _panels(image_numbers: Integers, text_numbers: Integers, block: int) -> list[_Panel]:
@@ -225,7 +221,7 @@ class _Side:
 
 
 class _Tally:
-    """Goes over the tiles, first those with positives, and keeps count on both sides."""
+    """Goes over the tiles, each once, first those with positives, and keeps count on both sides."""
 
     def __init__(self, score: Score, images: _Side, texts: _Side) -> None:
         self.score, self.images, self.texts = score, images, texts
@@ -236,15 +232,12 @@ class _Tally:
             for rows, columns, tile in self.tiles([panel], panel):
                 positives = self.positives(rows, columns, tile)
                 self.learn(rows, columns, tile, positives)
-                if panel.closed:
-                    self.count(rows, columns, tile, positives)
+                # a panel of several tiles is one group, without negatives: no count can come too early
+                self.count(rows, columns, tile, positives)
         for panel in panels:
             others = [other for other in panels if other is not panel]
             for rows, columns, tile in self.tiles(others, panel):
                 self.count(rows, columns, tile, None)
-            if not panel.closed:
-                for rows, columns, tile in self.tiles([panel], panel):
-                    self.count(rows, columns, tile, self.positives(rows, columns, tile))
 
     def tiles(self, image_panels: list[_Panel], text_panel: _Panel) -> Iterator[tuple[slice, slice, Tensor]]:
         """The scores of some panels' images with one panel's texts, which are the outer loop: prepared once."""
@@ -270,15 +263,16 @@ class _Tally:
 
     def count(self, rows: slice, columns: slice, tile: Tensor, positives: Tensor | None) -> None:
         """Count the negatives of this tile that score at least as high as the best positive."""
-        if self.buffer.shape != tile.shape or self.buffer.device != tile.device:
-            self.buffer = torch.empty(tile.shape, device=tile.device)
+        if self.buffer.numel() < tile.numel() or self.buffer.device != tile.device:
+            self.buffer = torch.empty(tile.numel(), device=tile.device)
+        above = self.buffer[: tile.numel()].view(tile.shape)
         for side, span, axis in ((self.images, rows, 1), (self.texts, columns, 0)):
             thresholds = side.best[span].to(tile.dtype).to(tile.device).unsqueeze(axis)
             # ones and zeros as floats: several times faster to make and to sum than booleans
-            torch.ge(tile, thresholds, out=self.buffer)
+            torch.ge(tile, thresholds, out=above)
             if positives is not None:
-                self.buffer.masked_fill_(positives, 0)
-            side.counts[span] += self.buffer.sum(axis).cpu().long()
+                above.masked_fill_(positives, 0)
+            side.counts[span] += above.sum(axis).cpu().long()
 
     def checked(self, tile: Tensor, rows: slice, columns: slice) -> Tensor:
         """The tile, if it is scores and has no NaN."""

@@ -88,12 +88,15 @@ class Snapshot:
         """Put weights, optimiser state and random state back."""
         load_weights(matcher, self._under("model."), self.path)
         saved = self._under("optimiser.")
+        fused = optimiser.param_groups[0]["fused"]
         for name, parameter in matcher.named_parameters():
             prefix = f"{name}."
             state = {key[len(prefix) :]: value for key, value in saved.items() if key.startswith(prefix)}
             if state:  # a part that is not trainable has none
                 optimiser.state[parameter] = {
-                    key: value if key == "step" else value.to(parameter.device) for key, value in state.items()
+                    # Adam counts its steps on the CPU unless it is fused
+                    key: value if key == "step" and not fused else value.to(parameter.device)
+                    for key, value in state.items()
                 }
         torch.set_rng_state(self.tensors["random.cpu"])
         if "random.cuda" in self.tensors and torch.cuda.is_available():

@@ -11,7 +11,7 @@ from diptych.data.corpus import Corpus
 from diptych.data.reader import image_reader
 from diptych.errors import RecipeError, RunError, nearest
 from diptych.evaluation.runs import SELECTABLE
-from diptych.files import replacing, write_text
+from diptych.files import remove_leftovers, replacing, write_text
 from diptych.machine import choose_device, cores, keep_freed_memory
 from diptych.models.matcher import Matcher
 from diptych.models.store import load_matcher
@@ -100,6 +100,7 @@ def _prepare(run: Path, recipe: Recipe, resume: bool) -> Snapshot | None:
         raise RunError(f"{run}: no run to resume here; train without --resume first")
     if load_recipe(str(saved)) != recipe:
         raise RunError(f"{saved}: the run was started with another recipe or other --set values; resume with those")
+    remove_leftovers(run)
     return Snapshot.read(run) if snapshot_path(run).exists() else None
 
 
