@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -12,18 +13,25 @@ from typing import Any
 
 from diptych.errors import DiptychError
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it is synced and renamed to `path`, else removed."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder; name a file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o644)
-        with temporary.open("rb") as written:
+        temporary.chmod(0o666 & ~_umask())
+        with temporary.open("r+b") as written:
             os.fsync(written.fileno())
         temporary.replace(path)
     except BaseException:
@@ -33,8 +41,32 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files that a killed process left in a folder and below it."""
-    for leftover in folder.rglob(".*.tmp"):
-        leftover.unlink(missing_ok=True)
+    for pattern in (".*.tmp", ".tmp*"):  # ours, and those of safetensors
+        for leftover in folder.rglob(pattern):
+            leftover.unlink(missing_ok=True)
+
+
+@contextmanager
+def held(folder: Path, error: type[DiptychError]) -> Iterator[None]:
+    """Hold a folder for one process, as long as the block runs; a second one is refused with who holds it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a+", encoding="utf-8") as lock:
+        try:
+            if fcntl is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            raise error(f"{folder}: process {lock.read().strip()} is writing here; wait for it or end it") from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def write_text(path: Path, text: str) -> None:

@@ -23,7 +23,10 @@ def choose_device(name: str = "auto") -> torch.device:
         return torch.device(next(kind for kind, is_here in here.items() if is_here))
     if not here[kind]:
         raise DiptychError(f"device {name!r} is not available here; use --device cpu")
-    return torch.device(name)
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise DiptychError(f"device {name!r}: not a device; write cuda:0 for the first one") from None
 
 
 def cores() -> int:

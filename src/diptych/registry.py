@@ -14,28 +14,33 @@ from diptych.settings import Settings, first_mistake
 Kind = TypeVar("Kind", bound=Settings)
 
 
-def names(room: str, kind: type[Kind]) -> dict[str, type[Kind]]:
-    """What can be named in a room: classes of this kind with a `name` whose default is their file's name."""
+def names(room: str, kind: type[Kind]) -> list[str]:
+    """What can be named in a room."""
     package = importlib.import_module(f"diptych.{room}")
-    found = {}
-    for module_info in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"diptych.{room}.{module_info.name}")
-        for value in vars(module).values():
-            if isinstance(value, type) and issubclass(value, kind) and "name" in value.model_fields:
-                name = value.model_fields["name"].default
-                if name == module_info.name:
-                    found[name] = value
-    return found
+    return [info.name for info in pkgutil.iter_modules(package.__path__) if find(room, info.name, kind)]
+
+
+def find(room: str, name: str, kind: type[Kind]) -> type[Kind] | None:
+    """The class of this kind whose `name` is its file's name; only that file is imported."""
+    package = importlib.import_module(f"diptych.{room}")
+    if name not in {info.name for info in pkgutil.iter_modules(package.__path__)}:
+        return None
+    for value in vars(importlib.import_module(f"diptych.{room}.{name}")).values():
+        if isinstance(value, type) and issubclass(value, kind):
+            field = value.model_fields.get("name")
+            if field is not None and field.default == name:
+                return value
+    return None
 
 
 def resolve(room: str, section: Any, where: str, kind: type[Kind]) -> Kind:
     """The settings that a recipe's section names, checked; `where` is the section's key for error messages."""
     if not isinstance(section, dict) or not isinstance(section.get("name"), str):
         raise RecipeError(f"{where}: needs a table with a name, such as {where} = {{ name = ... }}")
-    known = names(room, kind)
-    settings = known.get(section["name"])
+    settings = find(room, section["name"], kind)
     if settings is None:
-        raise RecipeError(f"{where}.name = {section['name']!r}: no such name; {nearest(section['name'], known)}")
+        offer = nearest(section["name"], names(room, kind))
+        raise RecipeError(f"{where}.name = {section['name']!r}: no such name; {offer}")
     try:
         return settings.model_validate(section)
     except ValidationError as error:

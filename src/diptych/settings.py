@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from diptych.errors import nearest
+
+Flag = StrictBool
+Count = Annotated[int, Field(ge=1, strict=True)]
+Number = Annotated[float, Field(strict=True)]
 
 
 class Settings(BaseModel):
     """Frozen settings that refuse unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def first_mistake(error: ValidationError, settings: type[BaseModel]) -> str:

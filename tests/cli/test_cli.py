@@ -90,12 +90,14 @@ def test_evaluate_a_score_matrix(tmp_path):
 
 def test_search_both_ways(run, tmp_path):
     sheet = tmp_path / "hits.png"
-    found = invoke("search", str(run), SCENES, "two red circles", "-k", "3", "--sheet", str(sheet))
+    found = invoke("search", str(run), SCENES, "two red circles", "-k", "3", "--split", "test", "--sheet", str(sheet))
     assert found.exit_code == 0
     assert found.stdout.count("test-") == 3
     with Image.open(sheet) as picture:
         assert picture.size[0] > 100
-    hits = json.loads(invoke("search", str(run), SCENES, "two red circles", "--json").stdout)
+    everything = invoke("search", str(run), SCENES, "two red circles", "--json")
+    assert "searched 36 images" in everything.stderr
+    hits = json.loads(everything.stdout)
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
     texts = json.loads(invoke("search", str(run), SCENES, "--image", "test-00002-0", "--json").stdout)
     assert len(texts) == 5
@@ -106,6 +108,32 @@ def test_search_both_ways(run, tmp_path):
     assert "one of the two" in refused("search", str(run), SCENES)
     assert "the question is empty" in refused("search", str(run), SCENES, " ")
     assert "no such file" in refused("search", str(run), SCENES, "--image", str(tmp_path / "none.jpg"))
+
+
+def test_texts_and_paths_are_printed_as_they_are(run, tmp_path):
+    texts = ["a man [sic] and a [red]dog[/b]", "two circles"]
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    rows = "".join(f'"a.png","{text}",test\n' for text in texts)
+    (tmp_path / "[b]table[red].csv").write_text("image,text,split\n" + rows)
+    found = invoke("search", str(run), str(tmp_path / "[b]table[red].csv"), "--image", "a.png")
+    assert found.exit_code == 0
+    assert texts[0] in found.stdout
+
+
+def test_encodings_need_no_corpus_and_a_folder_is_no_file(run, tmp_path):
+    file = tmp_path / "test.safetensors"
+    assert invoke("encode", str(run), SCENES, "--into", str(file)).exit_code == 0
+    assert "leave the corpus out" in refused("evaluate", str(file), SCENES)
+    assert "is a folder" in refused("encode", str(run), SCENES, "--into", str(tmp_path))
+
+
+def test_odd_score_matrices_are_one_line(tmp_path):
+    scores = np.zeros((6, 12), ">f4")
+    np.save(tmp_path / "big.npy", scores)
+    assert "big.npy" in refused("evaluate", str(tmp_path / "big.npy"), SCENES)
+    np.savez(tmp_path / "many.npz", a=scores)
+    (tmp_path / "many.npz").rename(tmp_path / "many.npy")
+    assert "an archive of arrays" in refused("evaluate", str(tmp_path / "many.npy"), SCENES)
 
 
 def test_resume_through_the_command_line(run):

@@ -131,12 +131,14 @@ def test_the_table_has_every_figure_in_its_row():
         ("image to text", result.metrics.image_to_text, "i2t"),
         ("text to image", result.metrics.text_to_image, "t2i"),
     ):
-        row = next(line for line in text.splitlines() if label in line)
-        cells = [cell.strip() for cell in row.strip("│").split("│")]
-        figures = []
-        for cutoff in (1, 5, 10):
-            low, high = result.intervals.bounds[f"{prefix}_r{cutoff}"]
-            figures.append(f"{side.recalls[cutoff]:.1f} ({low:.1f} to {high:.1f})")
-        assert cells == [label, *figures, f"{side.median:g}", f"{side.mean:.1f}"]
+        lines = text.splitlines()
+        number = next(number for number, line in enumerate(lines) if label in line)
+        recalls = [f"{side.recalls[cutoff]:.1f}" for cutoff in (1, 5, 10)]
+        bounds = [result.intervals.bounds[f"{prefix}_r{cutoff}"] for cutoff in (1, 5, 10)]
+        assert lines[number].split() == [*label.split(), *recalls, f"{side.median:g}", f"{side.mean:.1f}"]
+        assert lines[number + 1].split() == [f"{low:.1f}–{high:.1f}" for low, high in bounds]
     low, high = result.intervals.bounds["rsum"]
-    assert f"rsum {result.metrics.rsum:.1f} ({low:.1f} to {high:.1f}); 95% intervals from 50 draws" in text
+    number = next(number for number, line in enumerate(lines) if "rsum" in line)
+    assert lines[number].split() == ["rsum", f"{result.metrics.rsum:.1f}"]
+    assert lines[number + 1].split() == [f"{low:.1f}–{high:.1f}"]
+    assert "95% intervals from 50 draws of groups" in text

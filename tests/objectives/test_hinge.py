@@ -124,13 +124,17 @@ def test_same_group_pairs_are_never_negatives_unless_asked_as_the_originals_do()
     assert Hinge(mask_same_group=False)(scored(scores, [5, 5])).total.item() == pytest.approx(4.0)
 
 
-def test_the_trap_is_the_loss_of_equal_embeddings():
-    batch = scored([[0.7] * 5] * 5, [0, 0, 1, 2, 3])
+@pytest.mark.parametrize("level", [0.7, -30.0])
+def test_equal_embeddings_are_a_trap_at_two_margins_a_pair(level):
+    batch = scored([[level] * 5] * 5, [0, 0, 1, 2, 3])
     objective = Hinge(margin=0.2)
-    assert objective.trap(batch) == pytest.approx(objective(batch).total.item())
-    assert objective.trap(batch) == pytest.approx(2 * 5 * 0.2)
-    assert objective.trap(scored([[0.7] * 2] * 2, [4, 4])) == 0  # no negatives, nothing to be stuck at
-    assert Hinge(negatives="sum").trap(batch) is None
+    total = objective(batch).total.item()
+    assert total == pytest.approx(2 * 5 * 0.2)
+    assert objective.stuck(batch, total)
+    assert not objective.stuck(batch, 0.9 * total)
+    assert not objective.stuck(scored([[0.9] * 5, [0.1] * 5] + [[0.5] * 5] * 3, [0, 0, 1, 2, 3]), total)
+    assert not objective.stuck(scored([[0.7] * 2] * 2, [4, 4]), 0.0)  # no negatives, nothing to be stuck at
+    assert not Hinge(negatives="sum").stuck(batch, total)
 
 
 @pytest.mark.parametrize(

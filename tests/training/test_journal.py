@@ -30,6 +30,7 @@ def test_a_half_written_last_line_is_passed_over_and_a_broken_one_named(tmp_path
     with journal.path.open("a") as file:
         file.write('{"stage": 1, "ep')
     assert len(journal.lines()) == 1
-    journal.path.write_text('broken\n{"stage": 1}\n')
-    with pytest.raises(RunError, match=r"metrics\.jsonl:1"):
-        journal.lines()
+    for first in ("broken", "3", "{}", '{"stage": "x", "epoch": 1, "step": 1, "event": "epoch"}', "\xff"):
+        journal.path.write_bytes(first.encode("latin-1") + b'\n{"stage": 1}\n')
+        with pytest.raises(RunError, match=r"metrics\.jsonl:1"):
+            journal.lines()

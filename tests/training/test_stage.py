@@ -9,12 +9,13 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from diptych.data.batches import PairBatch
+from diptych.errors import RecipeError
 from diptych.models.matcher import Tokens
-from diptych.models.vse import FeatureSettings, VSESettings
+from diptych.models.vse import CNNSettings, FeatureSettings, VSESettings
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.objective import ScoredPairs
 from diptych.training.recipe import Optimiser, Schedule
-from diptych.training.stage import CollapseWatch, make_optimiser, rate_at, set_trainable, train_step
+from diptych.training.stage import CollapseWatch, make_optimiser, rate_at, set_trainable, train_mode, train_step
 
 CPU = torch.device("cpu")
 
@@ -105,12 +106,24 @@ def test_a_collapse_is_called_once_after_enough_steps_in_a_row():
     assert [watch.collapsed(trap, equal_scores()) for _ in range(5)] == [False, False, True, False, False]
 
 
-def test_the_same_loss_without_equal_scores_is_no_collapse():
-    watch = CollapseWatch(Hinge(margin=0.2), 1)
-    spread = ScoredPairs(torch.tensor([[0.9, 0.9], [0.1, 0.1]]), torch.eye(2, dtype=torch.bool))
-    assert not watch.collapsed(2 * 2 * 0.2, spread)
-    assert not watch.collapsed(1.0, equal_scores())
-    assert not CollapseWatch(Hinge(negatives="sum"), 1).collapsed(2 * 4 * 0.2, equal_scores())
+@pytest.mark.parametrize(("parts", "moving"), [(("text",), False), (("image",), True), (("all",), True)])
+def test_a_frozen_part_keeps_its_statistics(parts, moving):
+    image = CNNSettings(tower="cnn", pixels=16, width=2)
+    matcher = VSESettings(joint=5, hidden=5, word=3, image=image, words=9).build()
+    set_trainable(matcher, parts)
+    train_mode(matcher)
+    before = copy.deepcopy(dict(matcher.named_buffers()))
+    matcher.encode_images(torch.randint(0, 255, (4, 3, 16, 16), dtype=torch.uint8))
+    changed = any(not torch.equal(value, before[name]) for name, value in matcher.named_buffers())
+    assert changed == moving
+    assert matcher.image.training == moving
+
+
+@pytest.mark.parametrize("parts", [(), ("image",)])
+def test_nothing_to_train_is_refused(parts):
+    matcher = VSESettings(joint=5, hidden=5, word=3, image=FeatureSettings(shape=(6,)), words=9).build()
+    with pytest.raises(RecipeError, match="nothing in these parts can be trained"):
+        set_trainable(matcher, parts)
 
 
 def test_a_way_out_of_the_trap_starts_the_count_again():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from diptych.data.scenes import make_scenes
 from diptych.errors import DataError, ImageError, RecipeError, RunError
 from diptych.models.store import save_tensors
 from diptych.models.trained import Trained
-from diptych.training.checkpoint import snapshot_path
+from diptych.training.checkpoint import Snapshot, snapshot_path
 from diptych.training.progress import Silent
 from diptych.training.recipe import load_recipe, recipe_names
 from diptych.training.train import train
@@ -54,7 +55,7 @@ class Steps(Silent):
         if self.count in self.at:
             self.call()
 
-    def say(self, message):
+    def say(self, message, style=""):
         self.said.append(message)
 
 
@@ -89,6 +90,7 @@ def test_a_run_holds_what_is_promised(whole):
         "best/metrics.json",
         "last/snapshot.safetensors",
         "stage-1/weights.safetensors",
+        ".lock",
     }
     lines = journal(whole)
     assert [(line["stage"], line["epoch"]) for line in lines] == [(1, 1), (2, 1), (2, 2)]
@@ -141,7 +143,7 @@ train(load_recipe("scenes", settings), make_scenes(train=24, val=6, test=6, text
 """
 
 
-@pytest.mark.parametrize("at", [2, 4])  # a snapshot after the first epoch; one when there is something to go on from
+@pytest.mark.parametrize("at", [3, 6])  # the snapshots after the first epoch of each stage
 def test_kill_9_during_a_save_leaves_a_loadable_checkpoint(at, whole, corpus, recipe, tmp_path):
     run = tmp_path / "run"
     ended = subprocess.run([sys.executable, "-c", KILLED, str(run), str(at), *TINY], check=False)
@@ -330,22 +332,121 @@ def test_checkpoints_of_another_shape_or_vocabulary_are_refused(whole, corpus, t
         Trained.open(run)
 
 
-def test_a_full_disk_keeps_the_snapshot_before(corpus, recipe, tmp_path, monkeypatch):
-    def interrupt():
-        os.kill(os.getpid(), signal.SIGINT)
-
+def test_a_full_disk_is_one_line_and_keeps_the_snapshot_before(corpus, recipe, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((4,), interrupt))
     before = snapshot_path(tmp_path).read_bytes()
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
-        patch.setattr("diptych.models.store.save_file", full)
-        train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limit[1]))  # as a disk that is full half-way
+    try:
+        with pytest.raises(RunError, match=r"cannot be written .*free space"):
+            train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, ignored)
     assert snapshot_path(tmp_path).read_bytes() == before
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert not list(tmp_path.rglob(".*.tmp"))
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_during_a_validation_stops_there_and_resumes_alike(whole, corpus, recipe, tmp_path, monkeypatch):
+    encode = Trained.encode
+
+    def interrupted_encode(self, *arguments, **named):
+        interrupt()
+        return encode(self, *arguments, **named)
+
+    steps = Steps()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trained, "encode", interrupted_encode)
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=steps)
+    assert steps.count == 3  # stage 2 has not begun
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0, watcher=steps)
+    assert steps.count == 9
+    assert_same_run(whole, tmp_path)
+
+
+def test_a_mistake_leaves_no_folder_behind(corpus, tmp_path):
+    wrong = [
+        ("stage.2.trainable=['txt']", RecipeError, r"stage\.2\.trainable: the model has no part 'txt'"),
+        ("stage.2.start=nowhere", DataError, "nowhere"),
+        ("text.vectors=nowhere.txt", DataError, r"nowhere\.txt"),
+        ("text.threshold=100000", DataError, "100000"),
+    ]
+    for number, (change, error, words) in enumerate(wrong):
+        folder = tmp_path / str(number)
+        with pytest.raises(error, match=words):
+            train(load_recipe("scenes", [*TINY, change]), corpus, folder, device="cpu")
+        assert not folder.exists()
+
+
+def test_stages_that_have_not_begun_may_change_before_a_resume(corpus, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(load_recipe("scenes", TINY), corpus, tmp_path, device="cpu", watcher=Steps((2,), interrupt))
+    changed = load_recipe("scenes", [*TINY, "stage.2.epochs=1"])
+    train(changed, corpus, tmp_path, resume=True, device="cpu")
+    assert load_recipe(str(tmp_path / "recipe.toml")) == changed
+    assert [line["stage"] for line in journal(tmp_path)] == [1, 2]
+
+
+def test_what_cannot_be_resumed_is_left_as_it_is(whole, corpus, recipe, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    shutil.rmtree(run / "last")
+    before = (run / "metrics.jsonl").read_bytes()
+    with pytest.raises(RunError, match="last/ is missing"):
+        train(recipe, corpus, run, resume=True)
+    (run / "recipe.toml").unlink()
+    with pytest.raises(RunError, match="holds best of another run"):
+        train(recipe, corpus, run)
+    assert (run / "metrics.jsonl").read_bytes() == before
+    Trained.open(run, "cpu")
+
+
+def test_a_stage_can_start_from_another_run(whole, corpus, tmp_path):
+    changes = [*TINY, f"stage.1.start={whole}", "stage.1.optimiser.rate=1e-12", "stage.2.epochs=1"]
+    run = train(load_recipe("scenes", changes), corpus, tmp_path / "run", device="cpu")
+    base = load_file(whole / "best" / "weights.safetensors")
+    started = load_file(run / "stage-1" / "weights.safetensors")
+    for name in ("project.weight", "text.words.weight"):
+        torch.testing.assert_close(started[name], base[name], atol=1e-6, rtol=0)
+    with pytest.raises(RunError, match="its model has joint = 16, the recipe says 8"):
+        train(load_recipe("scenes", [*changes, "model.joint=8", "model.hidden=8"]), corpus, tmp_path / "other")
+
+
+def test_two_at_once_are_refused(whole, corpus, recipe, tmp_path):
+    def second():
+        with pytest.raises(RunError, match=f"process {os.getpid()} is writing here"):
+            train(recipe, corpus, tmp_path, resume=True, device="cpu")
+
+    train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((2,), second))
+    assert_same_run(whole, tmp_path)
+
+
+def test_other_features_are_other_data(corpus, tmp_path):
+    recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"])
+    train(recipe, with_features(corpus), tmp_path)
+    other = with_features(corpus)
+    other = replace(other, features=Features([other.features[np.arange(len(other.image_ids))] + 1]))
+    with pytest.raises(RunError, match="made with other data"):
+        train(recipe, other, tmp_path, resume=True)
+
+
+def test_unreadable_images_and_an_interruption_leave_the_same_journal(corpus, recipe, tmp_path):
+    pictures = list(corpus.pictures)
+    pictures[3] = pictures[7] = Broken()
+    broken = replace(corpus, pictures=pictures)
+    train(recipe, broken, tmp_path / "whole", device="cpu", workers=2)
+    for turn, at in enumerate((1, 4, 2)):
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, broken, tmp_path / "cut", resume=turn > 0, device="cpu", watcher=Steps((at,), interrupt))
+    train(recipe, broken, tmp_path / "cut", resume=True, device="cpu", workers=0)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
 def test_a_second_ctrl_c_stops_at_once(corpus, recipe, tmp_path):
@@ -357,4 +458,4 @@ def test_a_second_ctrl_c_stops_at_once(corpus, recipe, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((2,), twice))
-    assert not snapshot_path(tmp_path).exists()
+    assert Snapshot.read(tmp_path).position.step == 0  # only the one that every run begins with

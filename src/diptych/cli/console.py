@@ -21,6 +21,11 @@ def complain(message: str) -> None:
     err.print(f"diptych: {' '.join(message.split())}", style="red", highlight=False, markup=False, soft_wrap=True)
 
 
+def say(message: str, style: str = "") -> None:
+    """Print a result as it is: names of files and texts may hold anything."""
+    out.print(message, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
 def note(message: str) -> None:
     """Print something that a person should know but no program should read."""
     err.print(message, highlight=False, markup=False, soft_wrap=True)

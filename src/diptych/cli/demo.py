@@ -28,6 +28,7 @@ def command(
     from diptych.data.scenes import make_scenes
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.index.search import Gallery
+    from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
     from diptych.report.pictures import contact_sheet
     from diptych.report.run import write_report
@@ -36,6 +37,7 @@ def command(
     from diptych.training.train import train
 
     started = time.monotonic()
+    keep_freed_memory()
     recipe = load_recipe("scenes")
     corpus = make_scenes(train=TRAIN_SCENES, val=VAL_SCENES, test=TEST_SCENES)
     note(f"training {recipe.title!r} on {TRAIN_SCENES:,} scenes into {into}; Ctrl-C stops, the same command goes on")

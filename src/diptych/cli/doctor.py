@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import platform
 import shutil
+import tempfile
 from importlib import metadata
 
 import typer
@@ -12,7 +13,6 @@ from rich.table import Table
 
 from diptych import __version__
 from diptych.cli.console import out
-from diptych.errors import DiptychError
 
 EXTRAS = {"parquet": "pyarrow"}
 
@@ -54,23 +54,23 @@ def _facts() -> dict[str, str]:
 
 
 def _faults() -> list[str]:
-    """Use each room once on something tiny."""
-    import torch
-
+    """Use each room once on something tiny; whatever goes wrong here is the answer."""
     from diptych.data.scenes import make_scenes
-    from diptych.machine import choose_device
+    from diptych.evaluation.runs import evaluate
+    from diptych.index.search import Gallery
+    from diptych.models.trained import Trained
     from diptych.training.recipe import load_recipe, recipe_names
+    from diptych.training.train import train
 
-    faults = []
+    small = ["model.joint=8", "model.hidden=8", "model.image.width=2", "model.image.pixels=16", "stage.2.epochs=1"]
     try:
-        corpus = make_scenes(train=4, val=2, test=2)
-        if corpus.pictures is None or corpus.pictures[0].load().mode != "RGB":
-            faults.append("the scenes cannot be drawn")
         for name in recipe_names():
             load_recipe(name)
-        weights = torch.ones(2, 2, device=choose_device())
-        if float((weights @ weights).sum()) != 8:
-            faults.append("torch multiplies wrongly on this device")
-    except DiptychError as error:
-        faults.append(str(error))
-    return faults
+        corpus = make_scenes(train=8, val=4, test=4)
+        with tempfile.TemporaryDirectory() as folder:
+            run = train(load_recipe("scenes", small), corpus, folder)
+            evaluate(run, corpus)
+            Gallery(Trained.open(run), corpus.split("test")).find_images("a red circle")
+    except Exception as error:  # the command that diagnoses must not fall over what it is to find
+        return [f"{type(error).__name__}: {error}"]
+    return []

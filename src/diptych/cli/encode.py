@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.console import bar, out, say_skipped
+from diptych.cli.console import bar, say, say_skipped
 from diptych.cli.options import Data, Device, Run, Split, Workers
+from diptych.errors import DataError
 
 
 def command(
@@ -33,10 +34,12 @@ def command(
     from diptych.machine import cores
     from diptych.models.trained import Trained
 
+    if into.is_dir():
+        raise DataError(f"{into}: is a folder; name a file to write")
     trained = Trained.open(run, device)
     corpus = open_corpus(data).split(split)
     with bar("encoding") as watch:
         encoded = trained.encode(corpus, cores() if workers is None else workers, watch)
     say_skipped(encoded.skipped)
     encoded.save(into)
-    out.print(f"wrote {into}: {len(encoded.images):,} images, {len(encoded.texts):,} texts", highlight=False)
+    say(f"wrote {into}: {len(encoded.images):,} images, {len(encoded.texts):,} texts")

@@ -54,6 +54,8 @@ def command(
     from diptych.report.run import write_report
 
     sources, corpus = _sort(sources, split)
+    if corpus is not None and all(source.endswith(".safetensors") for source in sources):
+        raise ScoreError("files of encodings hold their groups already; leave the corpus out")
     threads = cores() if workers is None else workers
     if any(source.endswith(".npy") for source in sources):
         if len(sources) > 1 or corpus is None or report:

@@ -15,8 +15,6 @@ from diptych.cli import data, demo, doctor, encode, evaluate, recipes, search, t
 from diptych.cli.console import complain
 from diptych.errors import DiptychError
 
-INTERRUPTED = 130
-
 # Must be set before torch is loaded: threads that wait by spinning take the cores from those that work, and a machine
 # that does something else beside becomes several times slower.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -59,11 +57,13 @@ def main() -> None:
     except DiptychError as error:
         complain(str(error))
         sys.exit(1)
-    except KeyboardInterrupt:
-        complain("interrupted")
-        sys.exit(INTERRUPTED)
     except OSError as error:
-        if error.filename is None and error.strerror is None:
+        if error.strerror is None:
             raise
         complain(f"{error.filename or 'writing'}: {error.strerror}; free space or check the permissions")
+        sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        complain("out of memory; use smaller batches (--set stage.1.batches.size=64) or --device cpu")
         sys.exit(1)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from diptych.cli.console import bar, note, out, say_skipped
-from diptych.cli.options import Data, Device, Run, Split
+from diptych.cli.options import Data, Device, Run
 from diptych.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def command(
         typer.Option("--image", help="Find texts instead: an image file, or an image's id in DATA."),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many answers.")] = 5,
-    split: Split = "test",
+    split: Annotated[str | None, typer.Option(help="Search only this split.", show_default="all of DATA")] = None,
     sheet: Annotated[Path | None, typer.Option(help="Write the found images as one picture (PNG).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
     device: Device = "auto",
@@ -48,13 +49,15 @@ def command(
     if (question is None) == (image is None):
         raise DataError("ask with a sentence or with --image, one of the two")
     trained = Trained.open(run, device)
-    corpus = open_corpus(data).split(split)
+    corpus = open_corpus(data) if split is None else open_corpus(data).split(split)
     with bar("encoding") as watch:
         gallery = Gallery(trained, corpus, watch=watch)
         hits = gallery.find_texts(image, k) if image is not None else gallery.find_images(str(question), k)
     say_skipped(gallery.skipped)
     if question is not None and (unknown := gallery.unknown_words(question)):
         note(f"not in the model's vocabulary: {', '.join(unknown)}")
+    found, of = ("images", len(corpus.image_ids)) if question is not None else ("texts", len(corpus.texts))
+    note(f"searched {of:,} {found}")
     if as_json:
         out.print_json(json.dumps([{"id": hit.name, "score": hit.score} for hit in hits]))
     else:
@@ -66,7 +69,7 @@ def command(
 def _table(hits: list[Hit], what: str) -> Table:
     table = Table("", what, "score", box=None, pad_edge=False)
     for number, hit in enumerate(hits, 1):
-        table.add_row(str(number), hit.name, f"{hit.score:.3f}")
+        table.add_row(str(number), Text(hit.name), f"{hit.score:.3f}")  # as it is: a caption may hold anything
     return table
 
 

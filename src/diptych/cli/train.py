@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.console import err, note, out
+from diptych.cli.console import err, note, say
 from diptych.cli.options import Data, Device, Workers
 
 
@@ -35,6 +35,7 @@ def command(
     """
     from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate_encoded
+    from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
     from diptych.report.run import write_report
     from diptych.training.progress import Bar
@@ -42,6 +43,7 @@ def command(
     from diptych.training.train import train
 
     overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
+    keep_freed_memory()
     chosen = load_recipe(recipe, overrides)
     folder = into or Path("runs") / Path(recipe).stem
     corpus = open_corpus(data)
@@ -55,5 +57,5 @@ def command(
         raise
     encoded = Trained.open(folder, device).encode(corpus.split("val"))
     report = write_report(folder, encoded, evaluate_encoded([encoded]), "val")
-    out.print(f"[bold green]trained[/] {folder}, report {report}", highlight=False, soft_wrap=True)
+    say(f"trained {folder}, report {report}", "bold green")
     note(f"measure it: diptych evaluate {folder} {data}")

@@ -28,6 +28,7 @@ class PairBatch:
     ids: Integers  # (pairs, length)
     lengths: Integers  # (pairs,)
     groups: Integers  # (pairs,)
+    skipped: tuple[int, ...] = ()  # images that could not be read
 
 
 class PairSampler:
@@ -45,7 +46,7 @@ class PairSampler:
 
     def __len__(self) -> int:
         """The number of batches an epoch."""
-        return -(-len(self._texts) // self._size)
+        return len(self._cuts()) + 1
 
     def epoch(self, number: int) -> list[tuple[Integers, Integers]]:
         """The batches of one epoch as (images, texts), a pure function of the seed and the epoch's number."""
@@ -53,8 +54,11 @@ class PairSampler:
         texts = random.permutation(self._texts)
         draw = (random.random(len(texts)) * self._count[texts]).astype(np.int64)
         images = self._images[self._first[texts] + draw]
-        cuts = range(self._size, len(texts), self._size)
-        return list(zip(np.split(images, cuts), np.split(texts, cuts), strict=True))
+        return list(zip(np.split(images, self._cuts()), np.split(texts, self._cuts()), strict=True))
+
+    def _cuts(self) -> range:
+        """Where batches end; a last pair that would be alone, without a negative, joins the batch before."""
+        return range(self._size, len(self._texts) - 1, self._size)
 
 
 class PairReader:
@@ -70,11 +74,12 @@ class PairReader:
         images, texts = pairs
         distinct, image_of = np.unique(images, return_inverse=True)
         values, readable = self._images.read(distinct)
-        if not readable.all():
+        skipped = tuple(distinct[~readable].tolist())
+        if skipped:
             here = readable[image_of]
             image_of, texts = (np.cumsum(readable) - 1)[image_of[here]], texts[here]
         ids, lengths = self._tokens.batch(texts)
-        return PairBatch(values, image_of, ids, lengths, self._groups[texts])
+        return PairBatch(values, image_of, ids, lengths, self._groups[texts], skipped)
 
 
 def read_ahead(read: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:

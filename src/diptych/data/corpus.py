@@ -74,6 +74,11 @@ class Features:
         """The same features for fewer (or reordered) images; nothing is read."""
         return Features(self._parts, self._rows[images])
 
+    def digest(self) -> bytes:
+        """What identifies the values: the shape, and a few rows of them."""
+        some = np.unique(np.linspace(0, len(self) - 1, 32).astype(np.int64)) if len(self) else np.arange(0)
+        return str((len(self), self.shape)).encode() + self[some].tobytes()
+
     def __getitem__(self, images: Integers) -> Floats:
         rows = self._rows[images]
         out = np.empty((len(rows), *self.shape), np.float32)
@@ -137,7 +142,10 @@ class Corpus:
         texts = np.flatnonzero(np.isin(self.text_splits, names))
         if not len(images) or not len(texts):
             have = ", ".join(f"{name} {count}" for name, count in self.split_sizes().items())
-            raise DataError(f"{self.name}: split {'+'.join(names)} has no images or no texts (images: {have})")
+            raise DataError(
+                f"{self.name}: split {'+'.join(names)} has no images or no texts (images: {have}); "
+                "name the splits in the data"
+            )
         return self.take(images, texts)
 
     def split_sizes(self) -> dict[str, int]:
@@ -153,10 +161,12 @@ class Corpus:
         return self.take(images, texts)
 
     def digest(self) -> str:
-        """What identifies the relation, whatever the images look like: ids, groups, splits and texts."""
+        """What identifies a corpus: ids, groups, splits, texts, and stored features; pictures by their ids alone."""
         digest = hashlib.sha256()
         for column in (self.image_ids, self.image_splits, self.texts, self.text_splits):
             digest.update("\0".join(map(str, column)).encode("utf-8", "surrogatepass"))
             digest.update(b"\1")
         digest.update(self.image_groups.tobytes() + self.text_groups.tobytes())
+        if self.features is not None:
+            digest.update(self.features.digest())
         return digest.hexdigest()

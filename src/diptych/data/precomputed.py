@@ -49,9 +49,6 @@ def read_precomputed(folder: Path, test: str | None = None) -> Corpus:
         raise DataError(f"{folder}: no {test or 'train'}_ims.npy in it; it has {', '.join(names) or 'no features'}")
     if {"test", "testall"} <= set(names):
         names.remove("test" if test == "testall" else "testall")
-        if test is None:
-            message = f"left out beside test_ims.npy; name {folder}#testall to test on it"
-            problems.append(Problem(str(_vectors_file(folder, "testall")), None, message))
     parts = [_read_part(folder, name, problems) for name in names]
     for name, part in zip(names, parts, strict=True):
         if part.vectors.shape[1:] != parts[0].vectors.shape[1:]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from diptych.data.corpus import Integers
@@ -53,9 +54,9 @@ class Result:
     def render(self) -> Table:
         """A table for people: a row a direction, recalls with their intervals, ranks, and the sum of recalls."""
         cutoffs = list(self.metrics.image_to_text.recalls)
-        table = Table(title=f"{self.protocol}: {self.images:,} images, {self.texts:,} texts")
-        table.add_column("")
-        for name in [*(f"R@{cutoff}" for cutoff in cutoffs), "median rank", "mean rank"]:
+        table = Table(title=f"{self.protocol}: {self.images:,} images, {self.texts:,} texts", box=SIMPLE_HEAD)
+        table.add_column("", no_wrap=True)
+        for name in [*(f"R@{cutoff}" for cutoff in cutoffs), "median", "mean rank"]:
             table.add_column(name, justify="right")
         for label, prefix, side in (
             ("image to text", IMAGE_TO_TEXT, self.metrics.image_to_text),
@@ -63,13 +64,14 @@ class Result:
         ):
             recalls = [self._cell(f"{prefix}_r{cutoff}", recall) for cutoff, recall in side.recalls.items()]
             table.add_row(label, *recalls, f"{side.median:g}", f"{side.mean:.1f}")
-        level = f"{100 * self.intervals.level:g}% intervals from {self.intervals.draws:,} draws of groups"
-        table.caption = f"rsum {self._cell('rsum', self.metrics.rsum)}; {level}"
+        table.add_section()
+        table.add_row("rsum", self._cell("rsum", self.metrics.rsum))
+        table.caption = f"{100 * self.intervals.level:g}% intervals from {self.intervals.draws:,} draws of groups"
         return table
 
     def _cell(self, name: str, value: float) -> str:
         low, high = self.intervals.bounds[name]
-        return f"{value:.1f} ({low:.1f} to {high:.1f})"
+        return f"{value:.1f}\n[dim]{low:.1f}–{high:.1f}[/]"
 
 
 def evaluate(

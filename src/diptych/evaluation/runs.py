@@ -12,10 +12,13 @@ from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.protocols import Result
 from diptych.evaluation.protocols import evaluate as measure
-from diptych.evaluation.ranks import Score, embedding_score, matrix_score, mean_score
+from diptych.evaluation.ranks import Score, embedding_score, matrix_score, mean_score, ranks
 from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
+from diptych.evaluation.recall import measure as metrics_of
 from diptych.models.encoded import Encoded
 from diptych.models.trained import Trained, Watch
+
+_FLOATS = tuple(np.dtype(kind) for kind in (np.float16, np.float32, np.float64))
 
 # The metrics a snapshot can be chosen by: those of which more is better.
 SELECTABLE = (*(f"{side}_r{cutoff}" for side in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for cutoff in CUTOFFS), "rsum")
@@ -46,6 +49,11 @@ def evaluate_encoded(encoded: Sequence[Encoded], *, folds: int = 1, gallery: int
     return measure(score, first.image_groups, first.text_groups, folds=folds, gallery=gallery)
 
 
+def validate(encoded: Encoded) -> dict[str, float]:
+    """The metrics of one gallery by name, without intervals: what training looks at after each epoch."""
+    return metrics_of(ranks(encoded_score(encoded), encoded.image_groups, encoded.text_groups)).to_json()
+
+
 def encoded_score(encoded: Encoded) -> Score:
     """The scores of encodings, by the score of the model that made them."""
     return embedding_score(encoded.matcher().score, encoded.images, encoded.texts)
@@ -66,6 +74,9 @@ def read_matrix(path: Path) -> Score:
         raise ScoreError(f"{path}: no such file") from None
     except (ValueError, OSError, EOFError) as reason:
         raise ScoreError(f"{path}: not a whole .npy file of numbers ({reason})") from None
-    if matrix.ndim != 2 or matrix.dtype.kind != "f":
+    if not isinstance(matrix, np.ndarray):
+        matrix.close()
+        raise ScoreError(f"{path}: an archive of arrays; save the one matrix with numpy.save")
+    if matrix.ndim != 2 or matrix.dtype not in _FLOATS:
         raise ScoreError(f"{path}: {matrix.dtype} of shape {matrix.shape}; needs floats of shape (images, texts)")
     return matrix_score(torch.from_numpy(matrix))

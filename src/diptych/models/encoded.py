@@ -31,15 +31,18 @@ class Encoded:
     digest: str
     corpus: Corpus | None = None
     skipped: dict[str, str] = field(default_factory=dict)
+    made_by: Matcher | None = None
 
     @classmethod
     def of(cls, matcher: Matcher, corpus: Corpus, images: Tensor, texts: Tensor, skipped: dict[str, str]) -> Encoded:
         """The encodings that a matcher made of a corpus."""
         groups = corpus.image_groups, corpus.text_groups
-        return cls(matcher.settings, images, texts, *groups, corpus.digest(), corpus, skipped)
+        return cls(matcher.settings, images, texts, *groups, corpus.digest(), corpus, skipped, matcher)
 
     def matcher(self) -> Matcher:
-        """A matcher that can score these encodings: its settings say how, weights are not needed for that."""
+        """A matcher that can score these encodings: the one that made them, or one of its settings without weights."""
+        if self.made_by is not None:
+            return self.made_by
         with torch.device("meta"):
             return self.settings.build()
 

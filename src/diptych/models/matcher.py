@@ -1,7 +1,7 @@
 """The interface that every model follows, and that evaluation, mining and search see nothing beyond.
 
-A matcher has two towers and a score. Encodings are whatever the score needs, as long as `encodings[rows]` gives some
-of them: vectors for embedding models, sets of vectors for interaction models. The score is always higher-is-better.
+A matcher has two towers and a score. Encodings are tensors with a row an image or a text; what a row is, only the score
+knows. The score is always higher-is-better.
 """
 
 from __future__ import annotations

@@ -30,7 +30,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) 
     header = {"diptych": diptych.__version__, "format": str(FORMAT), "about": json.dumps(about)}
     own = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
-        save_file(own, temporary, header)
+        try:
+            save_file(own, temporary, header)
+        except SafetensorError as reason:
+            raise RunError(f"{path}: cannot be written ({reason}); free space or check the permissions") from None
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

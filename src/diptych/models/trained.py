@@ -61,6 +61,8 @@ class Trained:
     ) -> Encoded:
         """Encode what can be ranked of a corpus; `watch` is told how many items of how many are done."""
         corpus = corpus.matched()
+        if not len(corpus.texts):
+            raise DataError(f"{corpus.name}: no image and text share a group; nothing can be ranked")
         total = len(corpus.image_ids) + len(corpus.texts)
         images, readable, skipped = self.encode_images(
             corpus, workers, watch and (lambda done, _: watch(done, total)), reader
@@ -70,8 +72,6 @@ class Trained:
             kept = corpus.matched()
             here = np.flatnonzero(np.isin(corpus.image_groups, kept.image_groups))
             images, corpus = images[torch.from_numpy(here).to(images.device)], kept
-        if not len(corpus.texts):
-            raise DataError(f"{corpus.name}: no image could be read; first reason: {next(iter(skipped.values()))}")
         start = total - len(corpus.texts)
         texts = self.encode_texts(corpus.texts, watch and (lambda done, _: watch(start + done, total)))
         return Encoded.of(self.matcher, corpus, images, texts, skipped)
@@ -98,7 +98,9 @@ class Trained:
                 watch(done, count)
         skipped = {corpus.image_ids[image]: reason for image, reason in sorted(reader.skipped.items())}
         if not rows:
-            raise DataError(f"{corpus.name}: no image could be read; first reason: {next(iter(skipped.values()))}")
+            raise DataError(
+                f"{corpus.name}: no image could be read; first reason: {next(iter(skipped.values()), 'none')}"
+            )
         return torch.cat(rows), np.concatenate(numbers), skipped
 
     @torch.inference_mode()

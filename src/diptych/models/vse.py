@@ -22,7 +22,7 @@ from diptych.errors import DataError, RecipeError
 from diptych.models.image_towers import SmallCNN, StoredFeatures
 from diptych.models.matcher import Matcher, ModelSettings, Tokens
 from diptych.models.text_towers import TextGRU
-from diptych.settings import Settings
+from diptych.settings import Count, Flag, Settings
 
 
 class FeatureSettings(Settings):
@@ -30,29 +30,29 @@ class FeatureSettings(Settings):
 
     tower: Literal["features"] = "features"
     shape: tuple[int, ...] = ()
-    normalise: bool = False
+    normalise: Flag = False
 
 
 class CNNSettings(Settings):
     """Images as pixels, through a small CNN trained from scratch."""
 
     tower: Literal["cnn"]
-    pixels: Annotated[int, Field(ge=16, le=512)] = 64
-    width: Annotated[int, Field(ge=1)] = 32
-    normalise: bool = False
+    pixels: Annotated[int, Field(ge=16, le=512, strict=True)] = 64
+    width: Count = 32
+    normalise: Flag = False
 
 
 class VSESettings(ModelSettings):
-    """Sizes and options of a VSE matcher; the defaults are the paper's."""
+    """Sizes and options of a VSE matcher: the paper's sizes, and no text projection, as in its public code."""
 
     name: Literal["vse"] = "vse"
-    joint: Annotated[int, Field(ge=1)] = 1024
-    word: Annotated[int, Field(ge=1)] = 300
-    hidden: Annotated[int, Field(ge=1)] = 1024
+    joint: Count = 1024
+    word: Count = 300
+    hidden: Count = 1024
     image: Annotated[FeatureSettings | CNNSettings, Field(discriminator="tower")] = FeatureSettings()
-    text_projection: bool = False
-    normalise_images: bool = True
-    normalise_texts: bool = True
+    text_projection: Flag = False
+    normalise_images: Flag = True
+    normalise_texts: Flag = True
     words: int = 0
 
     def fitted(self, words: int, features: tuple[int, ...] | None) -> VSESettings:
@@ -73,7 +73,7 @@ class VSESettings(ModelSettings):
 
 
 class VSE(Matcher):
-    """See the module's description; the parts that a stage can name are `image`, `project` and `text`."""
+    """See the module's description; a stage can name its parts `image`, `project`, `text` and `project_text`."""
 
     def __init__(self, settings: VSESettings) -> None:
         super().__init__()

@@ -20,6 +20,7 @@ from pydantic import Field
 from torch import Tensor
 
 from diptych.objectives.objective import Loss, Objective, ScoredPairs
+from diptych.settings import Flag, Number
 
 
 class Hinge(Objective):
@@ -27,8 +28,8 @@ class Hinge(Objective):
 
     name: Literal["hinge"] = "hinge"
     negatives: Literal["max", "sum"] = "max"
-    margin: Annotated[float, Field(ge=0)] = 0.2
-    mask_same_group: bool = True
+    margin: Annotated[Number, Field(ge=0)] = 0.2
+    mask_same_group: Flag = True
 
     def __call__(self, batch: ScoredPairs) -> Loss:
         """Both directions as terms: an image's negative texts, a text's negative images."""
@@ -40,19 +41,22 @@ class Hinge(Objective):
             texts, images = texts.amax(1), images.amax(0)  # (pairs,)
         return Loss({"image_to_text": texts.sum(), "text_to_image": images.sum()})
 
-    def trap(self, batch: ScoredPairs) -> float | None:
+    def stuck(self, batch: ScoredPairs, total: float) -> bool:
         """Max of hinges sticks where every hardest negative scores like the positive: 2 x margin a pair."""
         if self.negatives == "sum":
-            return None
+            return False
         negatives = ~self._excluded(batch)
-        return self.margin * int(negatives.any(0).sum() + negatives.any(1).sum())
+        trap = self.margin * int(negatives.any(0).sum() + negatives.any(1).sum())
+        scores = batch.scores.detach()
+        spread = float(scores.max() - scores.min())
+        return trap > 0 and abs(total - trap) < 0.01 * trap and spread < 0.25 * self.margin
 
     @property
     def way_out(self) -> str:
-        """What to do when training is stuck."""
+        """What being stuck looks like, and what to do."""
         return (
-            "start with an epoch of negatives = 'sum' as a stage before, lower optimiser.rate, "
-            "or use larger batches (batches.size)"
+            "the loss stands at 2 x margin a pair and all embeddings are equal; start with an epoch of "
+            "negatives = 'sum' as a stage before, lower optimiser.rate, or use larger batches (batches.size)"
         )
 
     def _excluded(self, batch: ScoredPairs) -> Tensor:

@@ -49,10 +49,10 @@ class Objective(Settings, ABC):
         """Compute the loss of a batch."""
 
     @abstractmethod
-    def trap(self, batch: ScoredPairs) -> float | None:
-        """The total at which this objective can stick with all encodings equal, or None if it has no such trap."""
+    def stuck(self, batch: ScoredPairs, total: float) -> bool:
+        """Whether this batch and its loss lie in a trap of this objective, such as all encodings being equal."""
 
     @property
     def way_out(self) -> str:
-        """What to do when training is stuck in the trap."""
+        """What being stuck looks like, and what to do."""
         return "lower optimiser.rate"

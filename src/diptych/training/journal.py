@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,23 @@ class Journal:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def lines(self) -> list[dict[str, Any]]:
         """All lines; one that a killed run left half-written at the end is passed over."""
         if not self.path.is_file():
             return []
-        rows = self.path.read_text(encoding="utf-8").splitlines()
+        rows = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
         lines = []
         for number, row in enumerate(rows, 1):
             try:
-                lines.append(json.loads(row))
-            except json.JSONDecodeError:
+                line = json.loads(row)
+                _ = line["event"], (line["stage"], line["epoch"], line["step"]) < (0, 0, 0)
+                lines.append(line)
+            except (ValueError, TypeError, KeyError):
                 if number < len(rows):
-                    raise RunError(f"{self.path}:{number}: not a line of JSON; restore the file") from None
+                    raise RunError(f"{self.path}:{number}: not a line of a training; restore the file") from None
         return lines
 
     def rewind(self, stage: int, epoch: int, step: int) -> None:

@@ -16,15 +16,15 @@ import torch
 
 from diptych.data.batches import PairBatch, PairReader, PairSampler, read_ahead
 from diptych.data.corpus import Corpus
-from diptych.evaluation.runs import evaluate_encoded
+from diptych.evaluation.runs import validate
 from diptych.files import write_json
 from diptych.models.store import save_matcher
-from diptych.models.trained import Trained
+from diptych.models.trained import Trained, Watch
 from diptych.training.checkpoint import Position, Snapshot, save_snapshot
 from diptych.training.journal import Journal
 from diptych.training.progress import Watcher
 from diptych.training.recipe import Recipe
-from diptych.training.stage import CollapseWatch, make_optimiser, rate_at, set_trainable, train_step
+from diptych.training.stage import CollapseWatch, make_optimiser, rate_at, set_trainable, train_mode, train_step
 
 SECONDS_BETWEEN_SNAPSHOTS = 300.0
 STUCK_STEPS = 100
@@ -46,6 +46,7 @@ class StageLoop:
     """Trains one stage from a position to its end, leaving snapshots on the way."""
 
     def __init__(self, around: Surroundings, trained: Trained, position: Position, snapshot: Snapshot | None) -> None:
+        """Prepare a stage; with a snapshot its state is put back, without one the start is saved as the first."""
         self.around, self.trained, self.position = around, trained, position
         self.stage = around.recipe.stage[position.stage - 1]
         self.objective = self.stage.objective
@@ -61,45 +62,52 @@ class StageLoop:
         self.sampler = PairSampler(train, self.stage.batches.size, (around.recipe.seed, position.stage))
         self.val = around.corpus.split("val").matched()
         self.val_images = trained.reader(self.val)
-        # An epoch's worth of steps in the trap, and never fewer than these, is no warm-up any more.
-        self.watch = CollapseWatch(self.objective, max(STUCK_STEPS, len(self.sampler)), position.stuck)
-        self.told: set[int] = set()
+        # An epoch's worth of steps in the trap, and never fewer than these, is no warm-up any more; nor is a third of
+        # a short stage.
+        self.steps = self.stage.epochs * len(self.sampler)
+        patience = max(1, min(max(STUCK_STEPS, len(self.sampler)), self.steps // 3))
+        self.watch = CollapseWatch(self.objective, patience, position.stuck)
+        told = (line for line in self.journal.lines() if line["event"] == "skipped" and line["stage"] == position.stage)
+        self.told = {line["image"] for line in told}
+        if snapshot is None:
+            self._snapshot()
 
-    def run(self) -> None:
-        """Train until the last epoch, or until patience ends; Ctrl-C leaves a snapshot of the last whole step."""
-        stages = len(self.around.recipe.stage)
-        steps = self.stage.epochs * len(self.sampler)
+    def run(self, interrupted: threading.Event) -> None:
+        """Train until the last epoch or until patience ends; once `interrupted`, save the last whole step and stop."""
         done = (self.position.epoch - 1) * len(self.sampler) + self.position.step
-        self.around.watcher.stage(self.position.stage, stages, steps, done)
-        with interruptible() as interrupted:
-            while not self.position.stage_done:
-                self._epoch(interrupted)
+        self.around.watcher.stage(self.position.stage, len(self.around.recipe.stage), self.steps, done)
+        while not self.position.stage_done:
+            self._epoch(interrupted)
 
     def _epoch(self, interrupted: threading.Event) -> None:
         for group in self.optimiser.param_groups:
             group["lr"] = rate_at(self.position.epoch, self.stage.optimiser.rate, self.stage.schedule)
-        self.trained.matcher.train()
+        train_mode(self.trained.matcher)
         batches = self.sampler.epoch(self.position.epoch)[self.position.step :]
         started = saved = time.monotonic()
         before = self.position.pairs
         for batch in read_ahead(self.pairs.read, batches, self.around.workers):
             self._step(batch)
             now = time.monotonic()
-            speed = (self.position.pairs - before) / (now - started)
+            speed = (self.position.pairs - before) / max(now - started, 1e-9)
             loss = sum(self.position.sums.values()) / max(1, self.position.pairs)
             self.around.watcher.step(self.position.epoch, loss, speed)
-            if interrupted.is_set():
-                self._snapshot()
-                raise KeyboardInterrupt
+            self._stop_if(interrupted)
             if now - saved > SECONDS_BETWEEN_SNAPSHOTS:
                 self._snapshot()
                 saved = now
-        self._tell_skipped()
-        self._finish_epoch(time.monotonic() - started)
+        self._finish_epoch(time.monotonic() - started, interrupted)
+        self._stop_if(interrupted)
+
+    def _stop_if(self, interrupted: threading.Event) -> None:
+        if interrupted.is_set():
+            self._snapshot()
+            raise KeyboardInterrupt
 
     def _step(self, batch: PairBatch) -> None:
         position = self.position
         sums = dict(position.sums)
+        self._tell(batch.skipped)
         if len(batch.ids):  # a batch whose images are all unreadable trains nothing
             loss, scored = train_step(
                 self.trained.matcher,
@@ -122,9 +130,9 @@ class StageLoop:
             stuck=self.watch.stuck,
         )
 
-    def _finish_epoch(self, seconds: float) -> None:
+    def _finish_epoch(self, seconds: float, interrupted: threading.Event) -> None:
         """Validate, keep the best, write the epoch's line, and stand at the start of the next epoch."""
-        metrics = self._validate()
+        metrics = self._validate(interrupted)
         position = self.position
         score = metrics[self.stage.select]
         better = position.best is None or score > position.best
@@ -144,7 +152,7 @@ class StageLoop:
                 "seconds": round(seconds, 3),
             }
         )
-        self.around.watcher.say(_epoch_line(position, self.stage.epochs, metrics, better))
+        self.around.watcher.say(_epoch_line(position, self.stage.epochs, metrics, better), "bold" if better else "")
         patience = self.stage.patience
         tired = patience is not None and position.epoch - position.best_epoch >= patience
         if tired:
@@ -152,10 +160,10 @@ class StageLoop:
         self.position = replace(position.next_epoch(), stage_done=tired or position.epoch == self.stage.epochs)
         self._snapshot()
 
-    def _validate(self) -> dict[str, float]:
+    def _validate(self, interrupted: threading.Event) -> dict[str, float]:
         self.trained.matcher.eval()
-        encoded = self.trained.encode(self.val, self.around.workers, reader=self.val_images)
-        return evaluate_encoded([encoded]).metrics.to_json()
+        watch: Watch = lambda _done, _total: self._stop_if(interrupted)  # noqa: E731
+        return validate(self.trained.encode(self.val, self.around.workers, watch, self.val_images))
 
     def _keep_best(self, metrics: dict[str, float]) -> None:
         folder = self.around.run / "best"
@@ -174,21 +182,18 @@ class StageLoop:
         )
 
     def _say_collapsed(self) -> None:
-        message = (
-            f"collapsed: the loss has stood at 2 x margin a pair for {self.watch.stuck} steps, "
-            f"all embeddings are equal; {self.objective.way_out}"
-        )
+        message = f"collapsed, for {self.watch.stuck} steps now: {self.objective.way_out}"
         self.journal.add({**_at(self.position), "event": "collapsed", "message": message})
-        self.around.watcher.say(f"[bold red]{message}")
+        self.around.watcher.say(message, "bold red")
 
-    def _tell_skipped(self) -> None:
+    def _tell(self, skipped: tuple[int, ...]) -> None:
         """Name each unreadable training image once."""
-        for image in sorted(self.train_images.skipped.keys() - self.told):
-            self.told.add(image)
-            reason = self.train_images.skipped[image]
-            line = {"event": "skipped", "image": self.train_ids[image], "message": reason}
-            self.journal.add({**_at(self.position), **line})
-            self.around.watcher.say(f"[yellow]skipped {reason}")
+        for image in skipped:
+            name, reason = self.train_ids[image], self.train_images.skipped[image]
+            if name not in self.told:
+                self.told.add(name)
+                self.journal.add({**_at(self.position), "event": "skipped", "image": name, "message": reason})
+                self.around.watcher.say(f"skipped {reason}", "yellow")
 
 
 def _at(position: Position) -> dict[str, Any]:
@@ -199,7 +204,7 @@ def _epoch_line(position: Position, epochs: int, metrics: dict[str, float], bett
     loss = sum(position.sums.values()) / max(1, position.pairs)
     return (
         f"epoch {position.epoch}/{epochs}  loss {loss:.4f}  val rsum {metrics['rsum']:.1f}  "
-        f"R@1 {metrics['i2t_r1']:.1f} / {metrics['t2i_r1']:.1f}" + ("  [green]best[/]" if better else "")
+        f"R@1 {metrics['i2t_r1']:.1f} / {metrics['t2i_r1']:.1f}" + ("  best" if better else "")
     )
 
 

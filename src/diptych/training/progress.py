@@ -21,7 +21,7 @@ class Watcher(Protocol):
         """A step is done; the loss is the epoch's mean a pair so far."""
         ...
 
-    def say(self, message: str) -> None:
+    def say(self, message: str, style: str = "") -> None:
         """Something a person should read."""
         ...
 
@@ -35,7 +35,7 @@ class Silent:
     def step(self, epoch: int, loss: float, pairs_per_second: float) -> None:
         """Nothing."""
 
-    def say(self, message: str) -> None:
+    def say(self, message: str, style: str = "") -> None:
         """Nothing."""
 
 
@@ -71,6 +71,6 @@ class Bar:
         figures = f"epoch {epoch}  loss {loss:.4f}  {pairs_per_second:,.0f} pairs/s"
         self._progress.update(self._task, advance=1, figures=figures)
 
-    def say(self, message: str) -> None:
-        """Print above the bar."""
-        self._progress.console.print(message, highlight=False)
+    def say(self, message: str, style: str = "") -> None:
+        """Print above the bar, as it is: file names may hold anything."""
+        self._progress.console.print(message, style=style, highlight=False, markup=False, soft_wrap=True)

@@ -14,36 +14,34 @@ from diptych import registry
 from diptych.errors import RecipeError, nearest
 from diptych.models.matcher import ModelSettings
 from diptych.objectives.objective import Objective
-from diptych.settings import Settings, first_mistake
+from diptych.settings import Count, Number, Settings, first_mistake
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-Positive = Annotated[int, Field(ge=1)]
-
 
 class Batches(Settings):
     """How pairs are drawn: a random order each epoch, `size` pairs a step."""
 
-    size: Annotated[int, Field(ge=2)] = 128
+    size: Annotated[int, Field(ge=2, strict=True)] = 128
 
 
 class Optimiser(Settings):
     """Adam, with the gradient's norm clipped; `clip = 0` clips nothing."""
 
     name: Literal["adam"] = "adam"
-    rate: Annotated[float, Field(gt=0)] = 0.0002
-    clip: Annotated[float, Field(ge=0)] = 2.0
+    rate: Annotated[Number, Field(gt=0)] = 0.0002
+    clip: Annotated[Number, Field(ge=0)] = 2.0
 
 
 class Schedule(Settings):
     """The rate is multiplied by `factor` after every `every` epochs."""
 
     name: Literal["step"] = "step"
-    every: Positive = 15
-    factor: Annotated[float, Field(gt=0)] = 0.1
+    every: Count = 15
+    factor: Annotated[Number, Field(gt=0)] = 0.1
 
 
 class Stage(Settings):
@@ -56,19 +54,19 @@ class Stage(Settings):
     start: str = "scratch"
     trainable: tuple[str, ...] = ("all",)
     splits: tuple[Literal["train", "restval"], ...] = ("train",)
-    epochs: Positive = 30
+    epochs: Count = 30
     objective: SerializeAsAny[Objective]
     batches: Batches = Batches()
     optimiser: Optimiser = Optimiser()
     schedule: Schedule = Schedule()
     select: str = "rsum"
-    patience: Positive | None = None
+    patience: Count | None = None
 
 
 class Text(Settings):
     """The vocabulary: words seen at least `threshold` times in train; `vectors` is a file to start words from."""
 
-    threshold: Positive = 4
+    threshold: Count = 4
     vectors: str | None = None
 
 
@@ -83,7 +81,7 @@ class Recipe(Settings):
     """What to train and how."""
 
     title: str = ""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, le=2**31, strict=True)] = 0
     paper: Paper | None = None
     model: SerializeAsAny[ModelSettings]
     text: Text = Text()

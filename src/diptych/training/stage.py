@@ -24,7 +24,22 @@ def set_trainable(matcher: Matcher, parts: tuple[str, ...]) -> list[nn.Parameter
             raise RecipeError(f"trainable: the model has no part {part!r}; {nearest(part, top)}")
     for name, parameter in matcher.named_parameters():
         parameter.requires_grad_(any(part == "all" or name.startswith(f"{part}.") for part in parts))
-    return [parameter for parameter in matcher.parameters() if parameter.requires_grad]
+    trainable = [parameter for parameter in matcher.parameters() if parameter.requires_grad]
+    if not trainable:
+        raise RecipeError(f"trainable = {list(parts)}: nothing in these parts can be trained; name others, or 'all'")
+    return trainable
+
+
+def train_mode(matcher: Matcher) -> None:
+    """Put what is trained into training mode; a frozen part stays as in evaluation, its statistics with it."""
+    matcher.train()
+    frozen = [
+        module
+        for module in matcher.modules()
+        if any(True for _ in module.parameters()) and not any(p.requires_grad for p in module.parameters())
+    ]
+    for module in frozen:
+        module.eval()
 
 
 def make_optimiser(parameters: list[nn.Parameter], settings: Optimiser) -> Optimizer:
@@ -70,7 +85,7 @@ def train_step(
 
 
 class CollapseWatch:
-    """Notices when a training has sat in its objective's trap, all encodings equal, for a number of steps."""
+    """Notices when a training has been stuck in a trap of its objective for a number of steps in a row."""
 
     def __init__(self, objective: Objective, steps: int, stuck: int = 0) -> None:
         self._objective = objective
@@ -78,12 +93,8 @@ class CollapseWatch:
         self.stuck = stuck
 
     def collapsed(self, total: float, scored: ScoredPairs) -> bool:
-        """Whether this step completes the number of steps in a row; true once for each such row."""
-        trap = self._objective.trap(scored)
-        scores = scored.scores.detach()
-        spread = float(scores.max() - scores.min())
-        here = trap is not None and trap > 0 and abs(total - trap) < 0.01 * trap and spread < 0.05
-        self.stuck = self.stuck + 1 if here else 0
+        """Whether this step completes the number of steps; true once for each such row."""
+        self.stuck = self.stuck + 1 if self._objective.stuck(scored, total) else 0
         return self.stuck == self._steps
 
 

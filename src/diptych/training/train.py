@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from diptych import registry
 from diptych.data.corpus import Corpus
 from diptych.data.reader import image_reader
 from diptych.errors import RecipeError, RunError, nearest
 from diptych.evaluation.runs import SELECTABLE
-from diptych.files import remove_leftovers, replacing, write_text
-from diptych.machine import choose_device, cores, keep_freed_memory
-from diptych.models.matcher import Matcher
+from diptych.files import held, remove_leftovers, replacing, write_text
+from diptych.machine import choose_device, cores
+from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.store import load_matcher
 from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
-from diptych.text.word_vectors import read_word_vectors
+from diptych.text.word_vectors import WordVectors, read_word_vectors
 from diptych.training.checkpoint import Position, Snapshot, snapshot_path
 from diptych.training.journal import Journal
-from diptych.training.loop import StageLoop, Surroundings, seed_everything
+from diptych.training.loop import StageLoop, Surroundings, interruptible, seed_everything
 from diptych.training.progress import Silent, Watcher
 from diptych.training.recipe import Recipe, load_recipe
+from diptych.training.stage import set_trainable
 
 
 def train(
@@ -37,104 +41,156 @@ def train(
 ) -> Path:
     """Train a recipe (or its name) on a corpus into a run folder, and give that folder back.
 
-    A folder that already holds a run is refused unless `resume` is set; a resumed run ends with the same weights as one
-    that was never stopped. `workers` threads read images ahead and never change what is read.
+    A folder that already holds a run is refused unless `resume` is set; a resumed run ends with the same weights as
+    one that was never stopped. `workers` threads read images ahead and never change what is read.
     """
-    keep_freed_memory()
     recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
     run = Path(into)
-    _check(recipe, corpus)
-    snapshot = _prepare(run, recipe, resume)
-    vocabulary = _vocabulary(run, recipe, corpus, fresh=snapshot is None)
-    around = Surroundings(
-        recipe, corpus, corpus.digest(), run, cores() if workers is None else workers, watcher or Silent()
-    )
-    position = Position()
-    if snapshot is not None:
-        snapshot.check(vocabulary, around.digest)
-        position = snapshot.position
-    Journal(run).rewind(position.stage, position.epoch, position.step)
-    while True:
-        if not position.stage_done:
-            trained = _start(around, position.stage, vocabulary, choose_device(device))
-            loop = StageLoop(around, trained, position, snapshot)
-            loop.run()
-            position = loop.position
-        if position.stage == len(recipe.stage):
-            return run
-        _keep_stage(run, position.stage)
-        position, snapshot = Position(stage=position.stage + 1), None
-
-
-def _check(recipe: Recipe, corpus: Corpus) -> None:
-    """Find out now, not after the first epoch, what cannot work."""
-    for number, stage in enumerate(recipe.stage, 1):
-        if stage.select not in SELECTABLE:
-            raise RecipeError(
-                f"stage.{number}.select = {stage.select!r}: no such metric; {nearest(stage.select, SELECTABLE)}"
-            )
-        corpus.split(*stage.splits)
-        if number == 1 and stage.start == "previous":
-            raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
-    val = corpus.split("val")
-    with torch.device("meta"):
-        matcher = recipe.model.fitted(1, _feature_shape(corpus)).build()
-    image_reader(val, matcher.image_input.kind, matcher.image_input.shape)
-
-
-def _feature_shape(corpus: Corpus) -> tuple[int, ...] | None:
-    return None if corpus.features is None else corpus.features.shape
-
-
-def _prepare(run: Path, recipe: Recipe, resume: bool) -> Snapshot | None:
-    """Claim a folder for a fresh run, or find where to go on."""
-    saved = run / "recipe.toml"
+    watcher = watcher or Silent()
+    place = choose_device(device)
+    snapshot = _find_snapshot(run, recipe) if resume else None
     if not resume:
-        if saved.exists():
-            raise RunError(f"{run}: already holds a run; go on with --resume, or train --into another folder")
-        if run.exists() and not run.is_dir():
-            raise RunError(f"{run}: is a file; name a folder")
-        write_text(saved, recipe.to_toml())
+        _check_empty(run)
+    start = Start.of(recipe, corpus, run if snapshot else None, watcher)
+    around = Surroundings(recipe, corpus, corpus.digest(), run, cores() if workers is None else workers, watcher)
+    if snapshot is not None:
+        snapshot.check(start.vocabulary, around.digest)
+    with held(run, RunError), interruptible() as interrupted:
+        remove_leftovers(run)
+        position = snapshot.position if snapshot else Position()
+        Journal(run).rewind(position.stage, position.epoch, position.step)
+        if snapshot is None:
+            start.vocabulary.save(run / "vocabulary.json")
+        write_text(run / "recipe.toml", recipe.to_toml())
+        for beginning in _unfinished(position, len(recipe.stage)):
+            resumed = snapshot if snapshot is not None and beginning == position else None
+            if beginning.stage > 1 and resumed is None:
+                _keep_stage(run, beginning.stage - 1)
+            matcher = start.matcher(run, beginning.stage, resumed)
+            trained = Trained(matcher.to(place), start.vocabulary, place)
+            StageLoop(around, trained, beginning, resumed).run(interrupted)
+    return run
+
+
+def _unfinished(position: Position, stages: int) -> Iterator[Position]:
+    """Where each stage begins that is not done yet."""
+    if not position.stage_done:
+        yield position
+    for stage in range(position.stage + 1, stages + 1):
+        yield Position(stage=stage)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What training begins with, checked before anything is written: words, their vectors, and the model's settings."""
+
+    recipe: Recipe
+    settings: ModelSettings
+    vocabulary: Vocabulary
+    vectors: WordVectors | None
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: Corpus, run: Path | None, watcher: Watcher) -> Start:
+        """Find out now, not after the first epoch, what cannot work; a resumed `run` has its words already."""
+        for number, stage in enumerate(recipe.stage, 1):
+            corpus.split(*stage.splits)
+            if stage.select not in SELECTABLE:
+                offer = nearest(stage.select, SELECTABLE)
+                raise RecipeError(f"stage.{number}.select = {stage.select!r}: cannot select by it; {offer}")
+            if number == 1 and stage.start == "previous":
+                raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
+        vocabulary = _vocabulary(recipe, corpus, run)
+        features = None if corpus.features is None else corpus.features.shape
+        settings = recipe.model.fitted(len(vocabulary), features)
+        with torch.device("meta"):
+            matcher = settings.build()
+        for number, stage in enumerate(recipe.stage, 1):
+            try:
+                set_trainable(matcher, stage.trainable)
+            except RecipeError as error:
+                raise RecipeError(f"stage.{number}.{error}") from None
+        image_reader(corpus.split("val"), matcher.image_input.kind, matcher.image_input.shape)
+        start = cls(recipe, settings, vocabulary, None if run else _vectors(recipe, vocabulary, watcher))
+        if run is None:
+            for base in (stage.start for stage in recipe.stage if stage.start not in ("scratch", "previous")):
+                start.from_run(Path(base))
+        return start
+
+    def matcher(self, run: Path, stage: int, snapshot: Snapshot | None) -> Matcher:
+        """The matcher that a stage begins with; a snapshot brings its own weights."""
+        start = self.recipe.stage[stage - 1].start
+        seed_everything(self.recipe.seed, stage)
+        if snapshot is not None:
+            return registry.resolve("models", snapshot.about["model"], "model", ModelSettings).build()
+        if start == "previous":
+            return load_matcher(_stage_file(run, stage - 1), self.vocabulary)
+        if start != "scratch":
+            return self.from_run(Path(start))
+        matcher = self.settings.build()
+        if self.vectors is not None:
+            matcher.start_words(torch.from_numpy(self.vectors.vectors), torch.from_numpy(self.vectors.found))
+        return matcher
+
+    def from_run(self, base: Path) -> Matcher:
+        """The best snapshot of another run, which must have the words and the settings that this one asks for."""
+        if Vocabulary.load(base / "vocabulary.json").digest != self.vocabulary.digest:
+            raise RunError(f"{base}: has another vocabulary than the run that stage 1 starts from; start from one run")
+        matcher = load_matcher(base / "best" / "weights.safetensors", self.vocabulary)
+        for key, value in self.settings.model_dump().items():
+            if matcher.settings.model_dump().get(key) != value:
+                has = matcher.settings.model_dump().get(key)
+                raise RunError(f"{base}: its model has {key} = {has}, the recipe says {value}; make them equal")
+        return matcher
+
+
+def _vocabulary(recipe: Recipe, corpus: Corpus, run: Path | None) -> Vocabulary:
+    """The words of a resumed run, of the run that stage 1 starts from, or of the training texts, and no others."""
+    base = recipe.stage[0].start
+    if run is not None:
+        return Vocabulary.load(run / "vocabulary.json")
+    if base != "scratch":
+        return Vocabulary.load(Path(base) / "vocabulary.json")
+    splits = sorted({split for stage in recipe.stage for split in stage.splits})
+    return Vocabulary.count(corpus.split(*splits).texts, recipe.text.threshold)
+
+
+def _vectors(recipe: Recipe, vocabulary: Vocabulary, watcher: Watcher) -> WordVectors | None:
+    if recipe.text.vectors is None:
         return None
+    words = read_word_vectors(Path(recipe.text.vectors), vocabulary)
+    watcher.say(f"word vectors: {int(words.found.sum()):,} of {len(vocabulary.words):,} words found")
+    return words
+
+
+def _check_empty(run: Path) -> None:
+    """A fresh run needs a folder that holds no other."""
+    if run.exists() and not run.is_dir():
+        raise RunError(f"{run}: is a file; name a folder")
+    if (run / "recipe.toml").exists():
+        raise RunError(f"{run}: already holds a run; go on with --resume, or train --into another folder")
+    remains = [name for name in ("best", "last", "stage-1", "metrics.jsonl") if (run / name).exists()]
+    if remains:
+        raise RunError(f"{run}: holds {remains[0]} of another run; train --into another folder")
+
+
+def _find_snapshot(run: Path, recipe: Recipe) -> Snapshot | None:
+    """Where a run goes on; stages that it has not begun may have changed since."""
+    saved = run / "recipe.toml"
     if not saved.is_file():
         raise RunError(f"{run}: no run to resume here; train without --resume first")
-    if load_recipe(str(saved)) != recipe:
+    if not snapshot_path(run).exists():
+        if (run / "best").exists():
+            raise RunError(f"{run}: its last/ is missing, so it cannot go on; train --into another folder")
+        return None
+    snapshot = Snapshot.read(run)
+    before, begun = load_recipe(str(saved)), snapshot.position.stage
+    if _begun(before, begun) != _begun(recipe, begun):
         raise RunError(f"{saved}: the run was started with another recipe or other --set values; resume with those")
-    remove_leftovers(run)
-    return Snapshot.read(run) if snapshot_path(run).exists() else None
+    return snapshot
 
 
-def _vocabulary(run: Path, recipe: Recipe, corpus: Corpus, fresh: bool) -> Vocabulary:
-    """The run's vocabulary, counted on its training texts only."""
-    path = run / "vocabulary.json"
-    if not fresh:
-        return Vocabulary.load(path)
-    splits = sorted({split for stage in recipe.stage for split in stage.splits})
-    vocabulary = Vocabulary.count(corpus.split(*splits).texts, recipe.text.threshold)
-    vocabulary.save(path)
-    return vocabulary
-
-
-def _start(around: Surroundings, stage: int, vocabulary: Vocabulary, device: torch.device) -> Trained:
-    """The matcher that a stage begins with."""
-    seed_everything(around.recipe.seed, stage)
-    start = around.recipe.stage[stage - 1].start
-    if start == "previous":
-        matcher = load_matcher(_stage_file(around.run, stage - 1), vocabulary)
-    elif start == "scratch":
-        matcher = around.recipe.model.fitted(len(vocabulary), _feature_shape(around.corpus)).build()
-        if around.recipe.text.vectors:
-            _start_words(matcher, Path(around.recipe.text.vectors), around.watcher, vocabulary)
-    else:
-        matcher = load_matcher(Path(start) / "best" / "weights.safetensors", vocabulary)
-    return Trained(matcher.to(device), vocabulary, device)
-
-
-def _start_words(matcher: Matcher, file: Path, watcher: Watcher, vocabulary: Vocabulary) -> None:
-    """Start the word embedding from a file of word vectors."""
-    words = read_word_vectors(file, vocabulary)
-    matcher.start_words(torch.from_numpy(words.vectors), torch.from_numpy(words.found))
-    watcher.say(f"word vectors: {int(words.found.sum()):,} of {len(vocabulary.words):,} words found in {file}")
+def _begun(recipe: Recipe, stages: int) -> Recipe:
+    return recipe.model_copy(update={"stage": recipe.stage[:stages]})
 
 
 def _stage_file(run: Path, stage: int) -> Path:
@@ -143,7 +199,5 @@ def _stage_file(run: Path, stage: int) -> Path:
 
 def _keep_stage(run: Path, stage: int) -> None:
     """Keep a finished stage's best snapshot: the next stage starts from it and will overwrite best/."""
-    if _stage_file(run, stage).exists():
-        return  # best/ may be the next stage's by now
     with replacing(_stage_file(run, stage)) as temporary:
         shutil.copyfile(run / "best" / "weights.safetensors", temporary)
