@@ -1,14 +1,14 @@
 """A VSE++ training step against a plain loop written as the originals do it, and against its bare matrix products.
 
-2048-d stored features, word embedding 300, GRU 1024, vocabulary 10k, batch 128, 12 words and start and end a text.
-Words are drawn by Zipf's law, so that a batch has about as many distinct words and prefixes as real captions have.
+2048-d stored features, word embedding 300, GRU 1024, vocabulary 10k, batch 128, 12 tokens a text with start and end.
+Words are drawn with the chance 1 / rank^1.2, which gives a batch about the share of distinct words (24% of its tokens)
+and of prefixes to go on from (78%) that a batch of Flickr8k's captions has (23% and 75%).
 """
 
 from __future__ import annotations
 
 import numpy as np
 import torch
-from harness import Timing, arguments, finish, interleaved
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -20,6 +20,7 @@ from diptych.models.vse import VSE, FeatureSettings, VSESettings
 from diptych.objectives.hinge import Hinge
 from diptych.training.recipe import Optimiser
 from diptych.training.stage import make_optimiser, train_step
+from harness import Timing, arguments, finish, interleaved
 
 PAIRS, FEATURES, JOINT, WORD, VOCABULARY = 128, 2048, 1024, 300, 10_000
 SPEED_TARGET, FRACTION_TARGET = 1.5, 0.5
@@ -28,10 +29,10 @@ SPEED_TARGET, FRACTION_TARGET = 1.5, 0.5
 def batches(count: int) -> list[PairBatch]:
     """Pairs of distinct images with texts of Zipf-distributed words."""
     random = np.random.default_rng(0)
-    chance = 1 / np.arange(1, VOCABULARY - 3)
+    chance = 1 / np.arange(1, VOCABULARY - 3) ** 1.2
     made = []
     for _ in range(count):
-        lengths = random.integers(8, 17, PAIRS) + 2
+        lengths = random.integers(6, 15, PAIRS) + 2
         ids = random.choice(VOCABULARY - 4, (PAIRS, int(lengths.max())), p=chance / chance.sum()) + 4
         ids[:, 0] = 1
         ids[np.arange(PAIRS), lengths - 1] = 2

@@ -15,9 +15,9 @@ from diptych.cli import data, demo, doctor, encode, evaluate, recipes, search, t
 from diptych.cli.console import complain
 from diptych.errors import DiptychError
 
-# Must be set before torch is loaded: threads that wait by spinning take the cores from those that work, and a machine
-# that does something else beside becomes several times slower.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Must be set before torch is loaded: threads that wait by spinning for long take the cores from those that work, and on
+# a machine that does something else beside, training becomes several times slower.
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 app = typer.Typer(
     name="diptych",

@@ -31,6 +31,16 @@ class PrefixTree:
     inner: list[Tensor]
     ends: Tensor  # (texts,)
 
+    @property
+    def nodes(self) -> list[int]:
+        """The number of nodes of each level."""
+        return [len(words) for words in self.words]
+
+    @property
+    def before(self) -> list[int]:
+        """The number of states that each level goes on from; the first goes on from one, which is zero."""
+        return [1, *(len(inner) for inner in self.inner)]
+
     @classmethod
     def of(cls, ids: Tensor, lengths: Tensor) -> PrefixTree:
         """Find the prefixes of padded `ids` (texts, length); runs where the ids are, without a loop over texts."""
@@ -73,81 +83,92 @@ class _Level(NamedTuple):
     gates: Tensor
     new: Tensor  # (nodes, hidden)
     recurrent_new: Tensor  # (nodes, hidden)
-    previous: Tensor  # (inner nodes of the level before, hidden)
 
 
 class _PrefixStates(torch.autograd.Function):
-    """States of all nodes, (nodes, hidden), from the input projection of each distinct word, (words, 3 hidden)."""
+    """States of all nodes, (nodes, hidden), from the input projection of each distinct word, (words, 3 hidden).
+
+    What all levels make lies in one array each, a level's part a view of it, so that the products over all steps need
+    no copy.
+    """
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, weight: Tensor, bias: Tensor, tree: PrefixTree) -> Tensor:
         hidden = weight.shape[1]
-        states: list[Tensor] = []
+        states = table.new_empty(sum(tree.nodes), hidden)
+        previous = table.new_empty(sum(tree.before), hidden)
+        state_of, previous_of = states.split_with_sizes(tree.nodes), previous.split_with_sizes(tree.before)
         levels: list[_Level] = []
         for step, (words, parents) in enumerate(zip(tree.words, tree.parents, strict=True)):
             if step:
-                previous = states[-1].index_select(0, tree.inner[step - 1])  # (inner, hidden)
-                recurrent = torch.addmm(bias, previous, weight.t())  # (inner, 3 hidden)
+                torch.index_select(state_of[step - 1], 0, tree.inner[step - 1], out=previous_of[step])
+                recurrent = torch.addmm(bias, previous_of[step], weight.t())  # (inner, 3 hidden)
             else:  # all texts start from the same zero state, whose product is the bias
-                previous, recurrent = table.new_zeros(1, hidden), bias[None]
+                previous_of[0].zero_()
+                recurrent = bias[None]
             inputs = table.index_select(0, words)  # (nodes, 3 hidden)
-            recurrent = recurrent.index_select(0, parents)  # (nodes, 3 hidden)
+            recurrent = _take(recurrent, parents)  # (nodes, 3 hidden)
             gates = (inputs[:, : 2 * hidden] + recurrent[:, : 2 * hidden]).sigmoid_()
             reset, update = gates.chunk(2, 1)
             recurrent_new = recurrent[:, 2 * hidden :]
             new = torch.addcmul(inputs[:, 2 * hidden :], reset, recurrent_new).tanh_()
-            states.append(torch.lerp(new, previous.index_select(0, parents), update))
+            torch.lerp(new, _take(previous_of[step], parents), update, out=state_of[step])
             if any(ctx.needs_input_grad):
-                levels.append(_Level(gates, new, recurrent_new, previous))
-        ctx.tree, ctx.levels = tree, levels
+                levels.append(_Level(gates, new, recurrent_new))
+        ctx.tree, ctx.levels, ctx.previous = tree, levels, previous
         ctx.save_for_backward(table, weight)
-        return torch.cat(states)
+        return states
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         table, weight = ctx.saved_tensors
         tree: PrefixTree = ctx.tree
-        grads = grad.split_with_sizes([len(words) for words in tree.words])
-        to_inputs: list[Tensor] = []  # by level, last first
-        to_recurrents: list[Tensor] = []
+        to_inputs = grad.new_empty(len(grad), table.shape[1])
+        to_recurrents = grad.new_empty(len(ctx.previous), table.shape[1])
+        to_state_of, to_input_of = grad.split_with_sizes(tree.nodes), to_inputs.split_with_sizes(tree.nodes)
+        previous_of = ctx.previous.split_with_sizes(tree.before)
+        to_recurrent_of = to_recurrents.split_with_sizes(tree.before)
         carried: Tensor | None = None  # what a level's inner nodes get from their children
-        for step in range(len(grads) - 1, -1, -1):
-            level: _Level = ctx.levels[step]
-            to_state = grads[step]  # (nodes, hidden)
+        for step in range(len(tree.words) - 1, -1, -1):
+            to_state, parents = to_state_of[step], tree.parents[step]  # (nodes, hidden), (nodes,)
             if carried is not None:
                 to_state = to_state.index_add(0, tree.inner[step], carried)
-            parents = tree.parents[step]
-            to_input, to_recurrent, through = _cell_gradients(level, to_state, parents)
-            inner, width = len(level.previous), to_input.shape[1]
-            summed = grad.new_zeros(inner, width).index_add_(0, parents, to_recurrent)
-            to_inputs.append(to_input)
-            to_recurrents.append(summed)  # (inner, 3 hidden)
+            previous, to_recurrent = previous_of[step], to_recurrent_of[step]
+            alone = len(parents) == len(previous)  # every node is its parent's only child
+            to_node = to_recurrent if alone else torch.empty_like(to_input_of[step])
+            through = _cell_gradients(ctx.levels[step], to_state, _take(previous, parents), to_input_of[step], to_node)
+            if not alone:
+                to_recurrent.zero_().index_add_(0, parents, to_node)
+                through = torch.zeros_like(previous).index_add_(0, parents, through)
             if step:
-                kept = torch.zeros_like(level.previous).index_add_(0, parents, through)
-                carried = torch.addmm(kept, summed, weight)
-        to_table = torch.zeros_like(table).index_add_(0, torch.cat(tree.words[::-1]), torch.cat(to_inputs))
-        to_recurrent = torch.cat(to_recurrents)
-        previous = torch.cat([level.previous for level in reversed(ctx.levels)])
-        return to_table, to_recurrent.t() @ previous, to_recurrent.sum(0), None
+                carried = torch.addmm(through, to_recurrent, weight)  # (inner, hidden)
+        to_table = torch.zeros_like(table).index_add_(0, torch.cat(tree.words), to_inputs)
+        return to_table, to_recurrents.t() @ ctx.previous, to_recurrents.sum(0), None
 
 
-def _cell_gradients(level: _Level, to_state: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients to a level's input and recurrent projections, (nodes, 3 hidden), and straight to the previous state.
+def _take(values: Tensor, rows: Tensor) -> Tensor:
+    """Rows of values; `rows` is in order and misses none, so as many as there are values are all of them."""
+    return values if len(rows) == len(values) else values.index_select(0, rows)
+
+
+def _cell_gradients(
+    level: _Level, to_state: Tensor, previous: Tensor, to_input: Tensor, to_recurrent: Tensor
+) -> Tensor:
+    """Write the gradients to a level's input and recurrent projections, (nodes, 3 hidden); give that to `previous`.
 
     h = new + update (previous - new),  new = tanh(input_new + reset recurrent_new)
     """
     hidden = to_state.shape[1]
     reset, update = level.gates.chunk(2, 1)
     through = to_state * update
-    to_input = to_state.new_empty(len(to_state), 3 * hidden)
     to_reset, to_update, to_new = to_input.chunk(3, 1)
     torch.mul(to_state - through, 1 - level.new * level.new, out=to_new)
-    difference = level.previous.index_select(0, parents) - level.new
-    torch.mul(difference.mul_(through), 1 - update, out=to_update)
+    torch.mul((previous - level.new).mul_(through), 1 - update, out=to_update)
     torch.mul(to_new * level.recurrent_new, reset * (1 - reset), out=to_reset)
-    to_recurrent = torch.cat([to_input[:, : 2 * hidden], to_new * reset], 1)
-    return to_input, to_recurrent, through
+    to_recurrent[:, : 2 * hidden] = to_input[:, : 2 * hidden]
+    torch.mul(to_new, reset, out=to_recurrent[:, 2 * hidden :])
+    return through
 
 
 def last_states(
