@@ -29,7 +29,7 @@ bench: $(VENV)/.ready-dev  ## Run the benchmarks and print a table (QUICK=1 for 
 	$(BIN)/python benchmarks/run_all.py $(if $(QUICK),--quick)
 
 docs: $(VENV)/.ready-docs  ## Build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:  ## Remove what the targets above made, except runs/
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
