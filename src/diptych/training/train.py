@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,22 +61,22 @@ def train(
         if snapshot is None:
             start.vocabulary.save(run / "vocabulary.json")
         write_text(run / "recipe.toml", recipe.to_toml())
-        for beginning in _unfinished(position, len(recipe.stage)):
-            resumed = snapshot if snapshot is not None and beginning == position else None
-            if beginning.stage > 1 and resumed is None:
-                _keep_stage(run, beginning.stage - 1)
-            matcher = start.matcher(run, beginning.stage, resumed)
-            trained = Trained(matcher.to(place), start.vocabulary, place)
-            StageLoop(around, trained, beginning, resumed).run(interrupted)
+        while not (position.stage_done and position.stage == len(recipe.stage)):
+            if position.stage_done:
+                _keep_stage(run, position.stage)
+                position, snapshot = _next_stage(position, recipe), None
+            matcher = start.matcher(run, position.stage, snapshot)
+            loop = StageLoop(around, Trained(matcher.to(place), start.vocabulary, place), position, snapshot)
+            loop.run(interrupted)
+            position = loop.position
     return run
 
 
-def _unfinished(position: Position, stages: int) -> Iterator[Position]:
-    """Where each stage begins that is not done yet."""
-    if not position.stage_done:
-        yield position
-    for stage in range(position.stage + 1, stages + 1):
-        yield Position(stage=stage)
+def _next_stage(done: Position, recipe: Recipe) -> Position:
+    """The start of the stage after one that is done; going on from its best, it has that to beat."""
+    before, after = recipe.stage[done.stage - 1 : done.stage + 1]
+    goes_on = after.start == "previous" and after.select == before.select
+    return Position(stage=done.stage + 1, best=done.best if goes_on else None)
 
 
 @dataclass(frozen=True)
