@@ -28,6 +28,8 @@ def first_mistake(error: ValidationError, settings: type[BaseModel]) -> str:
         return f"unknown key {key!r}; {nearest(path[-1], known)}"
     if mistake["type"] == "missing":
         return f"key {key!r} is missing"
+    if mistake["type"] == "union_tag_not_found":
+        return f"{key}: needs a {mistake['ctx']['discriminator'].strip(chr(39))}"
     if mistake["type"] == "union_tag_invalid":
         context = mistake["ctx"]
         return f"{key}.{context['discriminator'].strip(chr(39))} = {context['tag']!r}: use {context['expected_tags']}"

@@ -85,7 +85,7 @@ def test_evaluate_a_score_matrix(tmp_path):
     assert "cut.npy: not a whole .npy file" in refused("evaluate", str(tmp_path / "cut.npy"), SCENES)
     scores[1, 3] = np.nan
     np.save(tmp_path / "nan.npy", scores)
-    assert "image 1 and text 3" in refused("evaluate", str(tmp_path / "nan.npy"), SCENES)
+    assert "nan.npy: image 1 and text 3" in refused("evaluate", str(tmp_path / "nan.npy"), SCENES)
 
 
 def test_search_both_ways(run, tmp_path):
@@ -106,6 +106,8 @@ def test_search_both_ways(run, tmp_path):
     assert len(json.loads(invoke("search", str(run), SCENES, "--image", str(photo), "--json").stdout)) == 5
     assert "not in the model's vocabulary: zebra" in invoke("search", str(run), SCENES, "a zebra").stderr
     assert "one of the two" in refused("search", str(run), SCENES)
+    assert "needs a sentence" in refused("search", str(run), SCENES, "--image", "test-00002-0", "--sheet", str(sheet))
+    assert "a .png file" in refused("search", str(run), SCENES, "x", "--sheet", str(tmp_path / "none" / "a.png"))
     assert "the question is empty" in refused("search", str(run), SCENES, " ")
     assert "no such file" in refused("search", str(run), SCENES, "--image", str(tmp_path / "none.jpg"))
 
@@ -203,7 +205,7 @@ def test_a_real_process_can_be_interrupted_and_resumed(tmp_path):
     many = [*command, "--set", "stage.1.epochs=500"]
     with subprocess.Popen(many, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
-            if "epoch 2/500" in line:
+            if "stage 1  epoch 2/500" in line:
                 break
         process.send_signal(2)
         rest = process.stderr.read()

@@ -63,7 +63,7 @@ def test_an_image_may_go_while_its_group_stays(trained):
 
 
 def test_nothing_readable_is_an_error(trained, corpus):
-    with pytest.raises(DataError, match=r"no image could be read; first reason: broken\.jpg"):
+    with pytest.raises(DataError, match=r"no image of test could be read; first reason: broken\.jpg"):
         trained.encode(replace(corpus, pictures=[Broken()] * 10))
 
 

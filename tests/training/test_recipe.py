@@ -34,6 +34,7 @@ def test_overrides_change_one_value():
     assert recipe.model.image.width == 8
     assert recipe.seed == 7
     assert load_recipe("vsepp", ["stage.1.patience=3"]).stage[0].patience == 3
+    assert load_recipe("vsepp", "seed=3").seed == 3
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ def assert_same_run(one, other):
         assert torch.equal(first[name], second[name]), name
     best, other_best = (load_file(run / "best" / "weights.safetensors") for run in (one, other))
     assert all(torch.equal(best[name], other_best[name]) for name in best)
+    weights = (run / "best" / "weights.safetensors" for run in (one, other))
+    assert len({path.read_bytes() for path in weights}) == 1  # equal to the last byte
     assert journal(one) == journal(other)
 
 
@@ -328,7 +330,7 @@ def test_checkpoints_of_another_shape_or_vocabulary_are_refused(whole, corpus, t
     with pytest.raises(RunError, match="another vocabulary"):
         Trained.open(run)
     (run / "vocabulary.json").unlink()
-    with pytest.raises(RunError, match=r"vocabulary\.json: no such file"):
+    with pytest.raises(RunError, match=r"not a run: it has no vocabulary\.json"):
         Trained.open(run)
 
 
@@ -435,6 +437,19 @@ def test_two_at_once_are_refused(whole, corpus, recipe, tmp_path):
 
     train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((2,), second))
     assert_same_run(whole, tmp_path)
+
+
+def test_a_diverged_training_says_where_and_what_to_do(corpus, tmp_path):
+    recipe = load_recipe("vse0", [*SMALL, "stage.1.epochs=3", "stage.1.optimiser.rate=1e38"])
+    with pytest.raises(
+        RunError, match=r"stage 1, epoch 1, step \d: the loss is (nan|inf); lower optimiser\.rate, which is 1e\+38"
+    ):
+        train(recipe, with_features(corpus), tmp_path)
+
+
+def test_a_recipe_and_a_corpus_by_name(tmp_path):
+    with pytest.raises(DataError, match="split val has no images"):
+        train("scenes", "scenes:train=4,val=0,test=4", tmp_path)
 
 
 def test_other_features_are_other_data(corpus, tmp_path):

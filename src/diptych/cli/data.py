@@ -43,6 +43,6 @@ def check_command(
     if as_json:
         out.print_json(json.dumps(report.to_json()))
     else:
-        out.print(report.render())
+        out.print(report.render(), soft_wrap=True)
     if report.problems:
         raise typer.Exit(1)

@@ -53,6 +53,8 @@ def command(
     from diptych.machine import cores
     from diptych.report.run import write_report
 
+    if into is not None and into.is_dir():
+        raise ScoreError(f"{into}: is a folder; name a file to write")
     sources, corpus = _sort(sources, split)
     if corpus is not None and all(source.endswith(".safetensors") for source in sources):
         raise ScoreError("files of encodings hold their groups already; leave the corpus out")

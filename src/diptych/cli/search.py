@@ -48,6 +48,8 @@ def command(
 
     if (question is None) == (image is None):
         raise DataError("ask with a sentence or with --image, one of the two")
+    if sheet is not None and (image is not None or sheet.suffix != ".png" or not sheet.parent.is_dir()):
+        raise DataError(f"--sheet {sheet}: needs a sentence, and the name of a .png file in a folder that is there")
     trained = Trained.open(run, device)
     corpus = open_corpus(data) if split is None else open_corpus(data).split(split)
     with bar("encoding") as watch:
@@ -57,13 +59,13 @@ def command(
     if question is not None and (unknown := gallery.unknown_words(question)):
         note(f"not in the model's vocabulary: {', '.join(unknown)}")
     found, of = ("images", len(corpus.image_ids)) if question is not None else ("texts", len(corpus.texts))
-    note(f"searched {of:,} {found}")
+    note(f"searched {of - len(gallery.skipped):,} {found}")
     if as_json:
         out.print_json(json.dumps([{"id": hit.name, "score": hit.score} for hit in hits]))
     else:
         out.print(_table(hits, "image" if question is not None else "text"))
     if sheet is not None:
-        _write_sheet(sheet, gallery, hits, question)
+        _write_sheet(sheet, gallery, hits)
 
 
 def _table(hits: list[Hit], what: str) -> Table:
@@ -73,11 +75,11 @@ def _table(hits: list[Hit], what: str) -> Table:
     return table
 
 
-def _write_sheet(path: Path, gallery: Gallery, hits: list[Hit], question: str | None) -> None:
+def _write_sheet(path: Path, gallery: Gallery, hits: list[Hit]) -> None:
     from diptych.report.pictures import contact_sheet
 
-    if question is None or gallery.corpus.pictures is None:
-        raise DataError("--sheet needs a sentence and a corpus with pictures")
+    if gallery.corpus.pictures is None:
+        raise DataError(f"--sheet: {gallery.corpus.name} has no pictures")
     pictures = [gallery.corpus.pictures[hit.row] for hit in hits]
     contact_sheet(path, pictures, [f"{hit.score:.3f}" for hit in hits])
     note(f"wrote {path}")

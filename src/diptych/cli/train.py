@@ -38,6 +38,7 @@ def command(
     from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
     from diptych.report.run import write_report
+    from diptych.training.checkpoint import snapshot_path
     from diptych.training.progress import Bar
     from diptych.training.recipe import load_recipe
     from diptych.training.train import train
@@ -53,7 +54,10 @@ def command(
         with Bar(err) as watcher:
             train(chosen, corpus, folder, resume=resume, device=device, workers=workers, watcher=watcher)
     except KeyboardInterrupt:
-        note(f"stopped; go on with the same command and --resume (run folder {folder})")
+        if snapshot_path(folder).exists():
+            note(f"stopped; go on with the same command and --resume (run folder {folder})")
+        else:
+            note("stopped before anything was saved; start again with the same command")
         raise
     encoded = Trained.open(folder, device).encode(corpus.split("val"))
     report = write_report(folder, encoded, evaluate_encoded([encoded]), "val")

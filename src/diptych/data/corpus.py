@@ -144,7 +144,7 @@ class Corpus:
             have = ", ".join(f"{name} {count}" for name, count in self.split_sizes().items())
             raise DataError(
                 f"{self.name}: split {'+'.join(names)} has no images or no texts (images: {have}); "
-                "name the splits in the data"
+                "give the data a split column, or folders train/, val/ and test/"
             )
         return self.take(images, texts)
 

@@ -285,5 +285,5 @@ class _Tally:
         # the sum is NaN if any score is, or if infinities cancel: only then is it worth looking at each
         if tile.sum().isnan() and len(wrong := tile.isnan().nonzero()):
             image, text = self.images.rows[rows][wrong[0, 0]], self.texts.rows[columns][wrong[0, 1]]
-            raise ScoreError(f"image {image} and text {text}: their score is not a number; did training diverge?")
+            raise ScoreError(f"image {image} and text {text}: their score is not a number (rows count from 0)")
         return tile

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from diptych.data.corpus import Corpus, Integers
+from diptych.data.open import open_corpus
 from diptych.errors import ScoreError
 from diptych.evaluation.protocols import Result
 from diptych.evaluation.protocols import evaluate as measure
@@ -26,7 +27,7 @@ SELECTABLE = (*(f"{side}_r{cutoff}" for side in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) f
 
 def evaluate(
     run: Trained | Path | str,
-    corpus: Corpus,
+    corpus: Corpus | Path | str,
     split: str = "test",
     *,
     folds: int = 1,
@@ -34,7 +35,8 @@ def evaluate(
     device: str = "auto",
     watch: Watch | None = None,
 ) -> Result:
-    """Measure a run on a split of a corpus, in both directions."""
+    """Measure a run on a split of a corpus (or of what lies at its address), in both directions."""
+    corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     trained = run if isinstance(run, Trained) else Trained.open(run, device)
     return evaluate_encoded([trained.encode(corpus.split(split), watch=watch)], folds=folds, gallery=gallery)
 
@@ -63,7 +65,10 @@ def evaluate_matrix(
     path: Path, image_groups: Integers, text_groups: Integers, *, folds: int = 1, gallery: int | None = None
 ) -> Result:
     """Measure a saved (images, texts) score matrix, higher is better, in .npy without pickle."""
-    return measure(read_matrix(path), image_groups, text_groups, folds=folds, gallery=gallery)
+    try:
+        return measure(read_matrix(path), image_groups, text_groups, folds=folds, gallery=gallery)
+    except ScoreError as error:
+        raise ScoreError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
 def read_matrix(path: Path) -> Score:

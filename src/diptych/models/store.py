@@ -27,7 +27,8 @@ FORMAT = 1
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
     """Write tensors and what is to be known about them as one file, whole or not at all."""
-    header = {"diptych": diptych.__version__, "format": str(FORMAT), "about": json.dumps(about)}
+    # One entry: several would be written in any order, and equal contents shall be equal files.
+    header = {"diptych": json.dumps({"format": FORMAT, "version": diptych.__version__, "about": about})}
     own = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
         try:
@@ -51,9 +52,13 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as reason:
         raise RunError(f"{path}: damaged or truncated ({reason}); train again or copy it again") from None
-    if header.get("format") != str(FORMAT):
-        raise RunError(f"{path}: not written by this version of Diptych (format {header.get('format')}, not {FORMAT})")
-    return tensors, json.loads(header["about"])
+    try:
+        own = json.loads(header["diptych"])
+        if own["format"] != FORMAT:
+            raise RunError(f"{path}: format {own['format']}; this version of Diptych reads format {FORMAT}")
+        return tensors, own["about"]
+    except (KeyError, TypeError, ValueError):
+        raise RunError(f"{path}: not written by Diptych; name a file that `diptych train` or `encode` made") from None
 
 
 def save_matcher(path: Path, matcher: Matcher, vocabulary: Vocabulary, about: dict[str, Any]) -> None:

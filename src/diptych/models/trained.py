@@ -40,6 +40,8 @@ class Trained:
         folder = Path(run)
         if not folder.is_dir():
             raise RunError(f"{folder}: no such run; train one with `diptych train RECIPE DATA --into {folder}`")
+        if not (folder / "vocabulary.json").exists():
+            raise RunError(f"{folder}: not a run: it has no vocabulary.json; name a folder that `diptych train` made")
         try:
             vocabulary = Vocabulary.load(folder / "vocabulary.json")
         except DataError as reason:
@@ -98,9 +100,9 @@ class Trained:
                 watch(done, count)
         skipped = {corpus.image_ids[image]: reason for image, reason in sorted(reader.skipped.items())}
         if not rows:
-            raise DataError(
-                f"{corpus.name}: no image could be read; first reason: {next(iter(skipped.values()), 'none')}"
-            )
+            splits = "+".join(sorted(set(corpus.image_splits.tolist())))
+            first = next(iter(skipped.values()), "there is none")
+            raise DataError(f"{corpus.name}: no image of {splits or 'it'} could be read; first reason: {first}")
         return torch.cat(rows), np.concatenate(numbers), skipped
 
     @torch.inference_mode()

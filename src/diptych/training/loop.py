@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -16,6 +17,7 @@ import torch
 
 from diptych.data.batches import PairBatch, PairReader, PairSampler, read_ahead
 from diptych.data.corpus import Corpus
+from diptych.errors import RunError
 from diptych.evaluation.runs import validate
 from diptych.files import write_json
 from diptych.models.store import save_matcher
@@ -118,6 +120,10 @@ class StageLoop:
                 self.trained.device,
             )
             values = {name: float(term.detach()) for name, term in loss.terms.items()}
+            if not math.isfinite(sum(values.values())):
+                at = f"stage {position.stage}, epoch {position.epoch}, step {position.step + 1}"
+                rate = self.optimiser.param_groups[0]["lr"]
+                raise RunError(f"{at}: the loss is {sum(values.values())}; lower optimiser.rate, which is {rate:g}")
             for name, value in values.items():
                 sums[name] = sums.get(name, 0.0) + value
             if self.watch.collapsed(sum(values.values()), scored):
@@ -203,7 +209,7 @@ def _at(position: Position) -> dict[str, Any]:
 def _epoch_line(position: Position, epochs: int, metrics: dict[str, float], better: bool) -> str:
     loss = sum(position.sums.values()) / max(1, position.pairs)
     return (
-        f"epoch {position.epoch}/{epochs}  loss {loss:.4f}  val rsum {metrics['rsum']:.1f}  "
+        f"stage {position.stage}  epoch {position.epoch}/{epochs}  loss {loss:.4f}  val rsum {metrics['rsum']:.1f}  "
         f"R@1 {metrics['i2t_r1']:.1f} / {metrics['t2i_r1']:.1f}" + ("  best" if better else "")
     )
 

@@ -53,6 +53,7 @@ class Bar:
             TextColumn("{task.fields[figures]}"),
             TimeRemainingColumn(),
             console=self.console,
+            disable=not self.console.is_terminal,  # a file wants lines, not a bar
         )
         self._progress.start()
         return self

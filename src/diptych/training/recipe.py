@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -110,14 +111,14 @@ def recipe_text(name: str) -> tuple[str, str]:
         raise RecipeError(f"{path}: cannot be read ({getattr(reason, 'strerror', 'not UTF-8 text')})") from None
 
 
-def load_recipe(name: str, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
+def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """A packaged recipe or a TOML file, with overrides such as `stage.1.objective.margin=0.1` applied."""
     text, where = recipe_text(name)
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as reason:
         raise RecipeError(f"{where}: not valid TOML: {reason}") from None
-    for override in overrides:
+    for override in [overrides] if isinstance(overrides, str) else overrides:
         _apply(content, override)
     try:
         return parse_recipe(content)

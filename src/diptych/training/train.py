@@ -10,8 +10,9 @@ import torch
 
 from diptych import registry
 from diptych.data.corpus import Corpus
+from diptych.data.open import open_corpus
 from diptych.data.reader import image_reader
-from diptych.errors import RecipeError, RunError, nearest
+from diptych.errors import DataError, RecipeError, RunError, nearest
 from diptych.evaluation.runs import SELECTABLE
 from diptych.files import held, remove_leftovers, replacing, write_text
 from diptych.machine import choose_device, cores
@@ -30,7 +31,7 @@ from diptych.training.stage import set_trainable
 
 def train(
     recipe: Recipe | str,
-    corpus: Corpus,
+    corpus: Corpus | Path | str,
     into: Path | str,
     *,
     resume: bool = False,
@@ -38,12 +39,13 @@ def train(
     workers: int | None = None,
     watcher: Watcher | None = None,
 ) -> Path:
-    """Train a recipe (or its name) on a corpus into a run folder, and give that folder back.
+    """Train a recipe (or its name) on a corpus (or its address) into a run folder, and give that folder back.
 
     A folder that already holds a run is refused unless `resume` is set; a resumed run ends with the same weights as
     one that was never stopped. `workers` threads read images ahead and never change what is read.
     """
     recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
+    corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     run = Path(into)
     watcher = watcher or Silent()
     place = choose_device(device)
@@ -98,6 +100,7 @@ class Start:
                 raise RecipeError(f"stage.{number}.select = {stage.select!r}: cannot select by it; {offer}")
             if number == 1 and stage.start == "previous":
                 raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
+        val = corpus.split("val")
         vocabulary = _vocabulary(recipe, corpus, run)
         features = None if corpus.features is None else corpus.features.shape
         settings = recipe.model.fitted(len(vocabulary), features)
@@ -108,7 +111,7 @@ class Start:
                 set_trainable(matcher, stage.trainable)
             except RecipeError as error:
                 raise RecipeError(f"stage.{number}.{error}") from None
-        image_reader(corpus.split("val"), matcher.image_input.kind, matcher.image_input.shape)
+        image_reader(val, matcher.image_input.kind, matcher.image_input.shape)
         start = cls(recipe, settings, vocabulary, None if run else _vectors(recipe, vocabulary, watcher))
         if run is None:
             for base in (stage.start for stage in recipe.stage if stage.start not in ("scratch", "previous")):
@@ -150,7 +153,10 @@ def _vocabulary(recipe: Recipe, corpus: Corpus, run: Path | None) -> Vocabulary:
     if base != "scratch":
         return Vocabulary.load(Path(base) / "vocabulary.json")
     splits = sorted({split for stage in recipe.stage for split in stage.splits})
-    return Vocabulary.count(corpus.split(*splits).texts, recipe.text.threshold)
+    try:
+        return Vocabulary.count(corpus.split(*splits).texts, recipe.text.threshold)
+    except DataError as error:
+        raise DataError(f"{corpus.name}: {error} (text.threshold = 1 keeps every word)") from None
 
 
 def _vectors(recipe: Recipe, vocabulary: Vocabulary, watcher: Watcher) -> WordVectors | None:
