@@ -109,7 +109,7 @@ class StageLoop:
     def _step(self, batch: PairBatch) -> None:
         position = self.position
         sums = dict(position.sums)
-        self._tell(batch.skipped)
+        collapsed = False
         if len(batch.ids):  # a batch whose images are all unreadable trains nothing
             loss, scored = train_step(
                 self.trained.matcher,
@@ -126,8 +126,7 @@ class StageLoop:
                 raise RunError(f"{at}: the loss is {sum(values.values())}; lower optimiser.rate, which is {rate:g}")
             for name, value in values.items():
                 sums[name] = sums.get(name, 0.0) + value
-            if self.watch.collapsed(sum(values.values()), scored):
-                self._say_collapsed()
+            collapsed = self.watch.collapsed(sum(values.values()), scored)
         self.position = replace(
             position,
             step=position.step + 1,
@@ -135,6 +134,10 @@ class StageLoop:
             sums=sums,
             stuck=self.watch.stuck,
         )
+        # Only now: a run that goes on from before this step says it again, and its journal holds it once.
+        self._tell(batch.skipped)
+        if collapsed:
+            self._say_collapsed()
 
     def _finish_epoch(self, seconds: float, interrupted: threading.Event) -> None:
         """Validate, keep the best, write the epoch's line, and stand at the start of the next epoch."""
