@@ -2,7 +2,8 @@
 
 2048-d stored features, word embedding 300, GRU 1024, vocabulary 10k, batch 128, 12 tokens a text with start and end.
 Words are drawn with the chance 1 / rank^1.2, which gives a batch about the share of distinct words (24% of its tokens)
-and of prefixes to go on from (78%) that a batch of Flickr8k's captions has (23% and 75%).
+and of prefixes to go on from (78%) that a batch of Flickr8k's captions has (23% and 75%). What is
+shared is what is saved: the ratio on words drawn with 1 / rank, which share less (41% and 81%), is printed beside it.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ PAIRS, FEATURES, JOINT, WORD, VOCABULARY = 128, 2048, 1024, 300, 10_000
 SPEED_TARGET, FRACTION_TARGET = 1.5, 0.5
 
 
-def batches(count: int) -> list[PairBatch]:
+def batches(count: int, exponent: float = 1.2) -> list[PairBatch]:
     """Pairs of distinct images with texts of Zipf-distributed words."""
     random = np.random.default_rng(0)
-    chance = 1 / np.arange(1, VOCABULARY - 3) ** 1.2
+    chance = 1 / np.arange(1, VOCABULARY - 3) ** exponent
     made = []
     for _ in range(count):
         lengths = random.integers(6, 15, PAIRS) + 2
@@ -128,6 +129,7 @@ def main() -> None:
     keep_freed_memory()  # for all three alike
     torch.manual_seed(0)
     made = batches(4)
+    rarer = batches(2, exponent=1.0)
     plain, ours, bare = PlainStep(), OurStep(), BareProducts(made)
     rounds = 5 if options.quick else 15
     times: dict[str, Timing] = interleaved(
@@ -135,6 +137,8 @@ def main() -> None:
             "plain": lambda: [plain(batch) for batch in made],
             "ours": lambda: [ours(batch) for batch in made],
             "products": lambda: [bare(batch) for batch in made],
+            "plain_rarer_words": lambda: [plain(batch) for batch in rarer],
+            "ours_rarer_words": lambda: [ours(batch) for batch in rarer],
         },
         rounds,
     )
@@ -147,8 +151,9 @@ def main() -> None:
         ok=speed >= SPEED_TARGET and fraction >= FRACTION_TARGET,
         fraction_of_bare_products=round(fraction, 3),
         fraction_target=FRACTION_TARGET,
-        milliseconds={name: round(1000 * timing.wall / len(made), 1) for name, timing in times.items()},
-        cpu_milliseconds={name: round(1000 * timing.cpu / len(made), 1) for name, timing in times.items()},
+        ratio_with_rarer_words=round(times["plain_rarer_words"].wall / times["ours_rarer_words"].wall, 3),
+        milliseconds={name: round(1000 * times[name].wall / len(made), 1) for name in ("plain", "ours", "products")},
+        cpu_milliseconds={name: round(1000 * times[name].cpu / len(made), 1) for name in ("plain", "ours", "products")},
     )
 
 
