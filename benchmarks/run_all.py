@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).parent
-NOT_BENCHMARKS = {"harness", "run_all"}
+NOT_BENCHMARKS = {"harness", "plain", "run_all"}
 
 
 def run(path: Path, quick: bool) -> dict[str, Any]:

@@ -1,83 +1,47 @@
 """A VSE++ training step against a plain loop written as the originals do it, and against its bare matrix products.
 
 2048-d stored features, word embedding 300, GRU 1024, vocabulary 10k, batch 128, 12 tokens a text with start and end.
-Words are drawn with the chance 1 / rank^1.2, which gives a batch about the share of distinct words (24% of its tokens)
-and of prefixes to go on from (78%) that a batch of Flickr8k's captions has (23% and 75%). What is
-shared is what is saved: the ratio on words drawn with 1 / rank, which share less (41% and 81%), is printed beside it.
+Words are drawn with the chance 1 / rank^1.2, so that texts share about as much as Flickr8k's captions do (see
+`plain.draw_texts`). What is shared is what is saved: the ratio on words drawn with 1 / rank, which share less (41%
+distinct words, 81% of the prefixes to go on from), is printed beside it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import normalize
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch import Tensor
 
 from diptych.data.batches import PairBatch
 from diptych.machine import keep_freed_memory
+from diptych.models.image_towers.features import FeatureSettings
 from diptych.models.prefix_gru import PrefixTree
-from diptych.models.vse import VSE, FeatureSettings, VSESettings
+from diptych.models.vse import VSE, VSESettings
 from diptych.objectives.hinge import Hinge
 from diptych.training.recipe import Optimiser
 from diptych.training.stage import make_optimiser, train_step
 from harness import Timing, arguments, finish, interleaved
+from plain import FEATURES, JOINT, PAIRS, VOCABULARY, WORD, PlainStep, draw_texts
 
-PAIRS, FEATURES, JOINT, WORD, VOCABULARY = 128, 2048, 1024, 300, 10_000
 SPEED_TARGET, FRACTION_TARGET = 1.5, 0.5
 
 
 def batches(count: int, exponent: float = 1.2) -> list[PairBatch]:
     """Pairs of distinct images with texts of Zipf-distributed words."""
     random = np.random.default_rng(0)
-    chance = 1 / np.arange(1, VOCABULARY - 3) ** exponent
     made = []
     for _ in range(count):
-        lengths = random.integers(6, 15, PAIRS) + 2
-        ids = random.choice(VOCABULARY - 4, (PAIRS, int(lengths.max())), p=chance / chance.sum()) + 4
-        ids[:, 0] = 1
-        ids[np.arange(PAIRS), lengths - 1] = 2
-        ids[np.arange(ids.shape[1]) >= lengths[:, None]] = 0
+        ids, lengths = draw_texts(random, PAIRS, exponent)
         images = random.standard_normal((PAIRS, FEATURES), dtype=np.float32)
         made.append(PairBatch(images, np.arange(PAIRS), ids, lengths, np.arange(PAIRS)))
     return made
 
 
-class PlainStep:
-    """The step as a plain PyTorch loop does it: packed sequences, a dense square loss, the default Adam."""
-
-    def __init__(self) -> None:
-        self.project = nn.Linear(FEATURES, JOINT)
-        self.words = nn.Embedding(VOCABULARY, WORD)
-        self.gru = nn.GRU(WORD, JOINT, batch_first=True)
-        self.parameters = [*self.project.parameters(), *self.words.parameters(), *self.gru.parameters()]
-        self.optimiser = torch.optim.Adam(self.parameters, lr=2e-4)
-
-    def __call__(self, batch: PairBatch) -> float:
-        """Train on one batch; the loss."""
-        order = np.argsort(-batch.lengths, kind="stable")
-        lengths = torch.from_numpy(batch.lengths[order])
-        ids, images = torch.from_numpy(batch.ids[order]), torch.from_numpy(batch.images[order])
-        image = normalize(self.project(images), dim=1)
-        packed = pack_padded_sequence(self.words(ids), lengths, batch_first=True)
-        states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True)
-        last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, JOINT)
-        text = normalize(states.gather(1, last).squeeze(1), dim=1)
-        loss = self.loss(image @ text.t())
-        self.optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.parameters, 2.0)
-        self.optimiser.step()
-        return loss.item()
-
-    @staticmethod
-    def loss(scores: Tensor) -> Tensor:
-        """Max of hinges with the diagonal as the only positives."""
-        own = scores.diag().view(-1, 1)
-        texts = (0.2 + scores - own.expand_as(scores)).clamp(min=0)
-        images = (0.2 + scores - own.t().expand_as(scores)).clamp(min=0)
-        diagonal = torch.eye(len(scores)) > 0.5
-        return texts.masked_fill_(diagonal, 0).max(1)[0].sum() + images.masked_fill_(diagonal, 0).max(0)[0].sum()
+def longest_first(batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """A batch as the plain step wants it: images, ids and lengths, sorted by length."""
+    order = np.argsort(-batch.lengths, kind="stable")
+    images, ids, lengths = batch.images[order], batch.ids[order], batch.lengths[order]
+    return torch.from_numpy(images), torch.from_numpy(ids), torch.from_numpy(lengths)
 
 
 class OurStep:
@@ -86,7 +50,7 @@ class OurStep:
     def __init__(self) -> None:
         settings = VSESettings(image=FeatureSettings(shape=(FEATURES,)), words=VOCABULARY)
         self.matcher = VSE(settings).train()
-        self.optimiser = make_optimiser(list(self.matcher.parameters()), Optimiser())
+        self.optimiser = make_optimiser(self.matcher, Optimiser())
 
     def __call__(self, batch: PairBatch) -> float:
         """Train on one batch; the loss."""
@@ -134,10 +98,10 @@ def main() -> None:
     rounds = 5 if options.quick else 15
     times: dict[str, Timing] = interleaved(
         {
-            "plain": lambda: [plain(batch) for batch in made],
+            "plain": lambda: [plain(*longest_first(batch)) for batch in made],
             "ours": lambda: [ours(batch) for batch in made],
             "products": lambda: [bare(batch) for batch in made],
-            "plain_rarer_words": lambda: [plain(batch) for batch in rarer],
+            "plain_rarer_words": lambda: [plain(*longest_first(batch)) for batch in rarer],
             "ours_rarer_words": lambda: [ours(batch) for batch in rarer],
         },
         rounds,

@@ -14,15 +14,16 @@ FOUNDATION = {"errors", "files", "settings", "registry", "machine"}
 MAY_IMPORT = {
     "text": FOUNDATION,
     "data": FOUNDATION | {"text"},
-    "models": FOUNDATION | {"text", "data"},
-    "objectives": FOUNDATION | {"text", "data", "models"},
-    "evaluation": FOUNDATION | {"text", "data", "models", "objectives"},
-    "index": FOUNDATION | {"text", "data", "models", "evaluation"},
-    "training": FOUNDATION | {"text", "data", "models", "objectives", "evaluation"},
-    "report": FOUNDATION | {"text", "data", "models", "objectives", "evaluation", "training", "index"},
+    "features": FOUNDATION | {"text", "data"},
+    "models": FOUNDATION | {"text", "data", "features"},
+    "objectives": FOUNDATION | {"text", "data", "features", "models"},
+    "evaluation": FOUNDATION | {"text", "data", "features", "models", "objectives"},
+    "index": FOUNDATION | {"text", "data", "features", "models", "evaluation"},
+    "training": FOUNDATION | {"text", "data", "features", "models", "objectives", "evaluation"},
+    "report": FOUNDATION | {"text", "data", "features", "models", "objectives", "evaluation", "training", "index"},
     "recipes": set(),
     "cli": FOUNDATION
-    | {"text", "data", "models", "objectives", "evaluation", "index", "training", "report", "recipes"},
+    | {"text", "data", "features", "models", "objectives", "evaluation", "index", "training", "report", "recipes"},
 }
 
 
@@ -42,7 +43,7 @@ def imported_rooms(file):
 @pytest.mark.parametrize("room", sorted(p.name for p in SOURCE.iterdir() if p.is_dir() and p.name != "__pycache__"))
 def test_a_room_imports_only_what_lies_before_it(room):
     allowed = MAY_IMPORT[room] | {room}
-    for file in sorted((SOURCE / room).glob("*.py")):
+    for file in sorted((SOURCE / room).rglob("*.py")):
         wrong = set(imported_rooms(file)) - allowed
         assert not wrong, f"{file.name} of {room} imports {wrong}"
 
@@ -68,5 +69,5 @@ def test_nothing_can_load_a_pickle():
     for file in SOURCE.rglob("*.py"):
         words = file.read_text()
         assert "import pickle" not in words, file
-        assert "torch.load" not in words, file
+        assert words.count("torch.load(") == words.count("weights_only=True"), file  # which reads tensors and no code
         assert "allow_pickle=True" not in words, file

@@ -15,7 +15,7 @@ from diptych.errors import DiptychError
 
 SCENES = "scenes:train=24,val=6,test=6,texts=2"
 TINY = [
-    *("--set", "model.joint=16", "--set", "model.hidden=16", "--set", "model.word=8"),
+    *("--set", "model.joint=16", "--set", "model.text.hidden=16", "--set", "model.text.word=8"),
     *("--set", "model.image.width=2", "--set", "model.image.pixels=32"),
     *("--set", "stage.1.batches.size=16", "--set", "stage.2.batches.size=16", "--set", "stage.2.epochs=1"),
 ]

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.data.batches import PairReader, PairSampler, read_ahead
-from diptych.data.corpus import Corpus
-from diptych.data.reader import PixelReader, image_reader
+from diptych.data.batches import PairReader, Pairs, PairSampler, read_ahead
+from diptych.data.corpus import Corpus, Features
+from diptych.data.reader import FeatureReader, PixelReader
 from diptych.data.scenes import make_scenes
-from diptych.errors import DataError, ImageError
+from diptych.errors import ImageError
 from diptych.text.vocabulary import Vocabulary
 
 
@@ -40,13 +40,13 @@ def test_an_epoch_holds_every_text_once_with_an_image_of_its_group(image_groups,
     corpus = corpus_of(image_groups, text_groups)
     sampler = PairSampler(corpus, size, (seed,))
     batches = sampler.epoch(3)
-    images = np.concatenate([images for images, _ in batches])
-    texts = np.concatenate([texts for _, texts in batches])
+    images = np.concatenate([batch.images for batch in batches])
+    texts = np.concatenate([batch.texts for batch in batches])
     rankable = [j for j, group in enumerate(text_groups) if group in image_groups]
     assert sorted(texts) == rankable
     assert (corpus.image_groups[images] == corpus.text_groups[texts]).all()
-    assert all(len(batch) <= size + 1 for _, batch in batches)
-    assert all(len(batch) > 1 for _, batch in batches) or len(rankable) < 2  # no pair alone, without a negative
+    assert all(len(batch.texts) <= size + 1 for batch in batches)
+    assert all(len(batch.texts) > 1 for batch in batches) or len(rankable) < 2  # no pair alone, without a negative
     assert len(sampler) == len(batches)
 
 
@@ -54,7 +54,7 @@ def test_the_order_depends_on_seed_and_epoch_alone():
     corpus = corpus_of([0, 0, 1, 2], [0, 1, 2, 0, 1, 2, 2])
 
     def order(seed, epoch):
-        return [texts.tolist() + images.tolist() for images, texts in PairSampler(corpus, 3, seed).epoch(epoch)]
+        return [pairs.texts.tolist() + pairs.images.tolist() for pairs in PairSampler(corpus, 3, seed).epoch(epoch)]
 
     assert order((1, 1), 5) == order((1, 1), 5)
     assert len({str(order(*key)) for key in [((1, 1), 5), ((2, 1), 5), ((1, 2), 5), ((1, 1), 6)]}) == 4
@@ -93,7 +93,7 @@ def test_an_unreadable_image_leaves_its_pairs_out_and_moves_nobody():
     table = Vocabulary.count(corpus.texts, 1).encode_all(corpus.texts)
     order = np.array([2, 5, 0, 5, 3])
     texts = np.array([4, 10, 1, 11, 6])
-    batch = PairReader(corpus, reader, table).read((order, texts))
+    batch = PairReader(corpus, reader, table).read(Pairs(order, texts, ()))
     assert reader.skipped == {2: "broken.jpg: truncated"}
     assert batch.groups.tolist() == corpus.text_groups[[10, 1, 11, 6]].tolist()
     for pair, image in enumerate([5, 0, 5, 3]):
@@ -105,7 +105,11 @@ def test_an_unreadable_image_leaves_its_pairs_out_and_moves_nobody():
     assert (again[0].transpose(1, 2, 0) == whole[3]).all()
 
 
-def test_a_model_and_a_corpus_that_do_not_fit():
-    drawn = make_scenes(train=2, val=1, test=1)
-    with pytest.raises(DataError, match="no stored features; use a recipe that reads pixels"):
-        image_reader(drawn, "features", (8,))
+@given(st.permutations(range(8)), st.sets(st.integers(0, 7), max_size=7), st.lists(st.integers(0, 7)))
+def test_stored_features_keep_their_image_whatever_is_missing(order, missing, asked):
+    readable = np.array([image for image in order if image not in missing], np.int64)
+    features = Features([readable[:, None].astype(np.float32)])  # a row says whose it is
+    reader = FeatureReader(features, readable, dict.fromkeys(missing, "broken"))
+    values, here = reader.read(np.array(asked, np.int64))
+    assert here.tolist() == [image not in missing for image in asked]
+    assert values[:, 0].tolist() == [image for image in asked if image not in missing]

@@ -6,9 +6,11 @@ from diptych.data.corpus import Corpus
 from diptych.errors import RunError, ScoreError
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
 from diptych.models.encoded import Encoded
-from diptych.models.vse import FeatureSettings, VSESettings
+from diptych.models.image_towers.features import FeatureSettings
+from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.vse import VSESettings
 
-SETTINGS = VSESettings(joint=4, hidden=4, image=FeatureSettings(shape=(4,)), words=9)
+SETTINGS = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSettings(shape=(4,)), words=9)
 
 
 def encoded(images, texts, digest="one"):

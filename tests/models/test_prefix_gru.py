@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.models.matcher import Tokens
 from diptych.models.prefix_gru import PrefixTree
-from diptych.models.text_towers import TextGRU
+from diptych.models.text_towers.gru import TextGRU
+from diptych.models.towers import Tokens
 
 
 def tower(words=9, size=3, hidden=4, seed=0):

@@ -6,8 +6,10 @@ import torch
 
 from diptych.data.scenes import make_scenes
 from diptych.errors import DataError, ImageError
+from diptych.models.image_towers.cnn import CNNSettings
+from diptych.models.text_towers.gru import GRUSettings
 from diptych.models.trained import Trained
-from diptych.models.vse import CNNSettings, VSESettings
+from diptych.models.vse import VSESettings
 from diptych.text.vocabulary import Vocabulary
 
 
@@ -25,8 +27,10 @@ def corpus():
 def trained(corpus):
     vocabulary = Vocabulary.count(corpus.texts, 1)
     torch.manual_seed(0)
-    image = CNNSettings(tower="cnn", pixels=32, width=2)
-    matcher = VSESettings(joint=8, word=4, hidden=8, image=image, words=len(vocabulary)).build().eval()
+    image = CNNSettings(pixels=32, width=2)
+    matcher = (
+        VSESettings(joint=8, text=GRUSettings(hidden=8, word=4), image=image, words=len(vocabulary)).build().eval()
+    )
     return Trained(matcher, vocabulary, torch.device("cpu"))
 
 

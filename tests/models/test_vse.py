@@ -3,8 +3,11 @@ import torch
 from torch.nn.functional import normalize
 
 from diptych.errors import RecipeError
-from diptych.models.matcher import Tokens
-from diptych.models.vse import VSE, CNNSettings, FeatureSettings, VSESettings
+from diptych.models.image_towers.cnn import CNNSettings
+from diptych.models.image_towers.features import FeatureSettings
+from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.towers import Tokens
+from diptych.models.vse import VSE, VSESettings
 
 TOKENS = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0]]), torch.tensor([4, 3]))
 
@@ -12,7 +15,9 @@ TOKENS = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0]]), torch.tensor([4, 3])
 def features(**changes):
     image = changes.pop("image", FeatureSettings(shape=(6,)))
     torch.manual_seed(0)
-    return VSE(VSESettings(joint=5, word=3, hidden=changes.pop("hidden", 5), image=image, words=9, **changes))
+    return VSE(
+        VSESettings(joint=5, text=GRUSettings(hidden=changes.pop("hidden", 5), word=3), image=image, words=9, **changes)
+    )
 
 
 def test_scores_are_cosines_of_the_projections():
@@ -53,7 +58,7 @@ def test_regions_are_averaged():
 
 
 def test_from_pixels_sees_where_things_are():
-    matcher = features(image=CNNSettings(tower="cnn", pixels=32, width=4)).eval()
+    matcher = features(image=CNNSettings(pixels=32, width=4)).eval()
     left = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
     left[:, :, :, :8] = 255
     assert matcher.encode_images(left).shape == (1, 5)
@@ -66,8 +71,8 @@ def test_initial_weights_are_the_originals():
     assert matcher.project.weight.abs().max() <= bound
     assert (matcher.project.bias == 0).all()
     assert matcher.text.words.weight.abs().max() <= 0.1
-    assert VSESettings().joint == VSESettings().hidden == 1024
-    assert VSESettings().word == 300
+    assert VSESettings().joint == VSESettings().text.hidden == 1024
+    assert VSESettings().text.word == 300
 
 
 def test_word_vectors_start_the_found_words_only():
@@ -77,5 +82,5 @@ def test_word_vectors_start_the_found_words_only():
     matcher.start_words(torch.full((9, 3), 7.0), found)
     assert (matcher.text.words.weight[found] == 7).all()
     torch.testing.assert_close(matcher.text.words.weight[~found], before[~found])
-    with pytest.raises(RecipeError, match=r"model\.word = 4"):
+    with pytest.raises(RecipeError, match=r"model\.text\.word = 4"):
         matcher.start_words(torch.zeros(9, 4), found)

@@ -25,10 +25,21 @@ def reference(scores, groups, margin, negatives, mask_same_group=True):
         own = scores[k][k]
         text_costs = [max(0.0, margin - own + scores[k][m]) for m in others]
         image_costs = [max(0.0, margin - own + scores[m][k]) for m in others]
-        reduce = max if negatives == "max" else math.fsum
-        image_to_text += reduce(text_costs) if text_costs else 0.0
-        text_to_image += reduce(image_costs) if image_costs else 0.0
+        image_to_text += together(text_costs, negatives)
+        text_to_image += together(image_costs, negatives)
     return image_to_text, text_to_image
+
+
+def together(costs, negatives):
+    """The max, the sum, or the p-norm of some hinges, this one by way of logarithms."""
+    costs = [cost for cost in costs if cost > 0]
+    if not costs:
+        return 0.0
+    if isinstance(negatives, str) or negatives in (0, 1):
+        return max(costs) if negatives in ("max", 0) else math.fsum(costs)
+    logarithms = [math.log(cost) / negatives for cost in costs]
+    top = max(logarithms)
+    return math.exp(negatives * (top + math.log(math.fsum(math.exp(each - top) for each in logarithms))))
 
 
 def scored(scores, groups):
@@ -45,7 +56,10 @@ def batches(draw):
     return draw(st.lists(row, min_size=pairs, max_size=pairs)), groups
 
 
-@given(batches(), st.sampled_from(["max", "sum"]), st.sampled_from([0.0, 0.05, 0.2, 1.0]), st.booleans())
+SOFTNESSES = [0.0, 1e-3, 0.05, 0.25, 0.5, 0.9, 0.999, 1.0]
+
+
+@given(batches(), st.sampled_from(["max", "sum", *SOFTNESSES]), st.sampled_from([0.0, 0.05, 0.2, 1.0]), st.booleans())
 def test_value_equals_the_equations(batch, negatives, margin, mask):
     loss = Hinge(negatives=negatives, margin=margin, mask_same_group=mask)(scored(*batch))
     image_to_text, text_to_image = reference(*batch, margin, negatives, mask)
@@ -54,7 +68,7 @@ def test_value_equals_the_equations(batch, negatives, margin, mask):
     assert loss.total.item() == pytest.approx(image_to_text + text_to_image, abs=1e-9)
 
 
-@given(st.integers(0, 10_000), st.sampled_from(["max", "sum"]), st.booleans())
+@given(st.integers(0, 10_000), st.sampled_from(["max", "sum", 0.05, 0.25, 0.5, 0.9]), st.booleans())
 def test_gradient_equals_finite_differences_of_the_equations(seed, negatives, mask):
     random = torch.Generator().manual_seed(seed)
     scores = torch.rand(4, 4, generator=random, dtype=torch.float64, requires_grad=True)
@@ -92,6 +106,11 @@ MUTATIONS = [
     ("the maximum over the wrong side", "texts.amax(1), images.amax(0)", "texts.amax(0), images.amax(1)"),
     ("off by one", "own = batch.scores.diagonal()", "own = batch.scores.diagonal().roll(1)"),
     ("the mean for the sum", '"image_to_text": texts.sum()', '"image_to_text": texts.mean()'),
+    ("softness turned round", "1 / softness", "1 / (1 - softness)"),
+    ("a softness of one side", "_between(images, 0, self.softness)", "images.amax(0)"),
+    ("a norm along the wrong side", "_between(texts, 1,", "_between(texts, 0,"),
+    ("a norm without its root", ".pow(softness - 1)", ""),
+    ("a norm of less power", "STEEPEST) - 1)", "STEEPEST))"),
     ("one direction twice", '"text_to_image": images.sum()', '"text_to_image": texts.sum()'),
 ]
 
@@ -100,7 +119,7 @@ def disagreements(objective_class):
     """In how many of some random batches an implementation differs from the equations."""
     random = torch.Generator().manual_seed(0)
     found = 0
-    for negatives in ("max", "sum") * 10:
+    for negatives in ("max", "sum", 0.3) * 10:
         scores = torch.rand(6, 6, generator=random, dtype=torch.float64)
         groups = torch.randint(0, 4, (6,), generator=random).tolist()
         total = objective_class(negatives=negatives)(scored(scores, groups)).total.item()
@@ -116,6 +135,57 @@ def test_a_mutation_is_caught(old, new):
     mutant.Hinge.model_rebuild(_types_namespace=vars(mutant))
     assert disagreements(Hinge) == 0
     assert disagreements(mutant.Hinge) > 0
+
+
+def loss_and_gradient(scores, groups, negatives, margin=0.2):
+    scores = scores.clone().requires_grad_()
+    groups = torch.tensor(groups)
+    loss = Hinge(negatives=negatives, margin=margin)(ScoredPairs(scores, groups[:, None] == groups[None, :])).total
+    loss.backward()
+    return loss.detach(), scores.grad
+
+
+@given(batches())
+def test_the_ends_of_the_spectrum_are_max_and_sum_to_the_last_bit(batch):
+    scores, groups = torch.tensor(batch[0], dtype=torch.float32), batch[1]
+    for softness, name in ((0, "max"), (0.0, "max"), (1, "sum"), (1.0, "sum")):
+        for soft, named in zip(
+            loss_and_gradient(scores, groups, softness), loss_and_gradient(scores, groups, name), strict=True
+        ):
+            assert torch.equal(soft, named)
+
+
+@given(batches())
+def test_the_loss_rises_with_softness_from_max_to_sum(batch):
+    losses = [Hinge(negatives=softness)(scored(*batch)).total.item() for softness in SOFTNESSES]
+    for softer, harder in zip(losses[1:], losses[:-1], strict=True):
+        assert softer >= harder - 1e-12 * max(1, harder)
+
+
+@given(
+    batches(),
+    st.sampled_from([5e-324, 1e-40, 1e-12, 1e-3, 0.5, 1 - 1e-7]),
+    st.sampled_from([1.0, 1e-38, 1e-44, 1e4]),
+    st.sampled_from([0.0, 0.2]),
+)
+def test_nothing_overflows_in_single_precision(batch, softness, scale, margin):
+    scores = scale * torch.tensor(batch[0], dtype=torch.float32)
+    loss, gradient = loss_and_gradient(scores, batch[1], softness, margin)
+    of_max, _ = loss_and_gradient(scores, batch[1], "max", margin)
+    of_sum, _ = loss_and_gradient(scores, batch[1], "sum", margin)
+    assert loss.isfinite()
+    assert gradient.isfinite().all()
+    assert gradient.abs().max() <= 2 * len(scores) + 1e-3  # no weight is beyond 1
+    assert of_max * (1 - 1e-5) <= loss <= of_sum * (1 + 1e-5) + 1e-44
+
+
+def test_a_soft_loss_pushes_all_negatives_the_harder_the_more():
+    scores = torch.tensor(
+        [[0.5, 0.45, 0.4, -1.0], [-1.0, 9.0, -1.0, -1.0], [-1.0] * 2 + [9.0, -1.0], [-1.0] * 3 + [9.0]]
+    )
+    _, gradient = loss_and_gradient(scores, [0, 1, 2, 3], 0.5)
+    hinges = torch.tensor([0.15, 0.10])
+    torch.testing.assert_close(gradient[0, 1:], torch.cat([hinges / hinges.norm(), torch.zeros(1)]))
 
 
 def test_same_group_pairs_are_never_negatives_unless_asked_as_the_originals_do():
@@ -135,6 +205,39 @@ def test_equal_embeddings_are_a_trap_at_two_margins_a_pair(level):
     assert not objective.stuck(scored([[0.9] * 5, [0.1] * 5] + [[0.5] * 5] * 3, [0, 0, 1, 2, 3]), total)
     assert not objective.stuck(scored([[0.7] * 2] * 2, [4, 4]), 0.0)  # no negatives, nothing to be stuck at
     assert not Hinge(negatives="sum").stuck(batch, total)
+
+
+@pytest.mark.parametrize("softness", [1e-3, 0.1, 0.5, 0.9])
+def test_the_trap_of_a_soft_loss_counts_the_negatives(softness):
+    batch = scored([[0.7] * 5] * 5, [0, 0, 1, 2, 3])
+    objective = Hinge(negatives=softness)
+    total = objective(batch).total.item()
+    assert total == pytest.approx(0.2 * 2 * (2 * 3**softness + 3 * 4**softness))
+    assert objective.stuck(batch, total)
+    assert not objective.stuck(batch, 0.9 * total)
+    assert not objective.stuck(scored([[0.9] * 5, [0.1] * 5] + [[0.5] * 5] * 3, [0, 0, 1, 2, 3]), total)
+    assert not objective.stuck(scored([[0.7] * 2] * 2, [4, 4]), 0.0)
+    assert not Hinge(negatives=1.0).stuck(batch, Hinge(negatives=1.0)(batch).total.item())
+    assert Hinge(negatives=0.0).stuck(batch, 2 * 5 * 0.2)
+    assert "2 x margin" not in objective.way_out
+    assert "negatives = 'sum'" in objective.way_out
+
+
+@pytest.mark.parametrize("negatives", ["max", 0.5])
+def test_a_query_without_negatives_adds_nothing_to_the_trap(negatives):
+    positives = torch.eye(3, dtype=torch.bool)
+    positives[0] = True  # all texts fit the first image
+    batch = ScoredPairs(torch.full((3, 3), 0.7, dtype=torch.float64), positives)
+    objective = Hinge(negatives=negatives)
+    assert objective.stuck(batch, objective(batch).total.item())
+
+
+@pytest.mark.parametrize("wrong", [1.5, -0.1, "mx", "0.5", True, None, [0.5], float("nan")], ids=repr)
+def test_negatives_are_max_sum_or_a_softness(wrong):
+    with pytest.raises(RecipeError) as raised:
+        resolve("objectives", {"name": "hinge", "negatives": wrong}, "stage.1.objective", Objective)
+    remedy = "use 'max', 'sum' or a softness from 0 (max) to 1 (sum)"
+    assert str(raised.value) == f"stage.1.objective: negatives = {wrong!r}: {remedy}"
 
 
 @pytest.mark.parametrize(

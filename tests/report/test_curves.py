@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from diptych.report.curves import line_chart
+from diptych.report.curves import Mark, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -221,3 +221,21 @@ def test_thousands_of_steps_stay_light():
     assert 40 <= len(tooltips) <= 82
     assert tooltips[0] == "loss: 0 at 0"
     assert tooltips[-1].endswith(" at 4999")
+
+
+def test_marks_stand_between_their_points_in_the_colour_of_their_line():
+    series = {"a": [(1, 1.0), (2, 2.0), (10, 3.0)], "b": [(1, 2.0), (2, 1.0)]}
+    marks = [Mark(1.5, "stage 2"), Mark(9.9, "stage 3", 1), Mark(11, "beyond")]
+    chart = ElementTree.fromstring(line_chart(series, title="t", x_label="epoch", y_label="y", marks=marks))
+    rules = [path for path in chart.iter(f"{SVG}path") if path.get("class") == "mark-rule"]
+    lines = groups(chart)
+    (one, two, ten), _ = (places(group) for group in lines)
+    first, second = (float(re.match(r"M([\d.]+),", rule.get("d")).group(1)) for rule in rules)
+    assert one[0] < first < two[0] < second < ten[0]
+    assert [rule.get("stroke") for rule in rules] == [group.get("fill") for group in lines]
+    names = {text.text: text for text in chart.iter(f"{SVG}text") if text.text.startswith("stage")}
+    assert list(names) == ["stage 2", "stage 3"]
+    assert "beyond" not in texts(chart)
+    assert names["stage 2"].get("text-anchor") == "start"
+    assert names["stage 3"].get("text-anchor") == "end"  # it would stand out on the right
+    assert names["stage 2"].get("y") != names["stage 3"].get("y")  # and never on each other

@@ -14,12 +14,17 @@ from PIL import Image
 from diptych.report.curves import line_chart
 from diptych.report.page import (
     Answer,
+    Card,
+    Cards,
+    CardSection,
     Contents,
     Direction,
     Example,
     Fact,
+    Labelled,
     Measure,
     Question,
+    SamplingRow,
     render,
     write_page,
 )
@@ -119,17 +124,26 @@ def everything(text: str = "words", picture: str = PICTURE) -> Contents:
             Example("text to image", 57, [images[0]], query_text=text, truth=Answer(text, 0.01, True, picture)),
             Example("image to text", 1204, [texts[1]], query_text=text, truth=Answer("own " + text, 0.02, True)),
         ],
+        negatives=CardSection(
+            text,
+            [
+                Cards(text, [Card("image to text", text, [Labelled("GT", text), Labelled(text, text, text)], picture)]),
+                Cards("Images", [Card("text to image", text, [Labelled("HN", text, "0.21", False, picture)])]),
+            ],
+        ),
+        sampling=[SamplingRow("image to text", 128, 0.999, 0.8807, Measure(0.9025, 0.89, 0.915))],
         recipe=f"title = '{text}'\n",
     )
 
 
 def test_everything_is_there_and_well_formed():
     page = Page(render(everything()))
-    assert page.identities() == {"events", "recall", "curves", "questions", "best", "worst", "recipe"}
+    sections = {"events", "recall", "curves", "questions", "best", "worst", "negatives", "sampling", "recipe"}
+    assert page.identities() == sections
     headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
     assert headings.count(1) == 1
     assert all(later <= earlier + 1 for earlier, later in pairwise(headings))
-    assert [tag for tag, _ in page.elements].count("caption") == 1
+    assert [tag for tag, _ in page.elements].count("caption") == 2
     assert all(a.get("alt") for tag, a in page.elements if tag == "img")
     assert all(a.get("scope") in ("row", "col") for tag, a in page.elements if tag == "th")
     labelled = {a["aria-labelledby"] for _, a in page.elements if "aria-labelledby" in a}
@@ -145,7 +159,7 @@ def test_nothing_leaves_only_the_title():
 @pytest.mark.parametrize(
     ("name", "identity"),
     [("directions", "recall"), ("curves", "curves")]
-    + [(name, name) for name in ("events", "questions", "best", "worst", "recipe")],
+    + [(name, name) for name in ("events", "questions", "best", "worst", "negatives", "sampling", "recipe")],
 )
 def test_an_empty_part_leaves_its_section_out(name, identity):
     empty = next(field.default for field in fields(Contents) if field.name == name)
@@ -297,3 +311,34 @@ def test_the_same_contents_give_the_same_bytes(tmp_path):
 def test_a_file_name_that_is_no_utf8_can_be_written(tmp_path):
     write_page(tmp_path / "page.html", everything("caf\udce9.jpg"))
     assert "caf?.jpg" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_cards_keep_labels_values_texts_and_pictures_together():
+    texts = [Labelled("GT", "own text"), Labelled("HN", "other text", "0.26"), Labelled("run", "third", "1,204", True)]
+    images = [Labelled("GT", "own.jpg", picture=PICTURE), Labelled("HN", "other.jpg", "0.08", False)]
+    groups = [
+        Cards("Texts", [Card("image to text", "a.jpg", texts, PICTURE)]),
+        Cards("Images", [Card("text to image", "a dog", images)]),
+        Cards("Nothing to show", []),
+    ]
+    page = Page(render(Contents("t", negatives=CardSection("how to read", groups))))
+    words = " ".join(page.words().split())
+    assert words.endswith(
+        "Hardest negatives in a batch how to read Texts a.jpg GT own text HN [0.26] other text run [1,204] third "
+        "Images a dog GT own.jpg no picture HN [0.08] other.jpg"
+    )
+    assert page.marks() == ["right", "wrong"]
+    assert [a["alt"] for tag, a in page.elements if tag == "img"] == ["a.jpg", "own.jpg"]
+
+
+def test_sampling_tells_small_shares_as_small_and_not_as_none():
+    rows = [
+        SamplingRow("image to text", 128, 0.9, 0.0000015, Measure(0.0, 0.0, 0.003)),
+        SamplingRow("text to image", 6905, 0.999, 0.001, Measure(0.01234, 0.01, 0.015)),
+        SamplingRow("text to image", 2, 0.5, 0.5, Measure(0.49)),
+    ]
+    words = cells(Contents("t", sampling=rows))
+    assert "Direction Batch Percentile Predicted Measured" in words
+    assert "Image to text 128 pairs 90th < 0.01 0.00 0.00 – 0.30" in words
+    assert "Text to image 6,905 pairs 99.9th 0.10 1.23 1.00 – 1.50" in words
+    assert words.endswith("Text to image 2 pairs 50th 50.00 49.00")

@@ -7,11 +7,13 @@ from diptych.evaluation.runs import evaluate_encoded
 from diptych.index.search import Gallery
 from diptych.models.encoded import Encoded
 from diptych.models.trained import Trained
+from diptych.report.negatives import hard_negatives
+from diptych.report.page import Measure, SamplingRow
 from diptych.report.run import Examples, write_report
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train
 
-TINY = ["model.joint=16", "model.hidden=16", "model.word=8", "model.image.width=2", "model.image.pixels=32"]
+TINY = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "model.image.width=2", "model.image.pixels=32"]
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +34,10 @@ def encoded(run, corpus):
 def test_the_report_shows_what_the_run_left(run, corpus, encoded):
     result = evaluate_encoded([encoded])
     gallery = Gallery(Trained.open(run, "cpu"), corpus.split("test"))
-    path = write_report(run, encoded, result, "test", [("two red circles", gallery.find_images("two red circles", 3))])
-    page = path.read_text()
+    asked = [("two red circles", gallery.find_images("two red circles", 3))]
+    sampling = [SamplingRow("image to text", 128, 0.999, 0.8807, Measure(0.9111))]
+    negatives = hard_negatives(run, gallery.trained, corpus)
+    page = write_report(run, encoded, result, "test", asked, negatives, sampling).read_text()
     assert "&lt;b&gt;run" in page
     assert "<b>run" not in page
     assert "two red circles" in page
@@ -41,7 +45,17 @@ def test_the_report_shows_what_the_run_left(run, corpus, encoded):
     assert "Recall on val" in page
     assert "Training loss, stage 2" in page
     assert "Training loss, stage 1" not in page  # one epoch is no curve
-    assert "negatives" in page  # the recipe
+    assert ">stage 2</text>" in page  # where it begins
+    assert "negatives = " in page  # the recipe
+    assert "drawn as one batch" in page
+    assert negatives.groups[0].cards[0].beside[1].text in page
+    assert "91.11" in page
+
+
+def test_what_is_not_given_is_left_out(run, encoded):
+    page = write_report(run, encoded, evaluate_encoded([encoded]), "test").read_text()
+    assert "Hardest negatives" not in page
+    assert "How hard" not in page
 
 
 def test_examples_are_the_extremes_and_mark_what_is_right(encoded, corpus):

@@ -6,7 +6,7 @@ from diptych.data.scenes import make_scenes
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train
 
-SMALL = ["model.joint=16", "model.hidden=16", "model.word=8", "stage.1.batches.size=16"]
+SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]
 TINY = [*SMALL, "model.image.width=2", "model.image.pixels=32", "stage.2.batches.size=16", "stage.2.epochs=2"]
 
 

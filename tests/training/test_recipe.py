@@ -16,7 +16,7 @@ def test_every_recipe_reads_back_to_itself(name, tmp_path):
 def test_the_papers_settings():
     recipe = load_recipe("vsepp")
     stage = recipe.stage[0]
-    assert (recipe.model.joint, recipe.model.hidden, recipe.model.word) == (1024, 1024, 300)
+    assert (recipe.model.joint, recipe.model.text.hidden, recipe.model.text.word) == (1024, 1024, 300)
     assert (stage.epochs, stage.batches.size, stage.select) == (30, 128, "rsum")
     assert (stage.optimiser.rate, stage.optimiser.clip) == (0.0002, 2.0)
     assert (stage.schedule.every, stage.schedule.factor) == (15, 0.1)
@@ -43,8 +43,13 @@ def test_overrides_change_one_value():
         ("stage.1.objective.margn=0.1", "stage.1.objective: unknown key 'margn'; did you mean 'margin'?"),
         ("stage.1.optimizer.rate=1", "unknown key 'stage.1.optimizer'; did you mean 'optimiser'?"),
         ("stage.1.batches.siz=3", "unknown key 'stage.1.batches.siz'; did you mean 'size'?"),
-        ("model.image.towr=a", "unknown key 'image.towr'; did you mean 'tower'?"),
-        ("model.image.tower=cnnn", "image.tower = 'cnnn': use 'features', 'cnn'"),
+        ("model.image.crop=a", "model.image: unknown key 'crop'; did you mean 'crops'?"),
+        ("model.image.name=cnnn", "model.image.name = 'cnnn': no such name; did you mean 'cnn'?"),
+        ("model.text.name=gruu", "model.text.name = 'gruu': no such name; did you mean 'gru'?"),
+        ("model.image=3", "model.image: needs a table with a name"),
+        ("stage.1.crops=10C", "stage.1.crops = '10C'"),
+        ("stage.1.schedule.name=cosin", "stage.1.schedule.name = 'cosin': use 'step', 'cosine'"),
+        ("stage.1.optimiser.parts={image=0.0}", "stage.1.optimiser.parts"),
         ("modle.joint=5", "unknown key 'modle'; did you mean 'model'?"),
         ("model.name=vsee", "did you mean 'vse'?"),
         ("stage.1.epochs=-1", "stage.1.epochs = -1"),

@@ -13,7 +13,7 @@ from diptych.models.trained import Trained
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train
 
-SMALL = ["model.joint=16", "model.hidden=16", "model.word=8", "stage.1.batches.size=16"]
+SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]
 TINY = [*SMALL, "model.image.width=2", "model.image.pixels=32", "stage.2.batches.size=16", "stage.2.epochs=2"]
 
 
@@ -30,10 +30,10 @@ def test_refusals(whole, corpus, recipe, tmp_path):
         train(load_recipe("scenes", [*TINY, "stage.1.select=rsun"]), corpus, tmp_path / "select")
     with pytest.raises(RecipeError, match="no stage before"):
         train(load_recipe("scenes", [*TINY, "stage.1.start=previous"]), corpus, tmp_path / "start")
-    with pytest.raises(DataError, match="split val has no images"):
+    with pytest.raises(DataError, match="the val split is empty"):
         train(recipe, corpus.split("train", "test"), tmp_path / "val")
     with pytest.raises(DataError, match="no stored features"):
-        train(load_recipe("vsepp", SMALL), corpus, tmp_path / "features")
+        train(load_recipe("vsepp", [*SMALL, "model.image={name='features'}"]), corpus, tmp_path / "features")
     assert not (tmp_path / "select").exists()
     assert not (tmp_path / "val").exists()
 

@@ -10,12 +10,15 @@ from torch.nn.functional import normalize
 
 from diptych.data.batches import PairBatch
 from diptych.errors import RecipeError
-from diptych.models.matcher import Tokens
-from diptych.models.vse import CNNSettings, FeatureSettings, VSESettings
+from diptych.models.image_towers.cnn import CNNSettings
+from diptych.models.image_towers.features import FeatureSettings
+from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.towers import Tokens
+from diptych.models.vse import VSESettings
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.objective import ScoredPairs
-from diptych.training.recipe import Optimiser, Schedule
-from diptych.training.stage import CollapseWatch, make_optimiser, rate_at, set_trainable, train_mode, train_step
+from diptych.training.recipe import Optimiser
+from diptych.training.stage import CollapseWatch, make_optimiser, set_rate, set_trainable, train_mode, train_step
 
 CPU = torch.device("cpu")
 
@@ -53,10 +56,10 @@ def plain_step(matcher, optimiser, made):
 
 def test_the_step_equals_a_plain_loop():
     torch.manual_seed(0)
-    settings = VSESettings(joint=5, hidden=5, word=3, image=FeatureSettings(shape=(6,)), words=9)
+    settings = VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9)
     ours = settings.build().double()
     theirs = copy.deepcopy(ours)
-    our_optimiser = make_optimiser(list(ours.parameters()), Optimiser(rate=0.01))
+    our_optimiser = make_optimiser(ours, Optimiser(rate=0.01))
     their_optimiser = torch.optim.Adam(theirs.parameters(), lr=0.01)
     start = copy.deepcopy(ours.state_dict())
     for seed in range(5):
@@ -70,8 +73,12 @@ def test_the_step_equals_a_plain_loop():
 
 def test_the_gradient_is_clipped():
     torch.manual_seed(0)
-    matcher = VSESettings(joint=5, hidden=5, word=3, image=FeatureSettings(shape=(6,)), words=9).build().double()
-    optimiser = make_optimiser(list(matcher.parameters()), Optimiser())
+    matcher = (
+        VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9)
+        .build()
+        .double()
+    )
+    optimiser = make_optimiser(matcher, Optimiser())
 
     def norm(clip):
         train_step(matcher, Hinge(), optimiser, clip, batch(0), CPU)
@@ -81,15 +88,23 @@ def test_the_gradient_is_clipped():
     assert norm(0.5) == pytest.approx(0.5, rel=1e-4)
 
 
-def test_the_schedule_steps():
-    schedule = Schedule(every=15, factor=0.1)
-    assert [rate_at(epoch, 0.0002, schedule) for epoch in (1, 15)] == [0.0002, 0.0002]
-    assert rate_at(16, 0.0002, schedule) == pytest.approx(0.00002)
-    assert rate_at(31, 0.0002, schedule) == pytest.approx(0.000002)
+def test_a_part_can_have_a_rate_of_its_own():
+    image = CNNSettings(pixels=16, width=2)
+    matcher = VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=image, words=9).build()
+    optimiser = make_optimiser(matcher, Optimiser(rate=0.1, parts={"image": 0.5, "image.layers.0": 0.25}))
+    set_rate(optimiser, 0.01)
+    rates = {id(p): group["lr"] for group in optimiser.param_groups for p in group["params"]}
+    for name, parameter in matcher.named_parameters():
+        multiple = 0.25 if name.startswith("image.layers.0.") else 0.5 if name.startswith("image.") else 1
+        assert rates[id(parameter)] == pytest.approx(0.01 * multiple)
+    with pytest.raises(RecipeError, match=r"optimiser.parts: the model has no part 'imag'; did you mean 'image'"):
+        make_optimiser(matcher, Optimiser(parts={"imag": 0.5}))
 
 
 def test_parts_become_trainable_by_name():
-    matcher = VSESettings(joint=5, hidden=5, word=3, image=FeatureSettings(shape=(6,)), words=9).build()
+    matcher = VSESettings(
+        joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9
+    ).build()
     assert len(set_trainable(matcher, ("all",))) == len(list(matcher.parameters()))
     assert len(set_trainable(matcher, ("project",))) == 2
     assert len(set_trainable(matcher, ("text.words", "project"))) == 3
@@ -108,8 +123,8 @@ def test_a_collapse_is_called_once_after_enough_steps_in_a_row():
 
 @pytest.mark.parametrize(("parts", "moving"), [(("text",), False), (("image",), True), (("all",), True)])
 def test_a_frozen_part_keeps_its_statistics(parts, moving):
-    image = CNNSettings(tower="cnn", pixels=16, width=2)
-    matcher = VSESettings(joint=5, hidden=5, word=3, image=image, words=9).build()
+    image = CNNSettings(pixels=16, width=2)
+    matcher = VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=image, words=9).build()
     set_trainable(matcher, parts)
     train_mode(matcher)
     before = copy.deepcopy(dict(matcher.named_buffers()))
@@ -121,7 +136,9 @@ def test_a_frozen_part_keeps_its_statistics(parts, moving):
 
 @pytest.mark.parametrize("parts", [(), ("image",)])
 def test_nothing_to_train_is_refused(parts):
-    matcher = VSESettings(joint=5, hidden=5, word=3, image=FeatureSettings(shape=(6,)), words=9).build()
+    matcher = VSESettings(
+        joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9
+    ).build()
     with pytest.raises(RecipeError, match="nothing in these parts can be trained"):
         set_trainable(matcher, parts)
 

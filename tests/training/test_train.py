@@ -23,7 +23,7 @@ from diptych.training.progress import Silent
 from diptych.training.recipe import load_recipe, recipe_names
 from diptych.training.train import train
 
-SMALL = ["model.joint=16", "model.hidden=16", "model.word=8", "stage.1.batches.size=16"]
+SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]
 TINY = [*SMALL, "model.image.width=2", "model.image.pixels=32", "stage.2.batches.size=16", "stage.2.epochs=2"]
 
 
@@ -152,14 +152,24 @@ def test_a_timed_snapshot_is_one_to_go_on_from(whole, corpus, recipe, tmp_path, 
     assert_same_run(whole, tmp_path)
 
 
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory):
+    """One folder of feature stores for all: what is computed for a recipe serves the next."""
+    return tmp_path_factory.mktemp("features")
+
+
 @pytest.mark.parametrize("name", recipe_names())
-def test_every_recipe_trains_two_steps_on_scenes(name, corpus, tmp_path):
-    reads_features = load_recipe(name).model.image.tower == "features"
-    pixels = [] if reads_features else ["model.image.width=2", "model.image.pixels=32"]
-    recipe = load_recipe(name, [*SMALL, *pixels, "stage.1.epochs=1"])
+def test_every_recipe_trains_two_steps_on_scenes(name, corpus, tmp_path, stores):
+    changes = {
+        "backbone": ["model.image.backbone=lite0"],  # the others' weights come from a hub
+        "cnn": ["model.image.width=2", "model.image.pixels=32"],
+    }[load_recipe(name).model.image.name]
+    splits = ["stage.1.splits=['train']"]  # scenes have no restval
+    recipe = load_recipe(name, [*SMALL, *changes, *splits, "stage.1.epochs=1"])
+    recipe = recipe.model_copy(update={"stage": recipe.stage[:1]})
     steps = Steps((2,), lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, with_features(corpus) if reads_features else corpus, tmp_path, device="cpu", watcher=steps)
+        train(recipe, corpus, tmp_path, device="cpu", watcher=steps, features=stores)
     assert steps.count == 2
     assert snapshot_path(tmp_path).is_file()
 
@@ -319,7 +329,7 @@ def test_a_stage_can_start_from_another_run(whole, corpus, tmp_path):
     for name in ("project.weight", "text.words.weight"):
         torch.testing.assert_close(started[name], base[name], atol=1e-6, rtol=0)
     with pytest.raises(RunError, match="its model has joint = 16, the recipe says 8"):
-        train(load_recipe("scenes", [*changes, "model.joint=8", "model.hidden=8"]), corpus, tmp_path / "other")
+        train(load_recipe("scenes", [*changes, "model.joint=8", "model.text.hidden=8"]), corpus, tmp_path / "other")
 
 
 def test_two_at_once_are_refused(whole, corpus, recipe, tmp_path):
@@ -340,7 +350,7 @@ def test_a_diverged_training_says_where_and_what_to_do(corpus, tmp_path):
 
 
 def test_a_recipe_and_a_corpus_by_name(tmp_path):
-    with pytest.raises(DataError, match="split val has no images"):
+    with pytest.raises(DataError, match=r"the val split is empty, and stage\.1\.select"):
         train("scenes", "scenes:train=4,val=0,test=4", tmp_path)
 
 

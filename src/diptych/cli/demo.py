@@ -30,6 +30,7 @@ def command(
     from diptych.index.search import Gallery
     from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
+    from diptych.report.negatives import hard_negatives
     from diptych.report.pictures import contact_sheet
     from diptych.report.run import write_report
     from diptych.training.progress import Bar
@@ -61,7 +62,7 @@ def command(
         first = test.texts[int((test.text_groups == test.image_groups[hits[0].row]).argmax())]
         out.print(f"[bold]{question}[/]\n  best hit {hits[0].name} ({hits[0].score:.3f}): {first}", highlight=False)
         out.print(f"  pictures: {sheet}", highlight=False, soft_wrap=True)
-    report = write_report(into, encoded, result, "test", answered)
+    report = write_report(into, encoded, result, "test", answered, hard_negatives(into, trained, corpus))
     minutes = (time.monotonic() - started) / 60
     out.print(
         f"[bold green]done[/] in {minutes:.1f} min; open the report: {report.resolve()}",

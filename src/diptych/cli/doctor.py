@@ -62,7 +62,7 @@ def _faults() -> list[str]:
     from diptych.training.recipe import load_recipe, recipe_names
     from diptych.training.train import train
 
-    small = ["model.joint=8", "model.hidden=8", "model.image.width=2", "model.image.pixels=16", "stage.2.epochs=1"]
+    small = ["model.joint=8", "model.text.hidden=8", "model.image.width=2", "model.image.pixels=16", "stage.2.epochs=1"]
     try:
         for name in recipe_names():
             load_recipe(name)

@@ -49,12 +49,16 @@ def command(
 
         diptych evaluate scores.npy scenes
     """
+    from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate_encoded, evaluate_matrix
     from diptych.machine import cores
+    from diptych.models.trained import Trained
+    from diptych.report.negatives import hard_negatives
     from diptych.report.run import write_report
 
     if into is not None and into.is_dir():
         raise ScoreError(f"{into}: is a folder; name a file to write")
+    data = sources[-1]
     sources, corpus = _sort(sources, split)
     if corpus is not None and all(source.endswith(".safetensors") for source in sources):
         raise ScoreError("files of encodings hold their groups already; leave the corpus out")
@@ -72,7 +76,9 @@ def command(
         if report:
             if len(encoded) > 1 or encoded[0].corpus is None or folds > 1 or gallery is not None:
                 raise ScoreError("--report needs one run and a corpus, without --folds and --gallery")
-            note(f"wrote {write_report(Path(sources[0]), encoded[0], result, split)}")
+            run = Path(sources[0])
+            negatives = hard_negatives(run, Trained.open(run, device), open_corpus(data))
+            note(f"wrote {write_report(run, encoded[0], result, split, negatives=negatives)}")
     _print(result, as_json, into)
 
 

@@ -11,7 +11,7 @@ import sys
 import typer
 
 from diptych import __version__
-from diptych.cli import data, demo, doctor, encode, evaluate, recipes, search, train
+from diptych.cli import compare, data, demo, doctor, encode, evaluate, features, recipes, search, train
 from diptych.cli.console import complain
 from diptych.errors import DiptychError
 
@@ -27,8 +27,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+app.command("features")(features.command)
 app.command("train")(train.command)
 app.command("evaluate")(evaluate.command)
+app.command("compare")(compare.command)
 app.command("encode")(encode.command)
 app.command("search")(search.command)
 app.add_typer(data.app, name="data")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.syntax import Syntax
 from rich.table import Table
 
-from diptych.cli.console import note, out
+from diptych.cli.console import err, note, out
+
+if TYPE_CHECKING:
+    from diptych.training.recipe import Paper
 
 app = typer.Typer(help="Look at the recipes.", no_args_is_help=True)
 
@@ -46,5 +49,16 @@ def show_command(
         out.print(Syntax(text, "toml", background_color="default", word_wrap=True))
     else:
         typer.echo(text, nl=False)
-    if parsed.paper is not None and parsed.paper.row:
-        note(f"follows {parsed.paper.reference}, row {parsed.paper.row}")
+    if parsed.paper is not None:
+        note(f"follows {parsed.paper.reference}")
+        if parsed.paper.row:
+            err.print(_figures(parsed.paper))
+
+
+def _figures(paper: Paper) -> Table:
+    """The figures that were published for a recipe."""
+    columns = ("R@1", "R@5", "R@10", "median")
+    table = Table("row", "data", *(f"{way} {name}" for way in ("i2t", "t2i") for name in columns), box=None)
+    for row in paper.row:
+        table.add_row(row.number, row.data, *(f"{value:.1f}" for value in (*row.i2t, *row.t2i)))
+    return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,9 @@ def command(
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Override the recipe's seed.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    features: Annotated[Path, typer.Option(help="The folder that keeps a frozen backbone's features.")] = Path(
+        "features"
+    ),
     device: Device = "auto",
     workers: Workers = None,
 ) -> None:
@@ -29,7 +33,7 @@ def command(
 
         diptych train scenes scenes --into runs/first
 
-        diptych train vsepp data/f30k_precomp --set stage.1.objective.margin=0.1
+        diptych train vsepp photos/ --set stage.1.objective.margin=0.1
 
         diptych train scenes scenes --into runs/first --resume
     """
@@ -37,6 +41,7 @@ def command(
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
+    from diptych.report.negatives import hard_negatives
     from diptych.report.run import write_report
     from diptych.training.checkpoint import snapshot_path
     from diptych.training.progress import Bar
@@ -52,14 +57,17 @@ def command(
         note(f"{len(corpus.problems)} rows of the data were left out; `diptych data check {data}` lists them")
     try:
         with Bar(err) as watcher:
-            train(chosen, corpus, folder, resume=resume, device=device, workers=workers, watcher=watcher)
+            run = partial(train, resume=resume, device=device, workers=workers, features=features)
+            run(chosen, corpus, folder, watcher=watcher)
     except KeyboardInterrupt:
         if snapshot_path(folder).exists():
             note(f"stopped; go on with the same command and --resume (run folder {folder})")
         else:
             note("stopped before anything was saved; start again with the same command")
         raise
-    encoded = Trained.open(folder, device).encode(corpus.split("val"))
-    report = write_report(folder, encoded, evaluate_encoded([encoded]), "val")
+    trained = Trained.open(folder, device)
+    encoded = trained.encode(corpus.split("val"))
+    negatives = hard_negatives(folder, trained, corpus)
+    report = write_report(folder, encoded, evaluate_encoded([encoded]), "val", negatives=negatives)
     say(f"trained {folder}, report {report}", "bold green")
     note(f"measure it: diptych evaluate {folder} {data}")

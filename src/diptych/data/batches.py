@@ -12,11 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Corpus, Integers
-from diptych.data.reader import FeatureReader, PixelReader
+from diptych.data.reader import Draw, ImageReader
 from diptych.text.vocabulary import TokenTable
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The drawn pairs of one batch by number, and the draw that random readings of their images depend on."""
+
+    images: Integers
+    texts: Integers
+    draw: Draw
 
 
 @dataclass(frozen=True)
@@ -48,13 +57,14 @@ class PairSampler:
         """The number of batches an epoch."""
         return len(self._cuts()) + 1
 
-    def epoch(self, number: int) -> list[tuple[Integers, Integers]]:
-        """The batches of one epoch as (images, texts), a pure function of the seed and the epoch's number."""
+    def epoch(self, number: int) -> list[Pairs]:
+        """The batches of one epoch, a pure function of the seed and the epoch's number."""
         random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([*self._seed, number])))
         texts = random.permutation(self._texts)
         draw = (random.random(len(texts)) * self._count[texts]).astype(np.int64)
         images = self._images[self._first[texts] + draw]
-        return list(zip(np.split(images, self._cuts()), np.split(texts, self._cuts()), strict=True))
+        batches = zip(np.split(images, self._cuts()), np.split(texts, self._cuts()), strict=True)
+        return [Pairs(*batch, (*self._seed, number, step)) for step, batch in enumerate(batches)]
 
     def _cuts(self) -> range:
         """Where batches end; a last pair that would be alone, without a negative, joins the batch before."""
@@ -64,16 +74,16 @@ class PairSampler:
 class PairReader:
     """Makes a batch's arrays from its image and text numbers; pairs of unreadable images are left out."""
 
-    def __init__(self, corpus: Corpus, images: FeatureReader | PixelReader, tokens: TokenTable) -> None:
+    def __init__(self, corpus: Corpus, images: ImageReader, tokens: TokenTable) -> None:
         self._groups = corpus.text_groups
         self._images = images
         self._tokens = tokens
 
-    def read(self, pairs: tuple[Integers, Integers]) -> PairBatch:
+    def read(self, pairs: Pairs) -> PairBatch:
         """Read one batch; safe to call from several threads."""
-        images, texts = pairs
-        distinct, image_of = np.unique(images, return_inverse=True)
-        values, readable = self._images.read(distinct)
+        texts = pairs.texts
+        distinct, image_of = np.unique(pairs.images, return_inverse=True)
+        values, readable = self._images.read(distinct, pairs.draw)
         skipped = tuple(distinct[~readable].tolist())
         if skipped:
             here = readable[image_of]

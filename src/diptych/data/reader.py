@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.data.corpus import Corpus, Features, Integers, Picture
+from diptych.data.corpus import Features, Integers, Picture
 from diptych.data.images import pixels
-from diptych.errors import DataError, ImageError
+from diptych.errors import ImageError
 
 KEEP_BYTES = 2 * 2**30
 
+Draw = tuple[int, ...]  # what a random reading depends on besides the image: seed, stage, epoch, step
+
+
+class ImageReader(Protocol):
+    """Reads images by number, from several threads at once; what cannot be read is in `skipped` with its reason."""
+
+    skipped: dict[int, str]
+
+    def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """The values of the readable ones among these images, and which those are; nobody moves up."""
+        ...
+
 
 class FeatureReader:
-    """Stored features; every image has its row."""
+    """Stored features: a row an image, or only for the images in `readable`, the others being `skipped`."""
 
-    def __init__(self, features: Features) -> None:
+    def __init__(
+        self, features: Features, readable: Integers | None = None, skipped: dict[int, str] | None = None
+    ) -> None:
         self._features = features
-        self.skipped: dict[int, str] = {}
+        self.skipped: dict[int, str] = dict(skipped or {})
+        self._row_of = None
+        if readable is not None:
+            self._row_of = np.full(len(readable) + len(self.skipped), -1)
+            self._row_of[readable] = np.arange(len(readable))
 
-    def read(self, images: Integers) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """The features of these images and which of them could be read: all."""
-        return self._features[images], np.ones(len(images), bool)
+    def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """The features of the readable ones among these images, and which those are."""
+        rows = images if self._row_of is None else self._row_of[images]
+        readable = rows >= 0
+        return self._features[rows[readable]], readable
 
 
 class PixelReader:
@@ -41,7 +61,7 @@ class PixelReader:
         self._kept = np.empty((len(pictures) if fits else 0, 3, side, side), np.uint8)
         self._known = np.zeros(len(self._kept), bool)
 
-    def read(self, images: Integers) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """The pixels of the readable ones among these images, (readable, 3, side, side), and which those are."""
         readable = np.ones(len(images), bool)
         out = np.empty((len(images), 3, self._side, self._side), np.uint8)
@@ -64,18 +84,3 @@ class PixelReader:
             self._kept[image] = into
             self._known[image] = True
         return True
-
-
-def image_reader(corpus: Corpus, kind: str, shape: tuple[int, ...]) -> FeatureReader | PixelReader:
-    """The reader of what a model's image input asks for; a corpus that does not have it is an error."""
-    if kind == "pixels":
-        if corpus.pictures is None:
-            raise DataError(f"{corpus.name}: has stored features but no pictures; use a recipe that reads features")
-        return PixelReader(corpus.pictures, shape[-1])
-    if corpus.features is None:
-        raise DataError(
-            f"{corpus.name}: has pictures but no stored features; use a recipe that reads pixels, such as `scenes`"
-        )
-    if corpus.features.shape != shape:
-        raise DataError(f"{corpus.name}: features of shape {corpus.features.shape}, the model reads {shape}")
-    return FeatureReader(corpus.features)

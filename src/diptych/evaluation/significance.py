@@ -49,7 +49,7 @@ def intervals(
     if not 0 < level < 1 or draws < 1:
         raise ScoreError(f"an interval needs a level between 0 and 1 and some draws, not {level} and {draws}")
     random = np.random.default_rng(seed)
-    recalls = np.mean([_redrawn(ranks, cutoffs, draws, random) for ranks in folds], axis=0)  # (draws, recalls)
+    recalls = np.mean([redrawn(ranks, cutoffs, draws, random) for ranks in folds], axis=0)  # (draws, recalls)
     names = [f"{prefix}_r{cutoff}" for prefix in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for cutoff in cutoffs]
     columns = np.column_stack([recalls, recalls.sum(axis=1)])
     lows, highs = np.quantile(columns, [(1 - level) / 2, (1 + level) / 2], axis=0)
@@ -57,7 +57,7 @@ def intervals(
     return Intervals(bounds, level, draws, seed)
 
 
-def _redrawn(ranks: Ranks, cutoffs: Sequence[int], draws: int, random: np.random.Generator) -> NDArray[np.float64]:
+def redrawn(ranks: Ranks, cutoffs: Sequence[int], draws: int, random: np.random.Generator) -> NDArray[np.float64]:
     """The recalls of each draw of groups, in percent: the images' in the first columns, then the texts'."""
     known, image_places = np.unique(ranks.image_groups, return_inverse=True)
     text_places = np.searchsorted(known, ranks.text_groups)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from diptych.data.corpus import Corpus, Picture
-from diptych.data.images import PictureFile, pixels
+from diptych.data.images import PictureFile
 from diptych.errors import DataError
 from diptych.models.trained import Trained, Watch
 from diptych.text.tokens import tokenise
@@ -74,12 +74,7 @@ class Gallery:
         if isinstance(image, str) and image in self.corpus.image_ids:
             row = np.array([list(self.corpus.image_ids).index(image)])
             return self.trained.encode_images(self.corpus.take(row, np.array([], np.int64)), 0)[0]
-        wanted = self.trained.matcher.image_input
-        if wanted.kind != "pixels":
-            raise DataError(f"{image}: the run reads stored features; give the id of an image of {self.corpus.name}")
-        picture = PictureFile(Path(image)) if isinstance(image, str | Path) else image
-        array = torch.from_numpy(pixels(picture, wanted.shape[-1]))[None]
-        return self.trained.matcher.encode_images(array.to(self.trained.device))
+        return self.trained.encode_picture(PictureFile(Path(image)) if isinstance(image, str | Path) else image)
 
     @torch.inference_mode()
     def _blockwise(self, encoded: Tensor, score: Scorer) -> Tensor:

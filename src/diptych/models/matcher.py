@@ -7,30 +7,14 @@ knows. The score is always higher-is-better.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Literal
 
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from diptych.errors import RecipeError
+from diptych.features.backbone import Backbone
+from diptych.features.reader import ImageInput
+from diptych.models.towers import Tokens
 from diptych.settings import Settings
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Texts as padded word ids (texts, length) and their lengths (texts,)."""
-
-    ids: Tensor
-    lengths: Tensor
-
-
-@dataclass(frozen=True)
-class ImageInput:
-    """What an image tower reads: `pixels` squares of this side as bytes, or stored `features` of this shape."""
-
-    kind: Literal["pixels", "features"]
-    shape: tuple[int, ...]
 
 
 class ModelSettings(Settings, ABC):
@@ -44,18 +28,27 @@ class ModelSettings(Settings, ABC):
 
     @abstractmethod
     def build(self) -> Matcher:
-        """A fresh matcher of fitted settings."""
+        """A fresh matcher of fitted settings, its weights at random."""
 
 
 class Matcher(nn.Module, ABC):
     """Two towers and a score between what they make."""
 
     settings: ModelSettings
-    image_input: ImageInput
+
+    @property
+    @abstractmethod
+    def image_input(self) -> ImageInput:
+        """What `encode_images` reads."""
+
+    @property
+    def pretrained(self) -> Backbone | None:
+        """The backbone whose output `encode_images` reads as well, where there is one."""
+        return None
 
     @abstractmethod
     def encode_images(self, images: Tensor) -> Tensor:
-        """Encode a batch of what `image_input` describes; row i belongs to image i."""
+        """Encode a batch of what `image_input` describes, or of the backbone's vectors; row i belongs to image i."""
 
     @abstractmethod
     def encode_texts(self, tokens: Tokens) -> Tensor:
@@ -65,6 +58,10 @@ class Matcher(nn.Module, ABC):
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """Score all encoded images against all encoded texts: (images, texts), higher is better."""
 
+    @abstractmethod
+    def start_images(self) -> None:
+        """Load the pretrained weights that training begins with, where the image side has some."""
+
+    @abstractmethod
     def start_words(self, vectors: Tensor, found: Tensor) -> None:
         """Start the found words, rows of the vocabulary, from given vectors; the others keep their random start."""
-        raise RecipeError(f"text.vectors: the model {self.settings.name!r} has no word embedding to start")

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 from diptych.data.batches import read_ahead
-from diptych.data.corpus import Corpus, Integers
-from diptych.data.reader import FeatureReader, PixelReader, image_reader
-from diptych.errors import DataError, RunError
+from diptych.data.corpus import Corpus, Integers, Picture
+from diptych.data.reader import ImageReader
+from diptych.errors import DataError, ImageError, RunError
+from diptych.features.reader import image_reader, picture_reader
 from diptych.machine import choose_device
 from diptych.models.encoded import Encoded
-from diptych.models.matcher import Matcher, Tokens
+from diptych.models.matcher import Matcher
 from diptych.models.store import load_matcher
+from diptych.models.towers import Tokens
 from diptych.text.vocabulary import Vocabulary
 
 IMAGES_AT_ONCE = 64
@@ -50,16 +52,16 @@ class Trained:
         place = choose_device(device)
         return cls(matcher.to(place).eval(), vocabulary, place)
 
-    def reader(self, corpus: Corpus) -> FeatureReader | PixelReader:
+    def reader(self, corpus: Corpus) -> ImageReader:
         """The reader of what the matcher wants of a corpus; who encodes a corpus again keeps it, and its pixels."""
-        return image_reader(corpus, self.matcher.image_input.kind, self.matcher.image_input.shape)
+        return image_reader(corpus, self.matcher.image_input)
 
     def encode(
         self,
         corpus: Corpus,
         workers: int = 2,
         watch: Watch | None = None,
-        reader: FeatureReader | PixelReader | None = None,
+        reader: ImageReader | None = None,
     ) -> Encoded:
         """Encode what can be ranked of a corpus; `watch` is told how many items of how many are done."""
         corpus = corpus.matched()
@@ -84,7 +86,7 @@ class Trained:
         corpus: Corpus,
         workers: int = 2,
         watch: Watch | None = None,
-        reader: FeatureReader | PixelReader | None = None,
+        reader: ImageReader | None = None,
     ) -> tuple[Tensor, Integers, dict[str, str]]:
         """Encode a corpus' images: the encodings, the image each row belongs to, and the reasons of the skipped."""
         reader = reader or self.reader(corpus)
@@ -104,6 +106,15 @@ class Trained:
             first = next(iter(skipped.values()), "there is none")
             raise DataError(f"{corpus.name}: no image of {splits or 'it'} could be read; first reason: {first}")
         return torch.cat(rows), np.concatenate(numbers), skipped
+
+    @torch.inference_mode()
+    def encode_picture(self, picture: Picture) -> Tensor:
+        """Encode one picture of no corpus: (1, ...)."""
+        reader = picture_reader([picture], self.matcher.image_input)
+        values, readable = reader.read(np.array([0]))
+        if not readable.all():
+            raise ImageError(reader.skipped[0])
+        return self.matcher.encode_images(torch.from_numpy(values).to(self.device))
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str], watch: Watch | None = None) -> Tensor:

@@ -3,7 +3,7 @@
     f(i) = W_f^T phi(i),  g(c) = W_g^T psi(c),  s(i, c) = f(i) . g(c)        (Faghri et al. 2018, Eq. 1-3)
 
 Reference: VSE++: Improving Visual-Semantic Embeddings with Hard Negatives, BMVC 2018.
-Needs: images as pixels or stored features; texts as tokens.
+Needs: images as any image tower reads them; texts as tokens.
 When to use it: the base of everything else; fast to train, and its embeddings can be indexed.
 Relation to others: `normalise_images = false` is the VSE0 of the paper; `text_projection = true` is the paper's W_g,
 which the authors' public code leaves out (the GRU's state is the embedding).
@@ -11,35 +11,21 @@ which the authors' public code leaves out (the GRU's state is the embedding).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import normalize
+from typing_extensions import Self
 
-from diptych.errors import DataError, RecipeError
-from diptych.models.image_towers import SmallCNN, StoredFeatures
-from diptych.models.matcher import Matcher, ModelSettings, Tokens
-from diptych.models.text_towers import TextGRU
-from diptych.settings import Count, Flag, Settings
-
-
-class FeatureSettings(Settings):
-    """Images as stored features; `normalise` divides each by its length first."""
-
-    tower: Literal["features"] = "features"
-    shape: tuple[int, ...] = ()
-    normalise: Flag = False
-
-
-class CNNSettings(Settings):
-    """Images as pixels, through a small CNN trained from scratch."""
-
-    tower: Literal["cnn"]
-    pixels: Annotated[int, Field(ge=16, le=512, strict=True)] = 64
-    width: Count = 32
-    normalise: Flag = False
+from diptych.errors import RecipeError
+from diptych.features.backbone import Backbone
+from diptych.features.reader import ImageInput
+from diptych.models.image_towers.features import FeatureSettings
+from diptych.models.matcher import Matcher, ModelSettings
+from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.towers import NamedImageTower, NamedTextTower, Tokens
+from diptych.settings import Count, Flag
 
 
 class VSESettings(ModelSettings):
@@ -47,25 +33,16 @@ class VSESettings(ModelSettings):
 
     name: Literal["vse"] = "vse"
     joint: Count = 1024
-    word: Count = 300
-    hidden: Count = 1024
-    image: Annotated[FeatureSettings | CNNSettings, Field(discriminator="tower")] = FeatureSettings()
+    image: NamedImageTower = FeatureSettings()
+    text: NamedTextTower = GRUSettings()
     text_projection: Flag = False
     normalise_images: Flag = True
     normalise_texts: Flag = True
     words: int = 0
 
-    def fitted(self, words: int, features: tuple[int, ...] | None) -> VSESettings:
-        """These settings for a vocabulary and, if images are stored features, their shape."""
-        image = self.image
-        if isinstance(image, FeatureSettings):
-            if features is None:
-                raise DataError(
-                    "the recipe reads stored features and the corpus has no stored features, only pictures; "
-                    "use a recipe that reads pixels, such as `scenes`"
-                )
-            image = image.model_copy(update={"shape": features})
-        return self.model_copy(update={"words": words, "image": image})
+    def fitted(self, words: int, features: tuple[int, ...] | None) -> Self:
+        """These settings for a vocabulary and, if the corpus brings stored features, their shape."""
+        return self.model_copy(update={"words": words, "image": self.image.fitted(features)})
 
     def build(self) -> VSE:
         """A fresh matcher."""
@@ -78,33 +55,31 @@ class VSE(Matcher):
     def __init__(self, settings: VSESettings) -> None:
         super().__init__()
         self.settings: VSESettings = settings
-        image = settings.image
-        tower = (
-            StoredFeatures(image.shape) if isinstance(image, FeatureSettings) else SmallCNN(image.pixels, image.width)
-        )
-        self.image_input = tower.input
-        self.image: nn.Module = tower
-        self.project = nn.Linear(tower.size, settings.joint)
-        nn.init.xavier_uniform_(self.project.weight)
-        nn.init.zeros_(self.project.bias)
-        self.text = TextGRU(settings.words, settings.word, settings.hidden)
+        self.image = settings.image.build()
+        self.project = _projection(self.image.size, settings.joint)
+        self.text = settings.text.build(settings.words)
         self.project_text: nn.Module = nn.Identity()
         if settings.text_projection:
-            self.project_text = nn.Linear(settings.hidden, settings.joint)
-            nn.init.xavier_uniform_(self.project_text.weight)
-            nn.init.zeros_(self.project_text.bias)
-        elif settings.hidden != settings.joint:
+            self.project_text = _projection(self.text.size, settings.joint)
+        elif self.text.size != settings.joint:
             raise RecipeError(
-                f"model.hidden is {settings.hidden} and model.joint is {settings.joint}: "
+                f"model.text makes vectors of size {self.text.size} and model.joint is {settings.joint}: "
                 "make them equal or set model.text_projection = true"
             )
 
+    @property
+    def image_input(self) -> ImageInput:
+        """What the image tower reads."""
+        return self.image.input
+
+    @property
+    def pretrained(self) -> Backbone | None:
+        """The image tower's backbone, where it has one."""
+        return self.image.pretrained
+
     def encode_images(self, images: Tensor) -> Tensor:
-        """Pixels or features to (images, joint)."""
-        vectors = self.image(images)
-        if self.settings.image.normalise:
-            vectors = normalize(vectors, dim=1)
-        joint: Tensor = self.project(vectors)
+        """What the image tower reads to (images, joint)."""
+        joint: Tensor = self.project(self.image(images))
         return normalize(joint, dim=1) if self.settings.normalise_images else joint
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
@@ -116,6 +91,18 @@ class VSE(Matcher):
         """The inner product: (images, texts)."""
         return torch.mm(images, texts.t())
 
+    def start_images(self) -> None:
+        """Load the image tower's pretrained weights, where it has some."""
+        self.image.start()
+
     def start_words(self, vectors: Tensor, found: Tensor) -> None:
         """Start the found words from given vectors."""
         self.text.start_words(vectors, found)
+
+
+def _projection(inputs: int, outputs: int) -> nn.Linear:
+    """A linear map that starts as the authors' code starts it: Xavier, without bias at first."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer

@@ -1,11 +1,13 @@
-"""Sum of hinges and max of hinges: triplet ranking with the negatives of the batch.
+"""Sum of hinges, max of hinges and what lies between: triplet ranking with the negatives of the batch.
 
     sum:  sum_c' [m - s(i, c) + s(i, c')]+  +  sum_i' [m - s(i, c) + s(i', c)]+        (Faghri et al. 2018, Eq. 5)
     max:  max_c' [m + s(i, c') - s(i, c)]+  +  max_i' [m + s(i', c) - s(i, c)]+        (Eq. 6)
+    soft: (sum_c' [.]+^p)^(1/p)  +  (sum_i' [.]+^p)^(1/p),  p = 1 / softness           (the spectrum of section 2.2)
 
 Reference: VSE++: Improving Visual-Semantic Embeddings with Hard Negatives, BMVC 2018.
 Needs: scores of the batch and the positives mask.
-When to use it: `max` is VSE++ and the better one once training has warmed up; `sum` (VSE0) starts faster.
+When to use it: `max` is VSE++ and the better one once training has warmed up; `sum` (VSE0) starts faster. A number is a
+softness between them, 0 being max and 1 being sum, each exactly: all negatives push, the harder the more.
 Relation to others: the loss is summed over the pairs, as in the authors' public code and unlike the mean of Eq. 4: the
 clipping of the gradient at 2.0 belongs to that scale. Same-group pairs are never negatives; `mask_same_group = false`
 reproduces the public code, where only the drawn pair itself is left out.
@@ -13,21 +15,36 @@ reproduces the public code, where only the drawn pair itself is left out.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 from torch import Tensor
 
 from diptych.objectives.objective import Loss, Objective, ScoredPairs
 from diptych.settings import Flag, Number
+
+# Beyond this power only the largest hinges count in any precision, and numbers beyond it overflow in some.
+STEEPEST = 1e30
+
+
+def _known_negatives(value: Any) -> Any:
+    """Refuse anything else in words of its own: those of a choice between types do not read well."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value in ("max", "sum") or (number and 0 <= value <= 1):
+        return float(value) if number else value
+    raise PydanticCustomError("negatives", "use 'max', 'sum' or a softness from 0 (max) to 1 (sum)")
+
+
+Negatives = Annotated[Literal["max", "sum"] | float, BeforeValidator(_known_negatives)]
 
 
 class Hinge(Objective):
     """Hinges over the batch's negatives; see the module's description."""
 
     name: Literal["hinge"] = "hinge"
-    negatives: Literal["max", "sum"] = "max"
+    negatives: Negatives = "max"
     margin: Annotated[Number, Field(ge=0)] = 0.2
     mask_same_group: Flag = True
 
@@ -37,16 +54,27 @@ class Hinge(Objective):
         excluded = self._excluded(batch)
         texts = (self.margin + batch.scores - own[:, None]).clamp(min=0).masked_fill(excluded, 0)
         images = (self.margin + batch.scores - own[None, :]).clamp(min=0).masked_fill(excluded, 0)
-        if self.negatives == "max":
+        if self.softness == 0:
             texts, images = texts.amax(1), images.amax(0)  # (pairs,)
+        elif self.softness < 1:
+            texts, images = _between(texts, 1, self.softness), _between(images, 0, self.softness)  # (pairs,)
         return Loss({"image_to_text": texts.sum(), "text_to_image": images.sum()})
 
+    @property
+    def softness(self) -> float:
+        """Where between max (0) and sum (1) the negatives are taken together."""
+        return {"max": 0.0, "sum": 1.0}[self.negatives] if isinstance(self.negatives, str) else self.negatives
+
     def stuck(self, batch: ScoredPairs, total: float) -> bool:
-        """Max of hinges sticks where every hardest negative scores like the positive: 2 x margin a pair."""
-        if self.negatives == "sum":
+        """Hinges stick where every negative scores like the positive: margin x negatives ** softness a query.
+
+        For max of hinges these are 2 x margin a pair; the sum of hinges has no such trap.
+        """
+        if self.softness == 1:
             return False
         negatives = ~self._excluded(batch)
-        trap = self.margin * int(negatives.any(0).sum() + negatives.any(1).sum())
+        counts = torch.cat([negatives.sum(0), negatives.sum(1)]).double()
+        trap = self.margin * float(counts[counts > 0].pow(self.softness).sum())
         scores = batch.scores.detach()
         spread = float(scores.max() - scores.min())
         return trap > 0 and abs(total - trap) < 0.01 * trap and spread < 0.25 * self.margin
@@ -54,8 +82,9 @@ class Hinge(Objective):
     @property
     def way_out(self) -> str:
         """What being stuck looks like, and what to do."""
+        level = "2 x margin a pair" if self.softness == 0 else "what equal scores cost"
         return (
-            "the loss stands at 2 x margin a pair and all embeddings are equal; start with an epoch of "
+            f"the loss stands at {level} and all embeddings are equal; start with an epoch of "
             "negatives = 'sum' as a stage before, lower optimiser.rate, or use larger batches (batches.size)"
         )
 
@@ -64,3 +93,16 @@ class Hinge(Objective):
         if self.mask_same_group:
             return batch.positives
         return torch.eye(len(batch.scores), dtype=torch.bool, device=batch.scores.device)
+
+
+def _between(hinges: Tensor, axis: int, softness: float) -> Tensor:
+    """The p-norm of hinges along an axis, p = 1 / softness, between their maximum and their sum.
+
+    A norm is the sum of what it is taken of, weighted by its gradient. So the weights are enough, and they are never
+    infinite: (h / norm)^(p - 1), computed relative to the largest hinge.
+    """
+    largest = hinges.detach().amax(axis, keepdim=True)
+    relative = hinges.detach() / torch.where(largest > 0, largest, 1)  # from 0 to 1
+    weights = relative.pow(min(1 / softness, STEEPEST) - 1)
+    powers = (weights * relative).sum(axis, keepdim=True).clamp(min=1)  # below 1 only where all hinges are 0
+    return (weights * powers.pow(softness - 1) * hinges).sum(axis)

@@ -37,6 +37,15 @@ _SHAPES = (
 
 
 @dataclass(frozen=True)
+class Mark:
+    """A place on the lower axis where something happens to a line, such as the start of a stage."""
+
+    x: float
+    text: str
+    line: int = 0
+
+
+@dataclass(frozen=True)
 class _Axis:
     """Values `low` to `high` along the pixels `start` to `stop`, with the values to write beside them."""
 
@@ -57,10 +66,13 @@ class _Axis:
         return f"{round(value, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "\u2212")
 
 
-def line_chart(series: Mapping[str, Sequence[Point]], *, title: str, x_label: str, y_label: str) -> Markup:
+def line_chart(
+    series: Mapping[str, Sequence[Point]], *, title: str, x_label: str, y_label: str, marks: Sequence[Mark] = ()
+) -> Markup:
     """Draw named lines of (x, y) points as one SVG; a y of None or NaN leaves a gap.
 
-    A page sets the lines' colours with the CSS variables --series-1 to --series-6; the rest takes the text's.
+    Marks beyond the points are left out. A page sets the lines' colours with the CSS variables --series-1 to
+    --series-6; the rest takes the text's.
     """
     names = list(series)
     lines = [[_checked(point) for point in series[name]] for name in names]
@@ -79,6 +91,7 @@ def line_chart(series: Mapping[str, Sequence[Point]], *, title: str, x_label: st
         across = _axis(xs, _LEFT, _WIDTH - _RIGHT, intervals, whole=all(x == int(x) for x in xs), widen=False)
         up = _axis(ys, bottom, top, 5, whole=False, widen=True)
         parts += _frame(across, up, x_label)
+        parts += [_mark(mark, across, up) for mark in marks if across.low <= mark.x <= across.high]
         for number, (name, line) in enumerate(zip(names, lines, strict=True)):
             parts.append(_line(name, line, number, across, up))
     else:
@@ -132,6 +145,17 @@ def _frame(across: _Axis, up: _Axis, x_label: str) -> list[Markup]:
         parts.append(_text(x, up.start + 18, across.write(value), f'text-anchor="middle" {_QUIET}'))
     parts.append(_text(_WIDTH - _RIGHT, up.start + 36, x_label, f'text-anchor="end" {_QUIET}'))
     return parts
+
+
+def _mark(mark: Mark, across: _Axis, up: _Axis) -> Markup:
+    """A dashed rule in its line's colour; the names of different lines' marks stand below each other."""
+    x, y = across.at(mark.x), up.stop + 10 + 14 * mark.line
+    left = x + len(mark.text) * _LETTER < _WIDTH  # else there is no room to its right
+    anchor = 'text-anchor="start"' if left else 'text-anchor="end"'
+    rule = Markup('<path class="mark-rule" d="{}" stroke="{}" stroke-dasharray="3 4" opacity="0.8"/>')
+    colour = _COLOURS[mark.line % len(_COLOURS)]
+    name = _text(x + 4 if left else x - 4, y, mark.text, f'font-size="11" {anchor} {_QUIET}')
+    return rule.format(f"M{x},{up.stop}V{up.start}", colour) + name
 
 
 def _nothing(middle: float) -> Markup:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Literal
 
-from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from diptych.files import write_text
+from diptych.report.templates import render_template, write_template
 
 DirectionName = Literal["image to text", "text to image"]
+
+_ORDER: tuple[DirectionName, ...] = ("text to image", "image to text")
 
 
 @dataclass(frozen=True)
@@ -91,6 +90,57 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Labelled:
+    """A text, or an image by its name and picture, under a label such as GT; `value` stands in brackets beside it."""
+
+    label: str
+    text: str
+    value: str = ""
+    right: bool | None = None
+    picture: str | None = None
+
+
+@dataclass(frozen=True)
+class Card:
+    """A query and what is put beside it: texts beside an image (`query_text` is its name), images beside a text."""
+
+    direction: DirectionName
+    query_text: str
+    beside: Sequence[Labelled]
+    query_picture: str | None = None
+
+
+@dataclass(frozen=True)
+class Cards:
+    """Cards under a heading that says how they were chosen."""
+
+    heading: str
+    cards: Sequence[Card]
+
+
+@dataclass(frozen=True)
+class CardSection:
+    """Groups of cards, and a note that says how to read them."""
+
+    note: str
+    groups: Sequence[Cards]
+
+
+@dataclass(frozen=True)
+class SamplingRow:
+    """How often a batch of this size holds no negative from above a percentile, predicted and measured.
+
+    `percentile`, `predicted` and `measured` are shares between 0 and 1; the page tells them in percent.
+    """
+
+    direction: DirectionName
+    batch: int
+    percentile: float
+    predicted: float
+    measured: Measure
+
+
+@dataclass(frozen=True)
 class Contents:
     """Everything a report shows; what is empty is left out. `curves` are SVG charts as `line_chart` makes them."""
 
@@ -104,6 +154,8 @@ class Contents:
     questions: Sequence[Question] = ()
     best: Sequence[Example] = ()
     worst: Sequence[Example] = ()
+    negatives: CardSection | None = None
+    sampling: Sequence[SamplingRow] = ()
     recipe: str = ""
 
     @property
@@ -114,27 +166,9 @@ class Contents:
 
 def write_page(path: Path, contents: Contents) -> None:
     """Write the whole report or nothing."""
-    write_text(path, render(contents))
+    write_template(path, "page.html.j2", contents=contents, directions=_ORDER)
 
 
 def render(contents: Contents) -> str:
     """The report as HTML; the same contents give the same bytes, and no text of theirs can become markup."""
-    page = _template().render(contents=contents, directions=("text to image", "image to text"))
-    # A file name that is no UTF-8 comes with lone surrogates, which cannot be written.
-    return page.encode("utf-8", "replace").decode("utf-8")
-
-
-@functools.cache
-def _template() -> Template:
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    environment.filters["decimals"] = _decimals
-    return environment.from_string(resources.files(__package__).joinpath("page.html.j2").read_text("utf-8"))
-
-
-def _decimals(value: float | None, digits: int) -> str:
-    """The number as people write it, and a dash for none."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    return f"{value:,.{digits}f}".replace("-", "\u2212")
+    return render_template("page.html.j2", contents=contents, directions=_ORDER)

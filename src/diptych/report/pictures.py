@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from diptych.data.corpus import Picture
+from diptych.data.corpus import Corpus, Picture
 from diptych.data.images import PictureFile, decode
 from diptych.errors import ImageError
 from diptych.files import replacing
@@ -67,6 +67,11 @@ def thumbnail(picture: Picture, side: int = 128) -> str:
     small.save(encoded["jpeg"], format="JPEG", quality=_JPEG_QUALITY, optimize=True)
     kind = min(encoded, key=lambda name: encoded[name].tell())
     return f"data:image/{kind};base64,{base64.b64encode(encoded[kind].getvalue()).decode('ascii')}"
+
+
+def image_thumbnail(corpus: Corpus, row: int) -> str | None:
+    """The picture of a corpus' image as a data: URI, or None where the corpus has stored features alone."""
+    return None if corpus.pictures is None else thumbnail(corpus.pictures[row])
 
 
 def _decoded(picture: Picture, side: int) -> Image.Image:

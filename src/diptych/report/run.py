@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,24 +13,15 @@ from torch import Tensor
 from diptych import __version__
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
-from diptych.evaluation.chance import chance_recall
 from diptych.evaluation.protocols import Result
-from diptych.evaluation.recall import CUTOFFS
 from diptych.index.search import Hit
 from diptych.models.encoded import Encoded
+from diptych.report.choice import one_a_group
 from diptych.report.curves import line_chart
-from diptych.report.page import (
-    Answer,
-    Contents,
-    Direction,
-    DirectionName,
-    Example,
-    Fact,
-    Measure,
-    Question,
-    write_page,
-)
-from diptych.report.pictures import thumbnail
+from diptych.report.epochs import Epoch, read_epochs, recall_line, stage_marks
+from diptych.report.page import Answer, CardSection, Contents, Example, Fact, Question, SamplingRow, write_page
+from diptych.report.pictures import image_thumbnail
+from diptych.report.recalls import directions, measured
 from diptych.training.journal import Journal
 from diptych.training.recipe import load_recipe
 
@@ -42,14 +32,24 @@ Show = Callable[[int], tuple[str, str | None]]
 
 
 def write_report(
-    run: Path, encoded: Encoded, result: Result, split: str, questions: Sequence[tuple[str, Sequence[Hit]]] = ()
+    run: Path,
+    encoded: Encoded,
+    result: Result,
+    split: str,
+    questions: Sequence[tuple[str, Sequence[Hit]]] = (),
+    negatives: CardSection | None = None,
+    sampling: Sequence[SamplingRow] = (),
 ) -> Path:
-    """Write a run's report.html from its journal, a result on one gallery, and some answered questions."""
+    """Write a run's report.html from its journal and a result on one gallery.
+
+    It also shows, where they are given, answered questions, the `hard_negatives` of a training batch, and how often
+    batches hold no negative from above a percentile.
+    """
     corpus = encoded.corpus
     if corpus is None:
         raise ScoreError("a report needs the corpus, not encodings read from a file")
     recipe = load_recipe(str(run / "recipe.toml"))
-    epochs = [line for line in Journal(run).lines() if line["event"] == "epoch"]
+    epochs = read_epochs(run)
     events = [line["message"] for line in Journal(run).lines() if "message" in line]
     seconds = sum(line["seconds"] for line in epochs)
     facts = {
@@ -66,12 +66,14 @@ def write_report(
         subtitle=recipe.title,
         facts=[Fact(name, value) for name, value in facts.items()],
         events=[*events, *(f"skipped {reason}" for reason in encoded.skipped.values())],
-        directions=_directions(result),
-        rsum=_measure(result, "rsum"),
+        directions=directions(result),
+        rsum=measured(result, "rsum"),
         curves=_curves(epochs),
         questions=[_question(corpus, text, hits) for text, hits in questions],
         best=examples.chosen(best=True),
         worst=examples.chosen(best=False),
+        negatives=negatives,
+        sampling=sampling,
         recipe=recipe.to_toml(),
     )
     path = run / "report.html"
@@ -121,48 +123,23 @@ class Examples:
         return [answer(row) for row in top], answer(int(scores.masked_fill(~right, -torch.inf).argmax()))
 
     def _image(self, row: int) -> tuple[str, str | None]:
-        pictures = self.corpus.pictures
-        return self.corpus.image_ids[row], None if pictures is None else thumbnail(pictures[row])
+        return self.corpus.image_ids[row], image_thumbnail(self.corpus, row)
 
     @staticmethod
     def _rows(ranks: Integers, groups: Integers, best: bool) -> list[int]:
-        order = np.argsort(ranks if best else -ranks, kind="stable")
-        _, first = np.unique(groups[order], return_index=True)  # the first query of each group
-        return [int(order[place]) for place in np.sort(first)[:EXAMPLES]]
+        return one_a_group(np.argsort(ranks if best else -ranks, kind="stable"), groups, EXAMPLES)
 
 
-def _directions(result: Result) -> list[Direction]:
-    titles: tuple[tuple[DirectionName, str, Integers, Integers], ...] = (
-        ("image to text", "i2t", result.folds[0].image_groups, result.folds[0].text_groups),
-        ("text to image", "t2i", result.folds[0].text_groups, result.folds[0].image_groups),
-    )
-    return [
-        Direction(
-            title,
-            {k: _measure(result, f"{key}_r{k}") for k in CUTOFFS},
-            _measure(result, f"{key}_median"),
-            _measure(result, f"{key}_mean"),
-            {k: chance_recall(queries, answers, k) for k in CUTOFFS},
-        )
-        for title, key, queries, answers in titles
-    ]
-
-
-def _measure(result: Result, name: str) -> Measure:
-    low, high = result.intervals.bounds.get(name, (None, None))
-    return Measure(result.metrics.to_json()[name], low, high)
-
-
-def _curves(epochs: Sequence[dict[str, Any]]) -> list[Markup]:
+def _curves(epochs: Sequence[Epoch]) -> list[Markup]:
     """Loss and validation recall against the epoch, counted on through the stages."""
-    places = list(enumerate(epochs, 1))
     recalls = {
-        title: [(n, e["val"][name]) for n, e in places]
+        title: recall_line(epochs, name)
         for title, name in (("image to text R@1", "i2t_r1"), ("text to image R@1", "t2i_r1"))
     }
-    charts = [line_chart(recalls, title="Recall on val", x_label="epoch", y_label="R@1, percent")]
+    marks = stage_marks(epochs)
+    charts = [line_chart(recalls, title="Recall on val", x_label="epoch", y_label="R@1, percent", marks=marks)]
     for stage in sorted({line["stage"] for line in epochs}):  # losses of different objectives share no axis
-        losses = [(n, e["loss"]) for n, e in places if e["stage"] == stage]
+        losses = [(n, e["loss"]) for n, e in enumerate(epochs, 1) if e["stage"] == stage]
         if len(losses) > 1:
             title = f"Training loss, stage {stage}"
             charts.append(line_chart({"loss": losses}, title=title, x_label="epoch", y_label="loss a pair"))
@@ -170,8 +147,4 @@ def _curves(epochs: Sequence[dict[str, Any]]) -> list[Markup]:
 
 
 def _question(corpus: Corpus, text: str, hits: Sequence[Hit]) -> Question:
-    pictures = corpus.pictures
-    return Question(
-        text,
-        [Answer(hit.name, hit.score, None, None if pictures is None else thumbnail(pictures[hit.row])) for hit in hits],
-    )
+    return Question(text, [Answer(hit.name, hit.score, None, image_thumbnail(corpus, hit.row)) for hit in hits])

@@ -23,10 +23,11 @@ from diptych.files import write_json
 from diptych.models.store import save_matcher
 from diptych.models.trained import Trained, Watch
 from diptych.training.checkpoint import Position, Snapshot, save_snapshot
+from diptych.training.images import StageImages
 from diptych.training.journal import Journal
 from diptych.training.progress import Watcher
 from diptych.training.recipe import Recipe
-from diptych.training.stage import CollapseWatch, make_optimiser, rate_at, set_trainable, train_mode, train_step
+from diptych.training.stage import CollapseWatch, make_optimiser, set_rate, set_trainable, train_mode, train_step
 
 SECONDS_BETWEEN_SNAPSHOTS = 300.0
 STUCK_STEPS = 100
@@ -42,6 +43,13 @@ class Surroundings:
     run: Path
     workers: int
     watcher: Watcher
+    stores: Path  # the folder that holds feature stores
+    interrupted: threading.Event
+
+    def stop_if_interrupted(self) -> None:
+        """End here with KeyboardInterrupt if Ctrl-C was pressed."""
+        if self.interrupted.is_set():
+            raise KeyboardInterrupt
 
 
 class StageLoop:
@@ -52,18 +60,19 @@ class StageLoop:
         self.around, self.trained, self.position = around, trained, position
         self.stage = around.recipe.stage[position.stage - 1]
         self.objective = self.stage.objective
-        parameters = set_trainable(trained.matcher, self.stage.trainable)
-        self.optimiser = make_optimiser(parameters, self.stage.optimiser)
+        set_trainable(trained.matcher, self.stage.trainable)
+        self.optimiser = make_optimiser(trained.matcher, self.stage.optimiser)
         if snapshot is not None:
             snapshot.restore(trained.matcher, self.optimiser)
         self.journal = Journal(around.run)
         train = around.corpus.split(*self.stage.splits).matched()
-        self.train_images = trained.reader(train)
+        images = StageImages(trained, self.stage, around.stores, around.workers, self._watch_features)
+        self.train_images = images.for_training(train)
         self.train_ids = train.image_ids
         self.pairs = PairReader(train, self.train_images, trained.vocabulary.encode_all(train.texts))
         self.sampler = PairSampler(train, self.stage.batches.size, (around.recipe.seed, position.stage))
         self.val = around.corpus.split("val").matched()
-        self.val_images = trained.reader(self.val)
+        self.val_images = images.for_encoding(self.val)
         # An epoch's worth of steps in the trap, and never fewer than these, is no warm-up any more; nor is a third of
         # a short stage.
         self.steps = self.stage.epochs * len(self.sampler)
@@ -74,16 +83,14 @@ class StageLoop:
         if snapshot is None:
             self._snapshot()
 
-    def run(self, interrupted: threading.Event) -> None:
-        """Train until the last epoch or until patience ends; once `interrupted`, save the last whole step and stop."""
+    def run(self) -> None:
+        """Train until the last epoch or until patience ends; once interrupted, save the last whole step and stop."""
         done = (self.position.epoch - 1) * len(self.sampler) + self.position.step
         self.around.watcher.stage(self.position.stage, len(self.around.recipe.stage), self.steps, done)
         while not self.position.stage_done:
-            self._epoch(interrupted)
+            self._epoch()
 
-    def _epoch(self, interrupted: threading.Event) -> None:
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate_at(self.position.epoch, self.stage.optimiser.rate, self.stage.schedule)
+    def _epoch(self) -> None:
         train_mode(self.trained.matcher)
         batches = self.sampler.epoch(self.position.epoch)[self.position.step :]
         started = saved = time.monotonic()
@@ -94,23 +101,34 @@ class StageLoop:
             speed = (self.position.pairs - before) / max(now - started, 1e-9)
             loss = sum(self.position.sums.values()) / max(1, self.position.pairs)
             self.around.watcher.step(self.position.epoch, loss, speed)
-            self._stop_if(interrupted)
+            self._stop_if_interrupted()
             if now - saved > SECONDS_BETWEEN_SNAPSHOTS:
                 self._snapshot()
                 saved = now
-        self._finish_epoch(time.monotonic() - started, interrupted)
-        self._stop_if(interrupted)
+        self._finish_epoch(time.monotonic() - started)
+        self._stop_if_interrupted()
 
-    def _stop_if(self, interrupted: threading.Event) -> None:
-        if interrupted.is_set():
+    def _stop_if_interrupted(self) -> None:
+        if self.around.interrupted.is_set():
             self._snapshot()
-            raise KeyboardInterrupt
+        self.around.stop_if_interrupted()
+
+    def _watch_features(self, done: int, total: int) -> None:
+        self.around.watcher.features(done, total)
+        self.around.stop_if_interrupted()
+
+    def _rate(self) -> float:
+        """The learning rate of the step to come."""
+        progress = self.position.epoch - 1 + self.position.step / len(self.sampler)
+        return self.stage.optimiser.rate * self.stage.schedule.share(progress, self.stage.epochs)
 
     def _step(self, batch: PairBatch) -> None:
         position = self.position
         sums = dict(position.sums)
         collapsed = False
+        rate = self._rate()
         if len(batch.ids):  # a batch whose images are all unreadable trains nothing
+            set_rate(self.optimiser, rate)
             loss, scored = train_step(
                 self.trained.matcher,
                 self.objective,
@@ -122,7 +140,6 @@ class StageLoop:
             values = {name: float(term.detach()) for name, term in loss.terms.items()}
             if not math.isfinite(sum(values.values())):
                 at = f"stage {position.stage}, epoch {position.epoch}, step {position.step + 1}"
-                rate = self.optimiser.param_groups[0]["lr"]
                 raise RunError(f"{at}: the loss is {sum(values.values())}; lower optimiser.rate, which is {rate:g}")
             for name, value in values.items():
                 sums[name] = sums.get(name, 0.0) + value
@@ -139,10 +156,11 @@ class StageLoop:
         if collapsed:
             self._say_collapsed()
 
-    def _finish_epoch(self, seconds: float, interrupted: threading.Event) -> None:
+    def _finish_epoch(self, seconds: float) -> None:
         """Validate, keep the best, write the epoch's line, and stand at the start of the next epoch."""
-        metrics = self._validate(interrupted)
+        metrics = self._validate()
         position = self.position
+        rate = self.stage.optimiser.rate * self.stage.schedule.share(position.epoch - 1, self.stage.epochs)
         score = metrics[self.stage.select]
         better = position.best is None or score > position.best
         if better:
@@ -153,7 +171,7 @@ class StageLoop:
             {
                 **_at(position),
                 "event": "epoch",
-                "rate": self.optimiser.param_groups[0]["lr"],
+                "rate": rate,
                 "loss": sum(position.sums.values()) / pairs,
                 "terms": {name: value / pairs for name, value in position.sums.items()},
                 "val": metrics,
@@ -169,9 +187,9 @@ class StageLoop:
         self.position = replace(position.next_epoch(), stage_done=tired or position.epoch == self.stage.epochs)
         self._snapshot()
 
-    def _validate(self, interrupted: threading.Event) -> dict[str, float]:
+    def _validate(self) -> dict[str, float]:
         self.trained.matcher.eval()
-        watch: Watch = lambda _done, _total: self._stop_if(interrupted)  # noqa: E731
+        watch: Watch = lambda _done, _total: self._stop_if_interrupted()  # noqa: E731
         return validate(self.trained.encode(self.val, self.around.workers, watch, self.val_images))
 
     def _keep_best(self, metrics: dict[str, float]) -> None:

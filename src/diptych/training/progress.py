@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 
 class Watcher(Protocol):
@@ -19,6 +19,10 @@ class Watcher(Protocol):
 
     def step(self, epoch: int, loss: float, pairs_per_second: float) -> None:
         """A step is done; the loss is the epoch's mean a pair so far."""
+        ...
+
+    def features(self, done: int, total: int) -> None:
+        """So many of the images have their features now."""
         ...
 
     def say(self, message: str, style: str = "") -> None:
@@ -33,6 +37,9 @@ class Silent:
         """Nothing."""
 
     def step(self, epoch: int, loss: float, pairs_per_second: float) -> None:
+        """Nothing."""
+
+    def features(self, done: int, total: int) -> None:
         """Nothing."""
 
     def say(self, message: str, style: str = "") -> None:
@@ -56,6 +63,7 @@ class Bar:
             disable=not self.console.is_terminal,  # a file wants lines, not a bar
         )
         self._progress.start()
+        self._features: TaskID | None = None
         return self
 
     def __exit__(
@@ -71,6 +79,15 @@ class Bar:
         """Move the bar."""
         figures = f"epoch {epoch}  loss {loss:.4f}  {pairs_per_second:,.0f} pairs/s"
         self._progress.update(self._task, advance=1, figures=figures)
+
+    def features(self, done: int, total: int) -> None:
+        """Show a bar of its own until all are there."""
+        if self._features is None:
+            self._features = self._progress.add_task("features", total=total, figures="")
+        self._progress.update(self._features, completed=done, total=total)
+        if done == total:
+            self._progress.remove_task(self._features)
+            self._features = None
 
     def say(self, message: str, style: str = "") -> None:
         """Print above the bar, as it is: file names may hold anything."""

@@ -1,10 +1,14 @@
-"""A recipe is a list of stages, read from TOML and checked key by key before anything starts."""
+"""A recipe is a list of stages, read from TOML and checked key by key before anything starts.
+
+A recipe with a `base` is laid over that recipe: its tables over the base's tables, its n-th stage over the base's.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from importlib import resources
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +20,7 @@ from diptych.errors import RecipeError, nearest
 from diptych.models.matcher import ModelSettings
 from diptych.objectives.objective import Objective
 from diptych.settings import Count, Number, Settings, first_mistake
+from diptych.training.schedule import Schedule, StepSchedule
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,36 +35,34 @@ class Batches(Settings):
 
 
 class Optimiser(Settings):
-    """Adam, with the gradient's norm clipped; `clip = 0` clips nothing."""
+    """Adam, with the gradient's norm clipped; `clip = 0` clips nothing.
+
+    `parts` gives parts of the matcher a rate of their own, as a multiple of `rate`: `{ image = 0.1 }`.
+    """
 
     name: Literal["adam"] = "adam"
     rate: Annotated[Number, Field(gt=0)] = 0.0002
     clip: Annotated[Number, Field(ge=0)] = 2.0
-
-
-class Schedule(Settings):
-    """The rate is multiplied by `factor` after every `every` epochs."""
-
-    name: Literal["step"] = "step"
-    every: Count = 15
-    factor: Annotated[Number, Field(gt=0)] = 0.1
+    parts: dict[str, Annotated[Number, Field(gt=0)]] = Field(default_factory=dict)
 
 
 class Stage(Settings):
     """One uninterrupted training with one objective, one set of trainable parts, one schedule.
 
-    `start` is scratch, previous (the best snapshot of the stage before) or the path of a run; `trainable` names parts
-    of the matcher, or all; `patience` stops after that many epochs without a better `select` on val.
+    `start` is scratch, previous (the best snapshot of the stage before) or the path of a run; `crops = "RC"` trains
+    on a random crop of each image, drawn each time it is read; `trainable` names parts of the matcher, or all;
+    `patience` stops after that many epochs without a better `select` on val.
     """
 
     start: str = "scratch"
+    crops: Literal["RC"] | None = None
     trainable: tuple[str, ...] = ("all",)
     splits: tuple[Literal["train", "restval"], ...] = ("train",)
     epochs: Count = 30
     objective: SerializeAsAny[Objective]
     batches: Batches = Batches()
     optimiser: Optimiser = Optimiser()
-    schedule: Schedule = Schedule()
+    schedule: Schedule = StepSchedule()
     select: str = "rsum"
     patience: Count | None = None
 
@@ -71,11 +74,20 @@ class Text(Settings):
     vectors: str | None = None
 
 
+class Row(Settings):
+    """A row of a paper's table: recall at 1, 5, 10 in percent and the median rank, a direction."""
+
+    number: str
+    data: str
+    i2t: tuple[Number, Number, Number, Number]
+    t2i: tuple[Number, Number, Number, Number]
+
+
 class Paper(Settings):
-    """The row of a paper that a recipe follows."""
+    """What a recipe follows, and the figures that were published for it."""
 
     reference: str
-    row: str = ""
+    row: tuple[Row, ...] = ()
 
 
 class Recipe(Settings):
@@ -113,17 +125,44 @@ def recipe_text(name: str) -> tuple[str, str]:
 
 def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """A packaged recipe or a TOML file, with overrides such as `stage.1.objective.margin=0.1` applied."""
-    text, where = recipe_text(name)
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as reason:
-        raise RecipeError(f"{where}: not valid TOML: {reason}") from None
+    content, where = _content(name)
     for override in [overrides] if isinstance(overrides, str) else overrides:
         _apply(content, override)
     try:
         return parse_recipe(content)
     except RecipeError as error:
         raise RecipeError(f"{where}: {error}") from None
+
+
+def _content(name: str, above: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
+    """A recipe's content, laid over that of its base, and its name for error messages."""
+    text, where = recipe_text(name)
+    if name in above:
+        raise RecipeError(f"{where}: its base leads back to itself ({' -> '.join((*above, name))})")
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as reason:
+        raise RecipeError(f"{where}: not valid TOML: {reason}") from None
+    base = content.pop("base", None)
+    if base is None:
+        return content, where
+    if not isinstance(base, str):
+        raise RecipeError(f"{where}: base = {base!r}: name a recipe")
+    beneath, _ = _content(base, (*above, name))
+    beneath.pop("paper", None)  # the figures are of the base's own row
+    return _laid_over(content, beneath), where
+
+
+def _laid_over(top: Any, beneath: Any) -> Any:
+    """Tables over tables key by key, lists of tables over such lists item by item; anything else replaces."""
+    if isinstance(top, dict) and isinstance(beneath, dict):
+        if "name" in top and top["name"] != beneath.get("name", top["name"]):
+            return top  # another tower, objective or schedule has other keys
+        return {**beneath, **{key: _laid_over(value, beneath.get(key)) for key, value in top.items()}}
+    if isinstance(top, list) and isinstance(beneath, list) and all(isinstance(item, dict) for item in top + beneath):
+        pairs = zip_longest(top, beneath, fillvalue=None)
+        return [under if over is None else _laid_over(over, under) for over, under in pairs]
+    return top
 
 
 def parse_recipe(content: dict[str, Any]) -> Recipe:

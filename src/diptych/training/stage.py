@@ -10,24 +10,31 @@ from torch.optim import Adam, Optimizer
 
 from diptych.data.batches import PairBatch
 from diptych.errors import RecipeError, nearest
-from diptych.models.matcher import Matcher, Tokens
+from diptych.models.matcher import Matcher
+from diptych.models.towers import Tokens
 from diptych.objectives.objective import Loss, Objective, ScoredPairs
-from diptych.training.recipe import Optimiser, Schedule
+from diptych.training.recipe import Optimiser
 
 
 def set_trainable(matcher: Matcher, parts: tuple[str, ...]) -> list[nn.Parameter]:
     """Make the named parts trainable and all others not; the trainable parameters."""
-    known = {name for name, _ in matcher.named_modules() if name} | {"all"}
     for part in parts:
-        if part not in known:
-            top = {name for name in known if "." not in name}
-            raise RecipeError(f"trainable: the model has no part {part!r}; {nearest(part, top)}")
+        if part != "all":
+            _check_part(matcher, part, "trainable")
     for name, parameter in matcher.named_parameters():
         parameter.requires_grad_(any(part == "all" or name.startswith(f"{part}.") for part in parts))
     trainable = [parameter for parameter in matcher.parameters() if parameter.requires_grad]
     if not trainable:
         raise RecipeError(f"trainable = {list(parts)}: nothing in these parts can be trained; name others, or 'all'")
     return trainable
+
+
+def _check_part(matcher: Matcher, part: str, where: str) -> None:
+    known = {name for name, _ in matcher.named_modules() if name}
+    if part not in known:
+        depth = part.count(".")
+        near = {name for name in known if name.count(".") == depth} or known
+        raise RecipeError(f"{where}: the model has no part {part!r}; {nearest(part, near | {'all'})}")
 
 
 def train_mode(matcher: Matcher) -> None:
@@ -42,15 +49,25 @@ def train_mode(matcher: Matcher) -> None:
         module.eval()
 
 
-def make_optimiser(parameters: list[nn.Parameter], settings: Optimiser) -> Optimizer:
-    """Adam, in torch's single-pass form where there is one."""
-    fused = parameters[0].device.type in ("cpu", "cuda")
-    return Adam(parameters, lr=settings.rate, fused=fused)
+def make_optimiser(matcher: Matcher, settings: Optimiser) -> Optimizer:
+    """Adam over what is trainable, in torch's single-pass form where there is one; a group a multiple of the rate."""
+    for part in settings.parts:
+        _check_part(matcher, part, "optimiser.parts")
+    groups: dict[float, list[nn.Parameter]] = {}
+    for name, parameter in matcher.named_parameters():
+        if parameter.requires_grad:
+            inside = [part for part in settings.parts if name.startswith(f"{part}.")]
+            multiple = settings.parts[max(inside, key=len)] if inside else 1.0
+            groups.setdefault(multiple, []).append(parameter)
+    fused = next(matcher.parameters()).device.type in ("cpu", "cuda")
+    named = [{"params": parameters, "multiple": multiple} for multiple, parameters in groups.items()]
+    return Adam(named, lr=settings.rate, fused=fused)
 
 
-def rate_at(epoch: int, rate: float, schedule: Schedule) -> float:
-    """The learning rate of an epoch, counted from 1."""
-    return float(rate * schedule.factor ** ((epoch - 1) // schedule.every))
+def set_rate(optimiser: Optimizer, rate: float) -> None:
+    """Give each group its multiple of a rate."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate * group["multiple"]
 
 
 def score_pairs(matcher: Matcher, batch: PairBatch, device: torch.device) -> ScoredPairs:

@@ -11,9 +11,9 @@ import torch
 from diptych import registry
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
-from diptych.data.reader import image_reader
 from diptych.errors import DataError, RecipeError, RunError, nearest
 from diptych.evaluation.runs import SELECTABLE
+from diptych.features.reader import image_reader
 from diptych.files import held, remove_leftovers, replacing, write_text
 from diptych.machine import choose_device, cores
 from diptych.models.matcher import Matcher, ModelSettings
@@ -26,7 +26,7 @@ from diptych.training.journal import Journal
 from diptych.training.loop import StageLoop, Surroundings, interruptible, seed_everything
 from diptych.training.progress import Silent, Watcher
 from diptych.training.recipe import Recipe, load_recipe
-from diptych.training.stage import set_trainable
+from diptych.training.stage import make_optimiser, set_trainable
 
 
 def train(
@@ -38,11 +38,13 @@ def train(
     device: str = "auto",
     workers: int | None = None,
     watcher: Watcher | None = None,
+    features: Path | str = "features",
 ) -> Path:
     """Train a recipe (or its name) on a corpus (or its address) into a run folder, and give that folder back.
 
     A folder that already holds a run is refused unless `resume` is set; a resumed run ends with the same weights as
-    one that was never stopped. `workers` threads read images ahead and never change what is read.
+    one that was never stopped. `workers` threads read images ahead and never change what is read. What a frozen
+    backbone makes of the images is computed once and kept in a store below the folder `features`.
     """
     recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
@@ -53,10 +55,12 @@ def train(
     if not resume:
         _check_empty(run)
     start = Start.of(recipe, corpus, run if snapshot else None, watcher)
-    around = Surroundings(recipe, corpus, corpus.digest(), run, cores() if workers is None else workers, watcher)
+    digest = corpus.digest()
     if snapshot is not None:
-        snapshot.check(start.vocabulary, around.digest)
+        snapshot.check(start.vocabulary, digest)
     with held(run, RunError), interruptible() as interrupted:
+        threads = cores() if workers is None else workers
+        around = Surroundings(recipe, corpus, digest, run, threads, watcher, Path(features), interrupted)
         remove_leftovers(run)
         position = snapshot.position if snapshot else Position()
         Journal(run).rewind(position.stage, position.epoch, position.step)
@@ -69,7 +73,7 @@ def train(
                 position, snapshot = _next_stage(position, recipe), None
             matcher = start.matcher(run, position.stage, snapshot)
             loop = StageLoop(around, Trained(matcher.to(place), start.vocabulary, place), position, snapshot)
-            loop.run(interrupted)
+            loop.run()
             position = loop.position
     return run
 
@@ -100,7 +104,7 @@ class Start:
                 raise RecipeError(f"stage.{number}.select = {stage.select!r}: cannot select by it; {offer}")
             if number == 1 and stage.start == "previous":
                 raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
-        val = corpus.split("val")
+        val = _val(corpus, recipe)
         vocabulary = _vocabulary(recipe, corpus, run)
         features = None if corpus.features is None else corpus.features.shape
         settings = recipe.model.fitted(len(vocabulary), features)
@@ -109,9 +113,14 @@ class Start:
         for number, stage in enumerate(recipe.stage, 1):
             try:
                 set_trainable(matcher, stage.trainable)
+                make_optimiser(matcher, stage.optimiser)
             except RecipeError as error:
                 raise RecipeError(f"stage.{number}.{error}") from None
-        image_reader(val, matcher.image_input.kind, matcher.image_input.shape)
+            if stage.crops == "RC" and matcher.image_input.crops is None:
+                raise RecipeError(
+                    f'stage.{number}.crops = "RC": random crops need pictures and an image tower with a backbone'
+                )
+        image_reader(val, matcher.image_input)
         start = cls(recipe, settings, vocabulary, None if run else _vectors(recipe, vocabulary, watcher))
         if run is None:
             for base in (stage.start for stage in recipe.stage if stage.start not in ("scratch", "previous")):
@@ -129,6 +138,7 @@ class Start:
         if start != "scratch":
             return self.from_run(Path(start))
         matcher = self.settings.build()
+        matcher.start_images()
         if self.vectors is not None:
             matcher.start_words(torch.from_numpy(self.vectors.vectors), torch.from_numpy(self.vectors.found))
         return matcher
@@ -143,6 +153,16 @@ class Start:
                 has = matcher.settings.model_dump().get(key)
                 raise RunError(f"{base}: its model has {key} = {has}, the recipe says {value}; make them equal")
         return matcher
+
+
+def _val(corpus: Corpus, recipe: Recipe) -> Corpus:
+    """The images and texts that choose the best snapshot."""
+    if not corpus.split_sizes().get("val"):
+        raise DataError(
+            f"{corpus.name}: the val split is empty, and stage.1.select = {recipe.stage[0].select!r} chooses the best "
+            "snapshot on it; mark some images as val (a split column, or a folder val/)"
+        )
+    return corpus.split("val")
 
 
 def _vocabulary(recipe: Recipe, corpus: Corpus, run: Path | None) -> Vocabulary:

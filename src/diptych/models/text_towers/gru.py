@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from diptych.errors import RecipeError
-from diptych.models.matcher import Tokens
 from diptych.models.prefix_gru import last_states
+from diptych.models.towers import TextTower, TextTowerSettings, Tokens
+from diptych.settings import Count
 from diptych.text.vocabulary import PAD
 
 
-class TextGRU(nn.Module):
+class GRUSettings(TextTowerSettings):
+    """Sizes of the word embedding and of the GRU's state."""
+
+    name: Literal["gru"] = "gru"
+    word: Count = 300
+    hidden: Count = 1024
+
+    def build(self, words: int) -> TextGRU:
+        """The tower."""
+        return TextGRU(words, self.word, self.hidden)
+
+
+class TextGRU(TextTower):
     """Word embedding U(-0.1, 0.1), one GRU layer, the state at `<end>`."""
 
     def __init__(self, words: int, word_size: int, hidden: int) -> None:
@@ -39,5 +54,6 @@ class TextGRU(nn.Module):
     def start_words(self, vectors: Tensor, found: Tensor) -> None:
         """Start the found words from given vectors; the others keep their random start."""
         if vectors.shape[1] != self.words.embedding_dim:
-            raise RecipeError(f"text.vectors: vectors of size {vectors.shape[1]}, set model.word = {vectors.shape[1]}")
+            size = vectors.shape[1]
+            raise RecipeError(f"text.vectors: vectors of size {size}, set model.text.word = {size}")
         self.words.weight[found] = vectors[found].to(self.words.weight)

@@ -1,0 +1,150 @@
+"""`diptych features`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from diptych.cli.console import err, note, say, say_skipped
+from diptych.cli.options import Data, Device, Workers
+from diptych.errors import DataError
+
+if TYPE_CHECKING:
+    from diptych.data.corpus import Corpus
+    from diptych.features.extract import Stored, Watch
+
+LINE_SECONDS = 60
+
+
+class CropsName(str, Enum):
+    """The crops that can be stored."""
+
+    one = "1C"
+    ten = "10C"
+
+
+class Resize(str, Enum):
+    """How a photo is made as large as the crops need."""
+
+    square = "square"
+    short = "short"
+
+
+class Dtype(str, Enum):
+    """The numbers on disk."""
+
+    float16 = "float16"
+    float32 = "float32"
+
+
+def command(
+    data: Data,
+    backbone: Annotated[str, typer.Option(help="The network: lite0, resnet152, vgg19, timm:NAME ...")] = "lite0",
+    crops: Annotated[CropsName, typer.Option(help="The centre, or the mean of ten crops.")] = CropsName.one,
+    resize: Annotated[Resize, typer.Option(help="To a square, or by the short side.")] = Resize.square,
+    grid: Annotated[bool, typer.Option("--grid", help="Store the cells of the last map, not their mean.")] = False,
+    dtype: Annotated[Dtype, typer.Option(help="The numbers on disk.")] = Dtype.float16,
+    weights: Annotated[
+        Path | None, typer.Option(help="Weights of the backbone (safetensors).", show_default="the pretrained ones")
+    ] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="The folder of the store.", show_default="features/BACKBONE-CROPS")
+    ] = None,
+    device: Device = "auto",
+    workers: Workers = None,
+) -> None:
+    """Compute the features of a corpus' images once, and store them.
+
+    What is in the store is not computed again: photos are known by their content, so they may be renamed and added.
+
+    Examples:
+
+        diptych features photos/ --backbone lite0 --crops 1C
+
+        diptych features dataset_flickr8k.json --crops 10C --into features/ten
+
+        diptych features photos/ --backbone timm:resnet50 --grid --dtype float32
+    """
+    from diptych.data.open import open_corpus
+    from diptych.features.crops import Crops
+    from diptych.features.extract import extract
+    from diptych.features.names import load_backbone
+    from diptych.features.store import Making, store_folder
+    from diptych.machine import choose_device, cores, keep_freed_memory
+
+    keep_freed_memory()
+    place = choose_device(device)
+    corpus = open_corpus(data)
+    if corpus.pictures is None:
+        raise DataError(f"{corpus.name}: has stored features but no pictures; there is nothing to compute")
+    network = load_backbone(backbone, weights)
+    making = Making.of(backbone, network, Crops(name=crops.value, resize=resize.value), regions=grid, dtype=dtype.value)
+    folder = into or store_folder(Path("features"), making)
+    try:
+        with _bar() as watch:
+            stored = extract(
+                corpus.pictures,
+                network,
+                making,
+                folder,
+                workers=cores() if workers is None else workers,
+                device=place,
+                watch=watch,
+            )
+    except KeyboardInterrupt:
+        note(f"stopped; the same command goes on where this one was ({folder})")
+        raise
+    _tell(corpus, stored, folder, network.side)
+
+
+def _tell(corpus: Corpus, stored: Stored, folder: Path, side: int) -> None:
+    """The closing lines: what was left out and why, what was enlarged, what there is."""
+    say_skipped({corpus.image_ids[image]: reason for image, reason in stored.skipped.items()})
+    if not len(stored.readable):
+        first = next(iter(stored.skipped.values()), "there is none")
+        raise DataError(f"{corpus.name}: no image could be read; first reason: {first}")
+    if stored.enlarged:
+        image, (width, height) = next(iter(stored.enlarged.items()))
+        photos = "1 photo is" if len(stored.enlarged) == 1 else f"{len(stored.enlarged):,} photos are"
+        first = f"{corpus.image_ids[image]} ({width} x {height})"
+        note(f"{photos} smaller than the crop of {side} x {side} and had to be enlarged; first {first}")
+    there = len(stored.readable) - stored.computed
+    size = sum(file.stat().st_size for file in folder.glob("part-*.npy")) / 1e6
+    if stored.computed:
+        of = f"{stored.computed:,} of {len(stored.readable):,} images"
+        say(f"computed {of}, {there:,} were there: {folder} ({size:,.1f} MB)", "bold green")
+    else:
+        say(f"nothing to do: all {there:,} images were there: {folder} ({size:,.1f} MB)", "bold green")
+
+
+@contextmanager
+def _bar() -> Iterator[Watch]:
+    """A progress bar with images a second; where nobody watches, a line a minute."""
+    columns = (
+        TextColumn("[bold]features"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    started = told = time.monotonic()
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        task = progress.add_task("", total=None, rate="")
+
+        def watch(done: int, total: int) -> None:
+            nonlocal told
+            now = time.monotonic()
+            rate = f"{done / max(now - started, 1e-9):,.1f} images/s"
+            progress.update(task, completed=done, total=total, rate=rate)
+            if not err.is_terminal and now - told >= LINE_SECONDS:
+                told = now
+                note(f"{done:,} of {total:,} images, {rate}")
+
+        yield watch

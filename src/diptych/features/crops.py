@@ -1,0 +1,109 @@
+"""Crops: the squares of a photo that a backbone sees.
+
+A photo is first resized, to a larger square (`square`, the rule of the VSE++ paper, section 3: 256 x 256 for crops of
+224) or by its short side (`short`, the rule of its code). Other sides keep the ratio 256 : 224.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from diptych.settings import Settings
+
+Pixels = NDArray[np.uint8]
+CropName = Literal["1C", "10C"]
+Resize = Literal["square", "short"]
+
+_LONGEST = 32  # a strip thinner than 1 : 32 is squashed to that: else a photo of one pixel by 100,000 fills the memory
+_TRIES = 10
+_AREAS = (0.08, 1.0)
+_RATIOS = (3 / 4, 4 / 3)
+
+
+class Crops(Settings):
+    """Which crops of a photo are seen: its centre (1C), or centre, corners and their mirrors (10C)."""
+
+    name: CropName = "1C"
+    resize: Resize = "square"
+
+    @property
+    def count(self) -> int:
+        """How many crops a photo has."""
+        return 10 if self.name == "10C" else 1
+
+
+def resized_side(side: int) -> int:
+    """The side, or short side, to which a photo is resized before crops of `side` are taken."""
+    return round(side * 256 / 224)
+
+
+def too_small(size: tuple[int, int], side: int) -> bool:
+    """Whether a photo of this width and height is smaller than a crop; it is enlarged, which the caller may report."""
+    return min(size) < side
+
+
+def fixed_crops(image: Image.Image, crops: Crops, side: int) -> Pixels:
+    """The crops of an RGB photo as bytes: (1 or 10, 3, side, side).
+
+    1C is the centre. 10C is top left, top right, bottom left, bottom right, centre, then their mirrors in that order.
+    """
+    pixels = np.asarray(_resized(image, crops.resize, side))  # (height, width, 3)
+    bottom, right = pixels.shape[0] - side, pixels.shape[1] - side
+    centre = (round(bottom / 2), round(right / 2))
+    corners = [(0, 0), (0, right), (bottom, 0), (bottom, right)]
+    places = [centre] if crops.name == "1C" else [*corners, centre]
+    out = np.empty((crops.count, 3, side, side), np.uint8)
+    for number, (top, left) in enumerate(places):
+        out[number] = pixels[top : top + side, left : left + side].transpose(2, 0, 1)
+    if crops.name == "10C":
+        out[5:] = out[:5, :, :, ::-1]
+    return out
+
+
+def random_crop(image: Image.Image, resize: Resize, side: int, random: np.random.Generator) -> Pixels:
+    """One random crop of an RGB photo as bytes, mirrored half of the time: (3, side, side).
+
+    Under `square` any window of the resized square; under `short` a window of 8 to 100 % of the photo's area and a
+    ratio from 3 : 4 to 4 : 3, resized. It depends on the photo and the generator alone.
+    """
+    if resize == "square":
+        square = _resized(image, resize, side)
+        left, top = (int(place) for place in random.integers(0, square.width - side, 2, endpoint=True))
+        window = square.crop((left, top, left + side, top + side))
+    else:
+        # resize() has a box, too, but looks beyond its edges
+        window = image.crop(_random_box(image.size, random)).resize((side, side), Image.Resampling.BILINEAR)
+    pixels = np.asarray(window)  # (side, side, 3)
+    if random.random() < 0.5:
+        pixels = pixels[:, ::-1]
+    return np.array(pixels.transpose(2, 0, 1), order="C")  # a copy: PIL's own pixels cannot be written
+
+
+def _resized(image: Image.Image, resize: Resize, side: int) -> Image.Image:
+    short = resized_side(side)
+    if resize == "square":
+        return image.resize((short, short), Image.Resampling.BILINEAR)
+    shortest = min(image.size)
+    width, height = (min(short * length // shortest, _LONGEST * short) for length in image.size)
+    return image.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def _random_box(size: tuple[int, int], random: np.random.Generator) -> tuple[int, int, int, int]:
+    """A random window as (left, top, right, bottom); the central square when ten tries do not fit into the photo."""
+    width, height = size
+    for _ in range(_TRIES):
+        area = width * height * random.uniform(*_AREAS)
+        ratio = math.exp(random.uniform(math.log(_RATIOS[0]), math.log(_RATIOS[1])))
+        across, down = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < across <= width and 0 < down <= height:
+            left = int(random.integers(0, width - across, endpoint=True))
+            top = int(random.integers(0, height - down, endpoint=True))
+            return left, top, left + across, top + down
+    short = min(size)
+    left, top = (width - short) // 2, (height - short) // 2
+    return left, top, left + short, top + short

@@ -1,0 +1,228 @@
+"""Features on disk: computed once, kept by the hash of their image, read memory-mapped.
+
+A store is a folder. `about.json` says how its rows were made. Rows lie in parts that are never written again:
+`part-00000.npy`, and `part-00000.json` with the image of each row, which is written last and makes the part count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import PIL
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+import diptych
+from diptych.data.corpus import Features
+from diptych.errors import DataError
+from diptych.features.backbone import Backbone, weights_digest
+from diptych.features.crops import Crops
+from diptych.files import read_json, replacing, write_json
+from diptych.settings import Flag, Settings, first_mistake
+
+FORMAT = 1
+DECODER = f"Pillow {PIL.__version__}"
+
+Kind = TypeVar("Kind", bound=Settings)
+
+
+class Making(Settings):
+    """How features are made: what two stores must share so that their rows can be compared."""
+
+    backbone: str
+    weights: str  # the digest
+    crops: Crops = Crops()
+    regions: Flag = False  # the grid of the last map, or one vector an image
+    dtype: Literal["float16", "float32"] = "float16"
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        backbone: Backbone,
+        crops: Crops,
+        *,
+        regions: bool = False,
+        dtype: Literal["float16", "float32"] = "float16",
+    ) -> Making:
+        """The making of a backbone that is here, with the digest of its weights."""
+        return cls(backbone=name, weights=weights_digest(backbone), crops=crops, regions=regions, dtype=dtype)
+
+
+class About(Settings):
+    """What `about.json` says."""
+
+    format: int
+    version: str
+    making: Making
+    shape: tuple[int, ...]  # of a row: (size,) or (cells, channels)
+
+
+class Part(Settings):
+    """What the JSON of a part says: the image of each row, and what is to be known of some images, by their hashes."""
+
+    rows: list[str]
+    enlarged: dict[str, tuple[int, int]] = Field(default={})  # smaller than the crop: width and height
+    unreadable: dict[str, str] = Field(default={})
+    decoder: str = DECODER  # another one may read what this one cannot
+
+
+def store_folder(root: Path, making: Making) -> Path:
+    """Where features of this making lie by default, such as `features/lite0-1C`."""
+    words = [re.sub(r"[^\w.]+", "-", making.backbone).strip("-."), making.crops.name]
+    words += ["short"] * (making.crops.resize == "short") + ["grid"] * making.regions
+    words += [making.dtype] * (making.dtype != "float16")
+    return root / "-".join(words)
+
+
+class FeatureStore:
+    """Rows of features by the hash of their image; parts are added, nothing is ever changed."""
+
+    def __init__(self, folder: Path, about: About) -> None:
+        self.folder = folder
+        self.shape = about.shape
+        self.making = about.making
+        self.enlarged: dict[str, tuple[int, int]] = {}
+        self.unreadable: dict[str, str] = {}
+        self._arrays: list[NDArray[np.floating]] = [np.empty((0, *self.shape), self.making.dtype)]
+        self._row: dict[str, int] = {}
+        self._count = 0
+        self._next = 0
+        for path in sorted(folder.glob("part-*.json")):
+            self._add(path)
+
+    @classmethod
+    def open(cls, folder: Path, making: Making) -> FeatureStore:
+        """The store in a folder, which must have been made in this way; what else it is, is said in one line."""
+        file = folder / "about.json"
+        if not file.exists():
+            raise DataError(f"{folder}: {_no_store(folder)}")
+        about = _read(About, file, f"delete {folder} and compute the features again")
+        if about.format != FORMAT:
+            raise DataError(f"{file}: format {about.format}; this version of Diptych reads format {FORMAT}")
+        if difference := _difference(about.making, making):
+            raise DataError(f"{folder}: {difference}; name another folder, or delete this one")
+        return cls(folder, about)
+
+    @classmethod
+    def make(cls, folder: Path, making: Making, shape: tuple[int, ...]) -> FeatureStore:
+        """The store in a folder, or a new one there; only who holds the folder may call this."""
+        file = folder / "about.json"
+        if not file.exists():
+            if any(not path.name.startswith(".") for path in _entries(folder)):
+                raise DataError(f"{folder}: {_no_store(folder)}")
+            about = About(format=FORMAT, version=diptych.__version__, making=making, shape=shape)
+            write_json(file, about.model_dump(mode="json"))
+        store = cls.open(folder, making)
+        if store.shape != shape:
+            raise DataError(
+                f"{file}: rows of shape {store.shape}, the backbone gives {shape}; delete {folder} and compute again"
+            )
+        return store
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, digest: str) -> bool:
+        """Whether the image of this hash is done with: has a row, or cannot be read."""
+        return digest in self._row or digest in self.unreadable
+
+    def has_row(self, digest: str) -> bool:
+        """Whether the image of this hash has features."""
+        return digest in self._row
+
+    def features(self, hashes: Sequence[str]) -> Features:
+        """The rows of these images, in this order; nothing is read yet."""
+        for digest in hashes:
+            if digest not in self._row:
+                raise DataError(f"{self.folder}: no features of the image with hash {digest[:12]}; compute them first")
+        return Features(self._arrays, np.array([self._row[digest] for digest in hashes], np.int64))
+
+    def write(self, part: Part, rows: NDArray[np.floating]) -> None:
+        """Add a part: whole, or not at all. Values that the store's numbers cannot hold are refused."""
+        if rows.shape != (len(part.rows), *self.shape):
+            raise ValueError(f"rows of shape {rows.shape} for {len(part.rows)} images")
+        rows = self._finite(rows)
+        name = self.folder / f"part-{self._next:05d}"
+        with replacing(name.with_suffix(".npy")) as temporary, temporary.open("wb") as file:
+            np.save(file, rows, allow_pickle=False)
+        write_json(name.with_suffix(".json"), part.model_dump(mode="json"))
+        self._add(name.with_suffix(".json"))
+
+    def _finite(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
+        with np.errstate(over="ignore"):
+            stored = rows.astype(self.making.dtype, copy=False)
+        if np.isfinite(stored).all():
+            return stored
+        if np.isfinite(rows).all():
+            raise DataError(f"{self.folder}: features beyond 65,504, the largest float16; use --dtype float32")
+        raise DataError(f"{self.folder}: {self.making.backbone} gives features that are not finite; check its weights")
+
+    def _add(self, path: Path) -> None:
+        remedy = f"delete {path.with_suffix('')}.* and compute the features again"
+        number = re.fullmatch(r"part-(\d+)", path.stem)
+        if number is None:
+            raise DataError(f"{path}: not the name of a part; move it away")
+        part = _read(Part, path, remedy)
+        rows = _mapped(path.with_suffix(".npy"), remedy)
+        wanted = (len(part.rows), *self.shape)
+        if rows.shape != wanted or rows.dtype != self.making.dtype:
+            found = f"{rows.dtype} of shape {rows.shape}, not {self.making.dtype} of shape {wanted}"
+            raise DataError(f"{path.with_suffix('.npy')}: holds {found}; {remedy}")
+        self._arrays.append(rows)
+        for row, digest in enumerate(part.rows):
+            self._row.setdefault(digest, self._count + row)
+        self._count += len(rows)
+        self._next = max(self._next, int(number[1]) + 1)
+        self.enlarged |= part.enlarged
+        if part.decoder == DECODER:
+            self.unreadable |= part.unreadable
+
+
+def _mapped(path: Path, remedy: str) -> NDArray[Any]:
+    try:
+        # As a plain array: the subclass for mapped ones costs time whenever rows are taken.
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; {remedy}") from None
+    except (ValueError, EOFError, SyntaxError) as reason:
+        raise DataError(f"{path}: damaged or truncated ({' '.join(str(reason).split())}); {remedy}") from None
+
+
+def _read(kind: type[Kind], file: Path, remedy: str) -> Kind:
+    try:
+        return kind.model_validate(read_json(file, DataError))
+    except ValidationError as error:
+        mistake = first_mistake(error, kind) if error.errors()[0]["loc"] else "not what `diptych features` writes"
+        raise DataError(f"{file}: {mistake}; {remedy}") from None
+    except DataError as reason:
+        raise DataError(f"{reason}; {remedy}") from None
+
+
+def _difference(theirs: Making, ours: Making) -> str | None:
+    """What two makings differ in first, as words with both values."""
+    for name, there, here in (
+        ("backbone", theirs.backbone, ours.backbone),
+        (f"weights of {ours.backbone}", theirs.weights[:12], ours.weights[:12]),
+        ("crops", theirs.crops.name, ours.crops.name),
+        ("resize", theirs.crops.resize, ours.crops.resize),
+        ("regions", *("on" if making.regions else "off" for making in (theirs, ours))),
+        ("dtype", theirs.dtype, ours.dtype),
+    ):
+        if there != here:
+            return f"features made with {name} {there}, asked for {here}"
+    return None
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    return folder.iterdir() if folder.is_dir() else iter(())
+
+
+def _no_store(folder: Path) -> str:
+    if any(_entries(folder)):
+        return "holds other files and no about.json, so it is no store of features; name another folder"
+    return "no features here; compute them with `diptych features DATA`"

@@ -1,0 +1,104 @@
+"""What every tower is: settings that a recipe names, and the network that they build.
+
+A tower's name in a recipe is a file in `models/image_towers/` or `models/text_towers/`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, SerializeAsAny
+from torch import Tensor, nn
+
+from diptych import registry
+from diptych.errors import RecipeError
+from diptych.features.backbone import Backbone
+from diptych.features.reader import ImageInput
+from diptych.settings import Settings
+
+Kind = TypeVar("Kind", bound=Settings)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Texts as padded word ids (texts, length) and their lengths (texts,)."""
+
+    ids: Tensor
+    lengths: Tensor
+
+
+class ImageTower(nn.Module, ABC):
+    """One image to one vector before the joint space; `input` says what it reads, `size` how long the vector is."""
+
+    input: ImageInput
+    size: int
+
+    @abstractmethod
+    def forward(self, images: Tensor) -> Tensor:
+        """A batch of what `input` describes to (images, size)."""
+
+    @property
+    def pretrained(self) -> Backbone | None:
+        """The backbone whose output can be stored while it is frozen, where the tower has one."""
+        return None
+
+    def start(self) -> None:
+        """Load what a fresh tower begins with; a tower that begins at random has nothing to load."""
+        return
+
+
+class ImageTowerSettings(Settings, ABC):
+    """The settings of an image tower, as `model.image` gives them."""
+
+    name: str
+
+    def fitted(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
+        """These settings for a corpus with stored features of this shape, or with pictures only."""
+        return self
+
+    @abstractmethod
+    def build(self) -> ImageTower:
+        """A fresh tower, its weights at random."""
+
+
+class TextTower(nn.Module, ABC):
+    """One text to one vector before the joint space, `size` long."""
+
+    size: int
+
+    @abstractmethod
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Padded words to (texts, size)."""
+
+    def start_words(self, vectors: Tensor, found: Tensor) -> None:
+        """Start the found words, rows of the vocabulary, from given vectors; the others keep their random start."""
+        raise RecipeError("text.vectors: the text tower has no word embedding to start")
+
+
+class TextTowerSettings(Settings, ABC):
+    """The settings of a text tower, as `model.text` gives them."""
+
+    name: str
+
+    @abstractmethod
+    def build(self, words: int) -> TextTower:
+        """A fresh tower for a vocabulary of this many words."""
+
+
+def _named(side: str, kind: type[Kind]) -> Any:
+    """Turn a recipe's table into the settings of the tower that it names."""
+
+    def resolve(value: Any) -> Any:
+        return (
+            value
+            if isinstance(value, kind)
+            else registry.resolve(f"models.{side}_towers", value, f"model.{side}", kind)
+        )
+
+    return BeforeValidator(resolve)
+
+
+NamedImageTower = Annotated[SerializeAsAny[ImageTowerSettings], _named("image", ImageTowerSettings)]
+NamedTextTower = Annotated[SerializeAsAny[TextTowerSettings], _named("text", TextTowerSettings)]

@@ -1,0 +1,32 @@
+"""The epochs that a run's journal tells of, counted on through the stages, as charts need them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from diptych.report.curves import Mark, Point
+from diptych.training.journal import Journal
+
+Epoch = dict[str, Any]
+
+
+def read_epochs(run: Path) -> list[Epoch]:
+    """The run's finished epochs, in order."""
+    return [line for line in Journal(run).lines() if line["event"] == "epoch"]
+
+
+def recall_line(epochs: Sequence[Epoch], name: str) -> list[Point]:
+    """A metric on val against the epoch, from 1 on."""
+    return [(number, epoch["val"][name]) for number, epoch in enumerate(epochs, 1)]
+
+
+def stage_marks(epochs: Sequence[Epoch], line: int = 0) -> list[Mark]:
+    """Where each stage after the first begins: between its first epoch and the one before."""
+    return [
+        Mark(number + 0.5, f"stage {later['stage']}", line)
+        for number, (earlier, later) in enumerate(pairwise(epochs), 1)
+        if later["stage"] != earlier["stage"]
+    ]

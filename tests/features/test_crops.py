@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from pydantic import ValidationError
+
+from diptych.features.crops import Crops, fixed_crops, random_crop, resized_side, too_small
+
+SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
+TEN = Crops(name="10C")
+
+
+def gradient(width, height):
+    """Each pixel says where it is: red from left to right, green from top to bottom, blue a checkerboard."""
+    down, across = np.mgrid[0:height, 0:width]
+    red, green = across * 255 // max(width - 1, 1), down * 255 // max(height - 1, 1)
+    return Image.fromarray(np.stack([red, green, (down + across) % 2 * 255], 2).astype(np.uint8))
+
+
+def square(image, side):
+    """The resized square, by PIL, as (3, height, width)."""
+    target = resized_side(side)
+    return np.asarray(image.resize((target, target), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+
+
+@pytest.mark.parametrize(("side", "resized"), [(224, 256), (240, 274), (260, 297), (280, 320), (300, 343), (1, 1)])
+def test_the_resized_side_keeps_the_papers_ratio(side, resized):
+    assert resized_side(side) == resized
+
+
+def test_one_crop_is_the_centre():
+    image = gradient(500, 375)
+    assert np.array_equal(fixed_crops(image, Crops(), 224), square(image, 224)[None, :, 16:240, 16:240])
+
+
+def test_ten_crops_are_corners_centre_and_their_mirrors_in_this_order():
+    whole = square(gradient(500, 375), 224)
+    top_left, top_right = whole[:, :224, :224], whole[:, :224, 32:]
+    bottom_left, bottom_right = whole[:, 32:, :224], whole[:, 32:, 32:]
+    five = [top_left, top_right, bottom_left, bottom_right, whole[:, 16:240, 16:240]]
+    expected = np.stack([*five, *(crop[:, :, ::-1] for crop in five)])
+    crops = fixed_crops(gradient(500, 375), TEN, 224)
+    assert np.array_equal(crops, expected)
+    assert len({crop.tobytes() for crop in crops}) == 10
+    assert crops.flags.c_contiguous
+
+
+@given(SIZES, st.sampled_from([7, 14, 21]))
+@settings(max_examples=40)
+def test_the_codes_rule_is_that_of_torchvision(torchvision, size, side):
+    transforms = torchvision.transforms
+    image = gradient(*size)
+    if max(size) > 32 * min(size):
+        return
+    resize = transforms.Resize(resized_side(side))
+    crop = transforms.CenterCrop(side)(resize(image))
+    assert np.array_equal(fixed_crops(image, Crops(resize="short"), side)[0], np.asarray(crop).transpose(2, 0, 1))
+    five = np.stack([np.asarray(crop).transpose(2, 0, 1) for crop in transforms.FiveCrop(side)(resize(image))])
+    ten = fixed_crops(image, Crops(name="10C", resize="short"), side)
+    assert np.array_equal(ten[:5], five)
+    assert np.array_equal(ten[5:], five[..., ::-1])
+
+
+@given(SIZES, st.sampled_from(["1C", "10C"]), st.sampled_from(["square", "short"]), st.integers(1, 40))
+def test_no_photo_is_too_odd(size, name, resize, side):
+    crops = Crops(name=name, resize=resize)
+    pixels = fixed_crops(gradient(*size), crops, side)
+    assert pixels.shape == (crops.count, 3, side, side)
+    assert pixels.dtype == np.uint8
+    pixels = random_crop(gradient(*size), resize, side, np.random.default_rng(0))
+    assert pixels.shape == (3, side, side)
+    assert pixels.dtype == np.uint8
+    torch.from_numpy(pixels).zero_()  # neither negative strides nor PIL's own memory
+
+
+def test_a_thin_strip_does_not_fill_the_memory(monkeypatch):
+    resize, areas = Image.Image.resize, []
+
+    def watched(image, size, *arguments, **options):
+        areas.append(size[0] * size[1])
+        return resize(image, size, *arguments, **options)
+
+    monkeypatch.setattr(Image.Image, "resize", watched)
+    strip = gradient(1, 20_000)
+    assert fixed_crops(strip, Crops(name="10C", resize="short"), 28).shape == (10, 3, 28, 28)
+    random_crop(strip, "short", 28, np.random.default_rng(0))
+    assert max(areas) <= 32 * 32 * 32
+
+
+@pytest.mark.parametrize("resize", ["square", "short"])
+def test_a_random_crop_depends_on_photo_and_generator_alone(resize):
+    image = gradient(60, 40)
+    kept = image.tobytes()
+    first = random_crop(image, resize, 28, np.random.default_rng(3))
+    np.random.seed(9)
+    torch.manual_seed(9)
+    assert np.array_equal(first, random_crop(image, resize, 28, np.random.default_rng(3)))
+    assert not np.array_equal(first, random_crop(image, resize, 28, np.random.default_rng(4)))
+    assert image.tobytes() == kept
+
+
+def test_random_crops_of_the_square_reach_every_window_alike_and_are_mirrored_half_of_the_time():
+    whole = square(gradient(50, 50), 28)  # 32 x 32: five places each way
+    windows = {}
+    for top in range(5):
+        for left in range(5):
+            window = whole[:, top : top + 28, left : left + 28]
+            windows[window.tobytes()] = (top, left, False)
+            windows[window[:, :, ::-1].tobytes()] = (top, left, True)
+    assert len(windows) == 50
+    random = np.random.default_rng(0)
+    seen = [windows[random_crop(gradient(50, 50), "square", 28, random).tobytes()] for _ in range(3000)]
+    counts = np.unique(np.array(seen)[:, :2], axis=0, return_counts=True)[1]
+    assert len(counts) == 25
+    assert counts.min() > 70  # 120 expected, four deviations are 43
+    assert counts.max() < 170
+    assert 1390 < sum(mirrored for _, _, mirrored in seen) < 1610
+
+
+def test_random_crops_of_the_photo_vary_in_area_and_ratio():
+    """Red and green are linear in a gradient, so that a crop's mean slopes tell its box."""
+    random = np.random.default_rng(0)
+    image = gradient(256, 256)
+    areas, ratios, mirrored = [], [], 0
+    for _ in range(600):
+        red, green, _ = random_crop(image, "short", 32, random).astype(float)
+        across, down = (red[:, -1] - red[:, 0]).mean() / 31 * 32, (green[-1] - green[0]).mean() / 31 * 32
+        mirrored += across < 0
+        areas.append(abs(across) * down / 256**2)
+        ratios.append(abs(across) / down)
+    assert 250 < mirrored < 350
+    assert 0.06 < min(areas) < 0.12
+    assert 0.9 < max(areas) < 1.05
+    assert 0.45 < np.mean(areas) < 0.6
+    assert 0.7 < min(ratios) < 0.8
+    assert 1.25 < max(ratios) < 1.43
+    assert abs(np.log(ratios).mean()) < 0.03  # wide as often as high
+
+
+def test_a_random_crop_is_resized_from_its_box_alone(monkeypatch):
+    boxes, cut = [], Image.Image.crop
+
+    def watched(image, box):
+        boxes.append(box)
+        return cut(image, box)
+
+    image = gradient(70, 50)
+    with monkeypatch.context() as patch:
+        patch.setattr(Image.Image, "crop", watched)
+        crop = random_crop(image, "short", 28, np.random.default_rng(1))
+    left, top, right, bottom = boxes[0]
+    assert 0 <= left < right <= 70
+    assert 0 <= top < bottom <= 50
+    plain = np.asarray(image.crop(boxes[0]).resize((28, 28), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+    assert np.array_equal(crop, plain) or np.array_equal(crop, plain[..., ::-1])
+
+
+@pytest.mark.parametrize("size", [(300, 10), (10, 300)])
+def test_a_photo_without_room_for_a_random_window_is_cropped_in_its_centre(size):
+    class Largest:
+        """A generator that always asks for the whole area."""
+
+        def uniform(self, low, high):
+            return high
+
+        def random(self):
+            return 0.9
+
+    crop = random_crop(gradient(*size), "short", 8, Largest())
+    left, top = (size[0] - 10) // 2, (size[1] - 10) // 2
+    centre = gradient(*size).crop((left, top, left + 10, top + 10)).resize((8, 8), Image.Resampling.BILINEAR)
+    assert np.array_equal(crop, np.asarray(centre).transpose(2, 0, 1))
+
+
+@given(SIZES, st.integers(1, 100))
+def test_a_photo_is_too_small_when_a_side_is(size, side):
+    assert too_small(size, side) == (size[0] < side or size[1] < side)
+
+
+def test_crops_are_strict_settings():
+    assert (Crops().name, Crops().resize, Crops().count, TEN.count) == ("1C", "square", 1, 10)
+    for wrong in ({"name": "5C"}, {"resize": "long"}, {"side": 224}):
+        with pytest.raises(ValidationError):
+            Crops.model_validate(wrong)

@@ -1,0 +1,98 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
+
+from diptych.errors import DiptychError, RecipeError
+from diptych.features.backbone import Backbone, weights_digest
+from diptych.features.names import backbone_names, build_backbone, load_backbone
+
+SHORT = ["lite0", "lite1", "lite2", "lite3", "lite4", "resnet50", "resnet152", "vgg16", "vgg19"]
+
+
+def test_the_short_names():
+    assert backbone_names() == SHORT
+
+
+@pytest.mark.usefixtures("open_clip")
+@pytest.mark.parametrize("name", ["lite0", "lite3", "vgg16", "timm:test_vit", "open-clip:ViT-B-32"])
+def test_every_name_builds_on_the_meta_device(name):
+    with torch.device("meta"):
+        backbone = build_backbone(name)
+    assert isinstance(backbone, Backbone)
+    assert backbone.name == name
+    assert all(parameter.is_meta for parameter in backbone.parameters())
+    assert any(isinstance(module, nn.Conv2d) for module in backbone.modules())
+
+
+def test_a_loaded_backbone_is_pretrained_and_in_evaluation_mode():
+    first, second = load_backbone("lite0"), load_backbone("lite0")
+    assert not first.training
+    assert weights_digest(first) == weights_digest(second)
+    assert weights_digest(first) != weights_digest(build_backbone("lite0"))
+
+
+def test_a_built_backbone_takes_the_weights_of_a_loaded_one(bytes_of):
+    loaded, built = load_backbone("lite0"), build_backbone("lite0").eval()
+    built.load_state_dict(loaded.state_dict())
+    assert weights_digest(built) == weights_digest(loaded)
+    with torch.no_grad():
+        torch.testing.assert_close(built(bytes_of(224, 1)), loaded(bytes_of(224, 1)), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "offer"),
+    [
+        ("lite9", "did you mean 'lite4'?"),
+        ("Lite0", "did you mean 'lite0'?"),
+        ("resnet5O", "did you mean 'resnet50'?"),
+        ("vgg-19", "did you mean 'vgg19'?"),
+        ("tim:resnet50", "did you mean 'timm:resnet50'?"),
+        ("openclip:ViT-B-32", "did you mean 'open-clip:ViT-B-32'?"),
+        ("", "known: lite0, lite1"),
+    ],
+)
+def test_an_unknown_name_is_offered_the_nearest(name, offer):
+    for make in (build_backbone, load_backbone):
+        with pytest.raises(RecipeError) as error:
+            make(name)
+        assert str(error.value).startswith(f"backbone {name!r}: no such name; {offer}")
+
+
+@example("0:\r")
+@given(st.text(max_size=30).filter(lambda name: name not in SHORT and not name.startswith(("timm:", "open-clip:"))))
+def test_any_other_name_is_refused_in_one_line(name):
+    with pytest.raises(RecipeError) as error:
+        build_backbone(name)
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [
+        ("resnet152", "timm", "timm"),
+        ("timm:resnet50d", "timm", "timm"),
+        ("open-clip:ViT-B-32", "open_clip", "open-clip"),
+    ],
+)
+def test_a_missing_extra_names_its_command(name, package, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    for make in (build_backbone, load_backbone):
+        with pytest.raises(DiptychError) as error:
+            make(name)
+        assert str(error.value) == f"{package} is not installed; run: pip install 'diptych[{extra}]'"
+
+
+def test_extras_are_imported_only_when_named():
+    code = """
+import sys
+from diptych.features.names import build_backbone
+build_backbone("lite0")
+print([name for name in ("timm", "open_clip", "torchvision", "huggingface_hub") if name in sys.modules])
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (run.stdout, run.stderr) == ("[]\n", "")

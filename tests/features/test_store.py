@@ -1,0 +1,245 @@
+import errno
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import diptych
+from diptych.errors import DataError
+from diptych.features.crops import Crops
+from diptych.features.store import FeatureStore, Making, Part, store_folder
+
+MAKING = Making(backbone="tiny", weights="ab" * 32, crops=Crops(), regions=False, dtype="float16")
+
+
+@pytest.fixture
+def rows():
+    return np.random.default_rng(0).standard_normal((7, 3)).astype(np.float16)
+
+
+@pytest.fixture
+def folder(tmp_path, rows):
+    """A store with rows a to g in two parts, one image that cannot be read, and one that is small."""
+    folder = tmp_path / "store"
+    store = FeatureStore.make(folder, MAKING, (3,))
+    store.write(Part(rows=list("abcd"), unreadable={"x": "damaged"}), rows[:4])
+    store.write(Part(rows=list("efg"), enlarged={"g": (10, 20)}), rows[4:])
+    return folder
+
+
+def opened(folder, **changes):
+    return FeatureStore.open(folder, MAKING.model_copy(update=changes))
+
+
+def refused(folder, **changes):
+    with pytest.raises(DataError) as raised:
+        opened(folder, **changes)
+    message = str(raised.value)
+    assert str(folder) in message
+    assert "\n" not in message
+    return message
+
+
+def test_each_image_has_its_own_row_in_any_order(folder, rows):
+    store = opened(folder)
+    assert len(store) == 7
+    found = store.features(list("gaeecb"))
+    assert found.shape == (3,)
+    np.testing.assert_array_equal(found[np.arange(6)], rows[[6, 0, 4, 4, 2, 1]].astype(np.float32))
+    np.testing.assert_array_equal(found.take(np.array([2, 0]))[np.arange(2)], rows[[4, 6]].astype(np.float32))
+    with pytest.raises(DataError, match="no features of the image with hash zzz"):
+        store.features(["a", "zzz"])
+
+
+def test_a_store_knows_what_is_done_with(folder):
+    store = opened(folder)
+    assert "a" in store
+    assert "x" in store
+    assert "z" not in store
+    assert store.has_row("a")
+    assert not store.has_row("x")
+    assert store.unreadable == {"x": "damaged"}
+    assert store.enlarged == {"g": (10, 20)}
+
+
+def test_rows_are_memory_mapped(folder):
+    base = opened(folder).features(["a"])._parts[1]
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap)
+
+
+def test_an_empty_store_gives_no_rows(tmp_path):
+    store = FeatureStore.make(tmp_path / "store", MAKING, (3,))
+    assert store.features([])[np.arange(0)].shape == (0, 3)
+
+
+def test_what_is_written_is_never_written_again(folder, rows):
+    before = {path.name: (path.read_bytes(), path.stat().st_ino) for path in folder.iterdir()}
+    store = FeatureStore.make(folder, MAKING, (3,))
+    store.write(Part(rows=["h"]), rows[:1])
+    after = {path.name: (path.read_bytes(), path.stat().st_ino) for path in folder.iterdir()}
+    assert before.items() < after.items()
+    assert after.keys() - before.keys() == {"part-00002.npy", "part-00002.json"}
+
+
+def test_an_image_in_two_parts_keeps_its_first_row(folder, rows):
+    opened(folder).write(Part(rows=["a"]), rows[6:])
+    np.testing.assert_array_equal(opened(folder).features(["a"])[np.arange(1)], rows[:1])
+
+
+def test_another_decoder_may_read_what_this_one_cannot(folder):
+    path = folder / "part-00000.json"
+    path.write_text(path.read_text().replace("Pillow ", "Pillow 1."))
+    assert "x" not in opened(folder)
+    assert "a" in opened(folder)
+
+
+def test_a_store_says_who_made_it(folder):
+    about = json.loads((folder / "about.json").read_text())
+    assert about["version"] == diptych.__version__
+    assert about["shape"] == [3]
+    assert Making.model_validate(about["making"]) == MAKING
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"backbone": "lite0"}, "backbone tiny, asked for lite0"),
+        ({"weights": "cd" * 32}, "weights of tiny abababababab, asked for cdcdcdcdcdcd"),
+        ({"crops": Crops(name="10C")}, "crops 1C, asked for 10C"),
+        ({"crops": Crops(resize="short")}, "resize square, asked for short"),
+        ({"regions": True}, "regions off, asked for on"),
+        ({"dtype": "float32"}, "dtype float16, asked for float32"),
+    ],
+    ids=["backbone", "weights", "crops", "resize", "regions", "dtype"],
+)
+def test_a_store_made_otherwise_is_refused(folder, changes, words):
+    message = refused(folder, **changes)
+    assert words in message
+    assert "name another folder" in message
+
+
+def test_a_store_of_another_shape_is_refused(folder):
+    with pytest.raises(DataError, match=r"rows of shape \(3,\), the backbone gives \(4,\)"):
+        FeatureStore.make(folder, MAKING, (4,))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "not valid JSON"),
+        ("[]", "not what `diptych features` writes"),
+        ('{"format": 1}', "key 'version' is missing"),
+        ('{"format": 1, "colour": 2}', "missing"),
+    ],
+    ids=["empty", "a list", "cut", "foreign"],
+)
+def test_a_damaged_about_is_refused_with_what_to_do(folder, content, words):
+    (folder / "about.json").write_text(content)
+    message = refused(folder)
+    assert words in message
+    assert "compute the features again" in message
+
+
+def test_a_later_format_is_refused(folder):
+    path = folder / "about.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    assert "format 2; this version of Diptych reads format 1" in refused(folder)
+
+
+def test_a_folder_of_other_things_is_no_store(tmp_path):
+    assert "no features here" in refused(tmp_path)
+    (tmp_path / "thesis.txt").write_text("mine")
+    assert "holds other files" in refused(tmp_path)
+    with pytest.raises(DataError, match="holds other files"):
+        FeatureStore.make(tmp_path, MAKING, (3,))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+@pytest.mark.parametrize("name", ["part-00001.npy", "part-00001.json"])
+@pytest.mark.parametrize("harm", [cut, lambda path: path.write_bytes(b"")], ids=["cut", "emptied"])
+def test_a_truncated_part_is_refused_with_what_to_do(folder, rows, name, harm):
+    harm(folder / name)
+    message = refused(folder)
+    assert name in message
+    assert "delete" in message
+    for path in folder.glob("part-00001.*"):  # as the message says
+        path.unlink()
+    assert not opened(folder).has_row("g")
+    np.testing.assert_array_equal(opened(folder).features(["d"])[np.arange(1)], rows[3:4])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.zeros((3, 4), np.float16), np.zeros((2, 3), np.float16), np.zeros((3, 3), np.float32), np.zeros(3, np.float16)],
+    ids=["wide", "short", "dtype", "flat"],
+)
+def test_a_part_of_the_wrong_shape_is_refused(folder, array):
+    np.save(folder / "part-00001.npy", array)
+    message = refused(folder)
+    assert "part-00001.npy: holds" in message
+    assert "not float16 of shape (3, 3)" in message
+
+
+def test_objects_and_lost_files_are_refused(folder):
+    np.save(folder / "part-00001.npy", np.array([{}]), allow_pickle=True)
+    assert "part-00001.npy: damaged" in refused(folder)
+    (folder / "part-00001.npy").unlink()
+    assert "part-00001.npy: no such file" in refused(folder)
+    (folder / "part-00001.json").rename(folder / "part-one.json")
+    assert "part-one.json: not the name of a part" in refused(folder)
+
+
+@pytest.mark.parametrize("fails_at", [1, 2], ids=["rows", "images"])
+def test_a_full_disk_leaves_the_store_as_it_was(folder, rows, monkeypatch, fails_at):
+    store, calls, sync = opened(folder), [], os.fsync
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) == fails_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        store.write(Part(rows=["h"]), rows[:1])
+    assert not any(path.name.endswith(".tmp") for path in folder.iterdir())
+    assert len(opened(folder)) == 7
+    store.write(Part(rows=["h"]), rows[5:6])  # there is space again
+    np.testing.assert_array_equal(opened(folder).features(["h"])[np.arange(1)], rows[5:6])
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(1e5, "use --dtype float32"), (np.nan, "not finite; check its weights")], ids=["large", "nan"]
+)
+def test_values_that_cannot_be_stored_are_refused(folder, value, words):
+    with pytest.raises(DataError, match=words):
+        opened(folder).write(Part(rows=["h"]), np.array([[0, value, 0]], np.float32))
+    assert len(opened(folder)) == 7
+
+
+def test_rows_and_images_that_differ_in_number_are_not_written(folder, rows):
+    with pytest.raises(ValueError, match="for 2 images"):
+        opened(folder).write(Part(rows=["h", "i"]), rows[:3])
+    assert len(opened(folder)) == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"backbone": "lite0"}, "lite0-1C"),
+        ({"backbone": "lite0", "crops": Crops(name="10C", resize="short")}, "lite0-10C-short"),
+        ({"backbone": "timm:a/b c", "regions": True, "dtype": "float32"}, "timm-a-b-c-1C-grid-float32"),
+        ({"backbone": "../../etc:x"}, "etc-x-1C"),
+    ],
+    ids=["plain", "ten short", "grid", "hostile"],
+)
+def test_the_name_of_a_folder(changes, name):
+    assert store_folder(Path("features"), MAKING.model_copy(update=changes)) == Path("features") / name

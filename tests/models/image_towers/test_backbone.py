@@ -1,0 +1,52 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import normalize
+
+from diptych.features.names import load_backbone
+from diptych.models.image_towers.backbone import BackboneSettings
+from diptych.models.image_towers.features import FeatureSettings
+
+SIDE = 224
+
+
+@pytest.fixture(scope="module")
+def tower():
+    made = BackboneSettings().build()
+    made.start()
+    return made.eval()
+
+
+@pytest.fixture(scope="module")
+def pixels():
+    return torch.randint(0, 256, (3, 2, 3, SIDE, SIDE), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_mean_over_the_crops_of_the_pretrained_backbone(tower, pixels):
+    with torch.inference_mode():
+        made = tower(pixels)
+        network = load_backbone("lite0")
+        expected = torch.stack([network(crops).mean(0) for crops in pixels])
+    torch.testing.assert_close(made, normalize(expected, dim=1), rtol=1e-4, atol=1e-6)
+
+
+def test_stored_vectors_give_what_pixels_give(tower, pixels):
+    with torch.inference_mode():
+        stored = torch.stack([tower.backbone(crops).mean(0) for crops in pixels])
+        torch.testing.assert_close(tower(stored), tower(pixels), rtol=1e-4, atol=1e-6)
+
+
+def test_a_corpus_with_features_needs_no_backbone():
+    assert BackboneSettings().fitted((2048,)) == FeatureSettings(shape=(2048,), normalise=True)
+    assert BackboneSettings().fitted(None) == BackboneSettings()
+
+
+@pytest.mark.parametrize(("batch_norm", "moves"), [("frozen", False), ("trained", True)])
+def test_statistics_of_batch_normalisation_move_only_where_that_is_wanted(batch_norm, moves, pixels):
+    tower = BackboneSettings(batch_norm=batch_norm).build()
+    norms = [module for module in tower.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert norms
+    before = [norm.running_mean.clone() for norm in norms]
+    tower.train()
+    tower(pixels)
+    assert any(not torch.equal(norm.running_mean, old) for norm, old in zip(norms, before, strict=True)) is moves

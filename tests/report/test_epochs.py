@@ -1,0 +1,22 @@
+from diptych.report.curves import Mark
+from diptych.report.epochs import read_epochs, recall_line, stage_marks
+from diptych.training.journal import Journal
+
+
+def line(stage, epoch, event="epoch", **more):
+    return {"event": event, "stage": stage, "epoch": epoch, "step": 0, **more}
+
+
+def test_epochs_are_counted_on_through_the_stages(tmp_path):
+    journal = Journal(tmp_path)
+    for number, (stage, epoch) in enumerate([(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 1)]):
+        journal.add(line(stage, epoch, val={"i2t_r1": 10.0 * number}))
+        journal.add(line(stage, epoch, "skipped", message="x.jpg: damaged"))
+    epochs = read_epochs(tmp_path)
+    assert recall_line(epochs, "i2t_r1") == [(1, 0.0), (2, 10.0), (3, 20.0), (4, 30.0), (5, 40.0), (6, 50.0)]
+    assert stage_marks(epochs, 1) == [Mark(2.5, "stage 2", 1), Mark(5.5, "stage 3", 1)]
+
+
+def test_a_run_that_has_none(tmp_path):
+    assert read_epochs(tmp_path) == []
+    assert recall_line([], "i2t_r1") == stage_marks([]) == []
