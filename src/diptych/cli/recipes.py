@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.syntax import Syntax
 from rich.table import Table
 
-from diptych.cli.console import err, note, out
-
-if TYPE_CHECKING:
-    from diptych.training.recipe import Paper
+from diptych.cli.console import note, out
 
 app = typer.Typer(help="Look at the recipes.", no_args_is_help=True)
 
@@ -51,14 +48,11 @@ def show_command(
         typer.echo(text, nl=False)
     if parsed.paper is not None:
         note(f"follows {parsed.paper.reference}")
-        if parsed.paper.row:
-            err.print(_figures(parsed.paper))
+        for row in parsed.paper.row:
+            note(f"published, row {row.number} ({row.data}):")
+            note(f"  image to text  {_figures(row.i2t)}")
+            note(f"  text to image  {_figures(row.t2i)}")
 
 
-def _figures(paper: Paper) -> Table:
-    """The figures that were published for a recipe."""
-    columns = ("R@1", "R@5", "R@10", "median")
-    table = Table("row", "data", *(f"{way} {name}" for way in ("i2t", "t2i") for name in columns), box=None)
-    for row in paper.row:
-        table.add_row(row.number, row.data, *(f"{value:.1f}" for value in (*row.i2t, *row.t2i)))
-    return table
+def _figures(values: tuple[float, float, float, float]) -> str:
+    return "R@1 {:.1f}  R@5 {:.1f}  R@10 {:.1f}  median rank {:.1f}".format(*values)

@@ -212,7 +212,8 @@ class _Extraction:
     def run(self, wanted: Sequence[int], workers: int, watch: Watch | None) -> None:
         """Read ahead, compute and write until every wanted picture is done with."""
         at_once = self._network.images
-        chunks = np.split(np.array(wanted, np.int64), range(at_once, len(wanted), at_once))
+        chunk = max(1, at_once // 4)  # small, so that all threads work for the first pass
+        chunks = np.split(np.array(wanted, np.int64), range(chunk, len(wanted), chunk))
         waiting: list[_Look] = []
         done = 0
         for looks in read_ahead(self._reader.read, chunks, workers):

@@ -19,9 +19,10 @@ from diptych.models.encoded import Encoded
 from diptych.report.choice import one_a_group
 from diptych.report.curves import line_chart
 from diptych.report.epochs import Epoch, read_epochs, recall_line, stage_marks
-from diptych.report.page import Answer, CardSection, Contents, Example, Fact, Question, SamplingRow, write_page
+from diptych.report.page import Answer, CardSection, Contents, Example, Fact, Question, write_page
 from diptych.report.pictures import image_thumbnail
 from diptych.report.recalls import directions, measured
+from diptych.report.sampling import sampling_rows
 from diptych.training.journal import Journal
 from diptych.training.recipe import load_recipe
 
@@ -38,12 +39,10 @@ def write_report(
     split: str,
     questions: Sequence[tuple[str, Sequence[Hit]]] = (),
     negatives: CardSection | None = None,
-    sampling: Sequence[SamplingRow] = (),
 ) -> Path:
     """Write a run's report.html from its journal and a result on one gallery.
 
-    It also shows, where they are given, answered questions, the `hard_negatives` of a training batch, and how often
-    batches hold no negative from above a percentile.
+    It also shows, where they are given, answered questions and the `hard_negatives` of a training batch.
     """
     corpus = encoded.corpus
     if corpus is None:
@@ -73,7 +72,7 @@ def write_report(
         best=examples.chosen(best=True),
         worst=examples.chosen(best=False),
         negatives=negatives,
-        sampling=sampling,
+        sampling=sampling_rows(encoded, corpus, recipe.stage[-1].batches.size),
         recipe=recipe.to_toml(),
     )
     path = run / "report.html"

@@ -1,0 +1,30 @@
+"""How often a batch misses the hardest negatives, measured with a run's own scores, for its report."""
+
+from __future__ import annotations
+
+from diptych.data.corpus import Corpus
+from diptych.evaluation.analysis import Misses, measured_misses
+from diptych.evaluation.runs import encoded_score
+from diptych.models.encoded import Encoded
+from diptych.report.page import DirectionName, Measure, SamplingRow
+
+PERCENTILES = (0.9, 0.99, 0.999)
+
+
+def sampling_rows(encoded: Encoded, corpus: Corpus, batch: int) -> list[SamplingRow]:
+    """Both directions at a few percentiles of what was encoded; none where that does not fill a batch."""
+    if len(corpus.texts) < batch:
+        return []
+    rows = []
+    for percentile in PERCENTILES:
+        found = measured_misses(
+            encoded_score(encoded), corpus.image_groups, corpus.text_groups, batch=batch, percentile=percentile
+        )
+        sides: dict[DirectionName, Misses] = {
+            "image to text": found.image_to_text,
+            "text to image": found.text_to_image,
+        }
+        for direction, misses in sides.items():
+            measure = Measure(misses.share, *misses.interval)
+            rows.append(SamplingRow(direction, batch, percentile, found.predicted, measure))
+    return rows
