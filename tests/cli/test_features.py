@@ -74,12 +74,12 @@ def test_features_are_computed_once(photos, tmp_path):
 
 
 def test_the_store_has_what_was_asked_for(photos, tmp_path):
-    options = ("--backbone", "timm:x", "--crops", "10C", "--resize", "short", "--grid", "--dtype", "float32")
+    options = ("--backbone", "timm:x", "--crops", "10C", "--resize", "short", "--grid", "--dtype", "float16")
     result = invoke(photos, *options)
     assert result.exit_code == 0, result.output
-    rows = np.load(tmp_path / "features" / "timm-x-10C-short-grid-float32" / "part-00000.npy")
+    rows = np.load(tmp_path / "features" / "timm-x-10C-short-grid-float16" / "part-00000.npy")
     assert rows.shape == (3, 1, 3)
-    assert rows.dtype == np.float32
+    assert rows.dtype == np.float16
     assert invoke(photos, "--into", tmp_path / "own").exit_code == 0
     assert "crops 1C, asked for 10C" in refused(photos, "--into", tmp_path / "own", "--crops", "10C")
 

@@ -234,10 +234,10 @@ def test_rows_and_images_that_differ_in_number_are_not_written(folder, rows):
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"backbone": "lite0"}, "lite0-1C"),
-        ({"backbone": "lite0", "crops": Crops(name="10C", resize="short")}, "lite0-10C-short"),
-        ({"backbone": "timm:a/b c", "regions": True, "dtype": "float32"}, "timm-a-b-c-1C-grid-float32"),
-        ({"backbone": "../../etc:x"}, "etc-x-1C"),
+        ({"backbone": "lite0", "dtype": "float32"}, "lite0-1C"),
+        ({"backbone": "lite0", "crops": Crops(name="10C", resize="short")}, "lite0-10C-short-float16"),
+        ({"backbone": "timm:a/b c", "regions": True, "dtype": "float16"}, "timm-a-b-c-1C-grid-float16"),
+        ({"backbone": "../../etc:x", "dtype": "float32"}, "etc-x-1C"),
     ],
     ids=["plain", "ten short", "grid", "hostile"],
 )

@@ -50,7 +50,7 @@ def command(
     crops: Annotated[CropsName, typer.Option(help="The centre, or the mean of ten crops.")] = CropsName.one,
     resize: Annotated[Resize, typer.Option(help="To a square, or by the short side.")] = Resize.square,
     grid: Annotated[bool, typer.Option("--grid", help="Store the cells of the last map, not their mean.")] = False,
-    dtype: Annotated[Dtype, typer.Option(help="The numbers on disk.")] = Dtype.float16,
+    dtype: Annotated[Dtype, typer.Option(help="The numbers on disk.")] = Dtype.float32,
     weights: Annotated[
         Path | None, typer.Option(help="Weights of the backbone (safetensors).", show_default="the pretrained ones")
     ] = None,
@@ -70,7 +70,7 @@ def command(
 
         diptych features dataset_flickr8k.json --crops 10C --into features/ten
 
-        diptych features photos/ --backbone timm:resnet50 --grid --dtype float32
+        diptych features photos/ --backbone timm:resnet50 --grid --dtype float16
     """
     from diptych.data.open import open_corpus
     from diptych.features.crops import Crops

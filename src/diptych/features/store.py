@@ -37,7 +37,7 @@ class Making(Settings):
     weights: str  # the digest
     crops: Crops = Crops()
     regions: Flag = False  # the grid of the last map, or one vector an image
-    dtype: Literal["float16", "float32"] = "float16"
+    dtype: Literal["float16", "float32"] = "float32"
 
     @classmethod
     def of(
@@ -47,7 +47,7 @@ class Making(Settings):
         crops: Crops,
         *,
         regions: bool = False,
-        dtype: Literal["float16", "float32"] = "float16",
+        dtype: Literal["float16", "float32"] = "float32",
     ) -> Making:
         """The making of a backbone that is here, with the digest of its weights."""
         return cls(backbone=name, weights=weights_digest(backbone), crops=crops, regions=regions, dtype=dtype)
@@ -75,7 +75,7 @@ def store_folder(root: Path, making: Making) -> Path:
     """Where features of this making lie by default, such as `features/lite0-1C`."""
     words = [re.sub(r"[^\w.]+", "-", making.backbone).strip("-."), making.crops.name]
     words += ["short"] * (making.crops.resize == "short") + ["grid"] * making.regions
-    words += [making.dtype] * (making.dtype != "float16")
+    words += [making.dtype] * (making.dtype != "float32")
     return root / "-".join(words)
 
 

@@ -40,7 +40,7 @@ class StageImages:
         backbone, crops = self.trained.matcher.pretrained, self.trained.matcher.image_input.crops
         if backbone is None or crops is None or any(parameter.requires_grad for parameter in backbone.parameters()):
             return self.trained.reader(corpus)
-        making = Making.of(backbone.name, backbone, crops, dtype="float32")
+        making = Making.of(backbone.name, backbone, crops)
         folder = store_folder(self.stores, making)
         stored = extract(
             pictures_of(corpus),
