@@ -84,3 +84,10 @@ def test_word_vectors_start_the_found_words_only():
     torch.testing.assert_close(matcher.text.words.weight[~found], before[~found])
     with pytest.raises(RecipeError, match=r"model\.text\.word = 4"):
         matcher.start_words(torch.zeros(9, 4), found)
+
+
+def test_dropout_of_the_image_vector_acts_in_training_only():
+    matcher = features(dropout=0.5, image=FeatureSettings(shape=(64,)))
+    images = torch.randn(3, 64)
+    assert not torch.equal(matcher.train().encode_images(images), matcher.encode_images(images))
+    assert torch.equal(matcher.eval().encode_images(images), matcher.encode_images(images))

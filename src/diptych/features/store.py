@@ -79,6 +79,14 @@ def store_folder(root: Path, making: Making) -> Path:
     return root / "-".join(words)
 
 
+def free_folder(root: Path, making: Making) -> Path:
+    """Where features of this making lie by default, and a folder of their own where other weights came first."""
+    folder = store_folder(root, making)
+    if not (folder / "about.json").exists() or _about(folder).making.weights == making.weights:
+        return folder
+    return folder.with_name(f"{folder.name}-{making.weights[:8]}")
+
+
 class FeatureStore:
     """Rows of features by the hash of their image; parts are added, nothing is ever changed."""
 
@@ -98,12 +106,7 @@ class FeatureStore:
     @classmethod
     def open(cls, folder: Path, making: Making) -> FeatureStore:
         """The store in a folder, which must have been made in this way; what else it is, is said in one line."""
-        file = folder / "about.json"
-        if not file.exists():
-            raise DataError(f"{folder}: {_no_store(folder)}")
-        about = _read(About, file, f"delete {folder} and compute the features again")
-        if about.format != FORMAT:
-            raise DataError(f"{file}: format {about.format}; this version of Diptych reads format {FORMAT}")
+        about = _about(folder)
         if difference := _difference(about.making, making):
             raise DataError(f"{folder}: {difference}; name another folder, or delete this one")
         return cls(folder, about)
@@ -191,6 +194,16 @@ def _mapped(path: Path, remedy: str) -> NDArray[Any]:
         raise DataError(f"{path}: no such file; {remedy}") from None
     except (ValueError, EOFError, SyntaxError) as reason:
         raise DataError(f"{path}: damaged or truncated ({' '.join(str(reason).split())}); {remedy}") from None
+
+
+def _about(folder: Path) -> About:
+    file = folder / "about.json"
+    if not file.exists():
+        raise DataError(f"{folder}: {_no_store(folder)}")
+    about = _read(About, file, f"delete {folder} and compute the features again")
+    if about.format != FORMAT:
+        raise DataError(f"{file}: format {about.format}; this version of Diptych reads format {FORMAT}")
+    return about
 
 
 def _read(kind: type[Kind], file: Path, remedy: str) -> Kind:

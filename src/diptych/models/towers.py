@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
+import torch
 from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 
@@ -85,6 +86,15 @@ class TextTowerSettings(Settings, ABC):
     @abstractmethod
     def build(self, words: int) -> TextTower:
         """A fresh tower for a vocabulary of this many words."""
+
+
+@torch.no_grad()
+def start_embedding(embedding: nn.Embedding, vectors: Tensor, found: Tensor) -> None:
+    """Put the vectors of the found words into a word embedding of the same size."""
+    if vectors.shape[1] != embedding.embedding_dim:
+        size = vectors.shape[1]
+        raise RecipeError(f"text.vectors: vectors of size {size}, set model.text.word = {size}")
+    embedding.weight[found] = vectors[found].to(embedding.weight)
 
 
 def _named(side: str, kind: type[Kind]) -> Any:

@@ -11,11 +11,12 @@ which the authors' public code leaves out (the GRU's state is the embedding).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import dropout, normalize
 from typing_extensions import Self
 
 from diptych.errors import RecipeError
@@ -25,17 +26,21 @@ from diptych.models.image_towers.features import FeatureSettings
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.text_towers.gru import GRUSettings
 from diptych.models.towers import NamedImageTower, NamedTextTower, Tokens
-from diptych.settings import Count, Flag
+from diptych.settings import Count, Flag, Number
 
 
 class VSESettings(ModelSettings):
-    """Sizes and options of a VSE matcher: the paper's sizes, and no text projection, as in its public code."""
+    """Sizes and options of a VSE matcher: the paper's sizes, and no text projection, as in its public code.
+
+    `dropout` leaves out this share of the image tower's vector in training, which the paper does not.
+    """
 
     name: Literal["vse"] = "vse"
     joint: Count = 1024
     image: NamedImageTower = FeatureSettings()
     text: NamedTextTower = GRUSettings()
     text_projection: Flag = False
+    dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0
     normalise_images: Flag = True
     normalise_texts: Flag = True
     words: int = 0
@@ -79,7 +84,8 @@ class VSE(Matcher):
 
     def encode_images(self, images: Tensor) -> Tensor:
         """What the image tower reads to (images, joint)."""
-        joint: Tensor = self.project(self.image(images))
+        vectors = dropout(self.image(images), self.settings.dropout, self.training)
+        joint: Tensor = self.project(vectors)
         return normalize(joint, dim=1) if self.settings.normalise_images else joint
 
     def encode_texts(self, tokens: Tokens) -> Tensor:

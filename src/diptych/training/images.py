@@ -10,7 +10,7 @@ from diptych.data.corpus import Corpus
 from diptych.data.reader import FeatureReader, ImageReader
 from diptych.features.extract import extract
 from diptych.features.reader import RandomCropReader, pictures_of
-from diptych.features.store import Making, store_folder
+from diptych.features.store import Making, free_folder
 from diptych.models.trained import Trained
 from diptych.training.recipe import Stage
 
@@ -41,7 +41,7 @@ class StageImages:
         if backbone is None or crops is None or any(parameter.requires_grad for parameter in backbone.parameters()):
             return self.trained.reader(corpus)
         making = Making.of(backbone.name, backbone, crops)
-        folder = store_folder(self.stores, making)
+        folder = free_folder(self.stores, making)
         stored = extract(
             pictures_of(corpus),
             backbone,

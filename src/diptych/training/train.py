@@ -121,6 +121,9 @@ class Start:
                     f'stage.{number}.crops = "RC": random crops need pictures and an image tower with a backbone'
                 )
         image_reader(val, matcher.image_input)
+        if matcher.image_input.kind == "features":
+            shape = " x ".join(map(str, matcher.image_input.shape))
+            watcher.say(f"images: the features of size {shape} that came with {corpus.name}")
         start = cls(recipe, settings, vocabulary, None if run else _vectors(recipe, vocabulary, watcher))
         if run is None:
             for base in (stage.start for stage in recipe.stage if stage.start not in ("scratch", "previous")):

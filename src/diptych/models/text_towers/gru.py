@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from diptych.errors import RecipeError
 from diptych.models.prefix_gru import last_states
-from diptych.models.towers import TextTower, TextTowerSettings, Tokens
+from diptych.models.towers import TextTower, TextTowerSettings, Tokens, start_embedding
 from diptych.settings import Count
 from diptych.text.vocabulary import PAD
 
@@ -50,10 +48,6 @@ class TextGRU(TextTower):
         last: Tensor = self.gru(packed)[1][0]
         return last
 
-    @torch.no_grad()
     def start_words(self, vectors: Tensor, found: Tensor) -> None:
         """Start the found words from given vectors; the others keep their random start."""
-        if vectors.shape[1] != self.words.embedding_dim:
-            size = vectors.shape[1]
-            raise RecipeError(f"text.vectors: vectors of size {size}, set model.text.word = {size}")
-        self.words.weight[found] = vectors[found].to(self.words.weight)
+        start_embedding(self.words, vectors, found)

@@ -1,0 +1,157 @@
+"""What a stage reads: stored features while the backbone is frozen, crops on the fly otherwise."""
+
+import json
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from diptych.data.images import PictureFile
+from diptych.data.scenes import make_scenes
+from diptych.errors import DataError, RecipeError
+from diptych.features.crops import Crops
+from diptych.features.extract import extract
+from diptych.features.names import load_backbone
+from diptych.features.store import Making
+from diptych.models.trained import Trained
+from diptych.training.checkpoint import snapshot_path
+from diptych.training.progress import Silent
+from diptych.training.recipe import load_recipe
+from diptych.training.train import train
+
+SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "text.threshold=1"]
+CPU = torch.device("cpu")
+LAST = "image.backbone.head"
+FINE_TUNE = [
+    *SMALL,
+    "stage.1.epochs=1",
+    "stage.1.batches.size=4",
+    "stage.2.epochs=1",
+    "stage.2.batches.size=4",
+    f"stage.2.trainable=['project', 'text', '{LAST}']",
+    "stage.2.optimiser={rate=0.001, parts={image=0.5}}",
+]
+
+
+class StopAt(Silent):
+    """Presses Ctrl-C at a step."""
+
+    def __init__(self, step):
+        self.left = step
+
+    def step(self, epoch, loss, pairs_per_second):
+        self.left -= 1
+        if not self.left:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_scenes(train=6, val=3, test=3, texts=2)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    return tmp_path_factory.mktemp("features")
+
+
+@pytest.fixture(scope="module")
+def tuned(corpus, stores, tmp_path_factory):
+    recipe = load_recipe("vsepp-ft-small", FINE_TUNE)
+    return train(recipe, corpus, tmp_path_factory.mktemp("runs") / "tuned", device="cpu", features=stores)
+
+
+def test_a_frozen_backbone_is_read_from_the_store(corpus, stores, tuned):
+    part = json.loads((stores / "lite0-1C" / "part-00000.json").read_text())
+    assert len(part["rows"]) == 6  # the training images, then the val images
+    first = load_file(tuned / "stage-1" / "weights.safetensors")
+    pretrained = load_backbone("lite0").state_dict()
+    assert all(torch.equal(first[f"image.backbone.{name}"], value) for name, value in pretrained.items())
+
+
+def test_fine_tuning_moves_the_named_blocks_and_no_statistics(tuned):
+    before = load_file(tuned / "stage-1" / "weights.safetensors")
+    after = {name[6:]: value for name, value in load_file(snapshot_path(tuned)).items() if name.startswith("model.")}
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert f"{LAST}.0.weight" in moved
+    assert not any("running" in name for name in moved)
+    assert {name for name in moved if name.startswith("image.")} <= {name for name in before if name.startswith(LAST)}
+
+
+def test_validation_from_the_store_equals_encoding_the_pictures(corpus, tmp_path, stores):
+    recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"])
+    run = train(recipe, corpus, tmp_path, device="cpu", features=stores)
+    trained = Trained.open(run, "cpu")
+    val = corpus.split("val")
+    from_pictures = trained.encode(val).images
+    making = Making.of("lite0", trained.matcher.pretrained, Crops())
+    stored = extract(val.pictures, trained.matcher.pretrained, making, stores / "lite0-1C", workers=0, device=CPU)
+    assert stored.computed == 0  # training left them all
+    with torch.inference_mode():
+        from_store = trained.matcher.encode_images(torch.from_numpy(stored.features[np.arange(3)]))
+    torch.testing.assert_close(from_store, from_pictures, rtol=0, atol=1e-5)
+
+
+def test_resuming_a_run_on_random_crops_ends_alike(corpus, stores, tmp_path):
+    recipe = load_recipe("vsepp", [*SMALL, "stage.1.crops=RC", "stage.1.epochs=2", "stage.1.batches.size=6"])
+    whole = train(recipe, corpus, tmp_path / "whole", device="cpu", features=stores, workers=0)
+    stopped = tmp_path / "stopped"
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, stopped, device="cpu", features=stores, watcher=StopAt(3))
+    again = train(recipe, corpus, stopped, resume=True, device="cpu", features=stores, workers=2)
+    assert snapshot_path(whole).read_bytes() == snapshot_path(again).read_bytes()
+    fixed = load_recipe("vsepp", [*SMALL, "stage.1.epochs=2", "stage.1.batches.size=6"])
+    other = train(fixed, corpus, tmp_path / "fixed", device="cpu", features=stores)
+    assert snapshot_path(other).read_bytes() != snapshot_path(whole).read_bytes()
+
+
+def test_a_backbone_with_other_weights_gets_a_store_of_its_own(corpus, stores, tuned, tmp_path):
+    network = load_file(tuned / "best" / "weights.safetensors")
+    recipe = load_recipe("vsepp", [*SMALL, f"stage.1.start={tuned}", "stage.1.epochs=1"])
+    recipe = recipe.model_copy(update={"model": load_recipe("vsepp-ft-small", FINE_TUNE).model})
+    train(recipe, corpus, tmp_path / "run", device="cpu", features=stores)
+    changed = not torch.equal(network[f"{LAST}.0.weight"], load_backbone("lite0").state_dict()["head.0.weight"])
+    assert len(list(stores.glob("lite0-1C*"))) == (2 if changed else 1)
+
+
+def test_an_unreadable_photo_leaves_its_pairs_out(corpus, tmp_path):
+    (tmp_path / "broken.jpg").write_bytes(b"no image")
+    pictures = list(corpus.pictures)
+    pictures[1] = PictureFile(tmp_path / "broken.jpg")
+    recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"])
+    run = train(
+        recipe, replace(corpus, pictures=pictures), tmp_path / "run", device="cpu", features=tmp_path / "features"
+    )
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    skipped = [line for line in lines if line["event"] == "skipped"]
+    assert [line["image"] for line in skipped] == [corpus.image_ids[1]]
+    assert "broken.jpg: not an image" in skipped[0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        (["model.image.backbone=lite9"], RecipeError, "backbone 'lite9': no such name; did you mean 'lite"),
+        (["stage.1.crops=RC", "model.image={name='cnn'}"], RecipeError, 'stage.1.crops = "RC": random crops need'),
+        (["stage.1.optimiser.parts={imag=0.1}"], RecipeError, "stage.1.optimiser.parts: the model has no part 'imag'"),
+    ],
+    ids=["backbone", "crops", "parts"],
+)
+def test_what_cannot_work_is_said_before_anything_is_written(corpus, tmp_path, changes, error, words):
+    with pytest.raises(error) as caught:
+        train(load_recipe("vsepp", [*SMALL, *changes]), corpus, tmp_path / "run", features=tmp_path / "features")
+    assert words in str(caught.value)
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "features").exists()
+
+
+def test_a_damaged_store_is_named(corpus, tmp_path):
+    about = tmp_path / "features" / "lite0-1C" / "about.json"
+    about.parent.mkdir(parents=True)
+    about.write_text("{}")
+    with pytest.raises(DataError, match=r"about\.json: key .* is missing; delete"):
+        train(load_recipe("vsepp", SMALL), corpus, tmp_path / "run", device="cpu", features=tmp_path / "features")
