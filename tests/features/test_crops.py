@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from diptych.features.crops import Crops, fixed_crops, random_crop, resized_side, too_small
 
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
+NAMES = ["1C", "10C", "whole", "mirrored"]
 TEN = Crops(name="10C")
 
 
@@ -47,6 +48,15 @@ def test_ten_crops_are_corners_centre_and_their_mirrors_in_this_order():
     assert crops.flags.c_contiguous
 
 
+def test_the_whole_photo_is_squashed_and_mirrored():
+    image = gradient(50, 30)
+    squashed = np.asarray(image.resize((28, 28), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+    for resize in ("square", "short"):
+        assert np.array_equal(fixed_crops(image, Crops(name="whole", resize=resize), 28), squashed[None])
+        both = fixed_crops(image, Crops(name="mirrored", resize=resize), 28)
+        assert np.array_equal(both, np.stack([squashed, squashed[:, :, ::-1]]))
+
+
 @given(SIZES, st.sampled_from([7, 14, 21]))
 @settings(max_examples=40)
 def test_the_codes_rule_is_that_of_torchvision(torchvision, size, side):
@@ -63,7 +73,9 @@ def test_the_codes_rule_is_that_of_torchvision(torchvision, size, side):
     assert np.array_equal(ten[5:], five[..., ::-1])
 
 
-@given(SIZES, st.sampled_from(["1C", "10C"]), st.sampled_from(["square", "short"]), st.integers(1, 40))
+@given(
+    SIZES, st.sampled_from(["1C", "10C", "whole", "mirrored"]), st.sampled_from(["square", "short"]), st.integers(1, 40)
+)
 def test_no_photo_is_too_odd(size, name, resize, side):
     crops = Crops(name=name, resize=resize)
     pixels = fixed_crops(gradient(*size), crops, side)

@@ -77,13 +77,13 @@ def part_a_batch(monkeypatch):
     monkeypatch.setattr(extraction, "PART_SECONDS", 0)
 
 
-def run(pictures, folder, backbone=None, *, crops="1C", regions=False, dtype="float16", workers=2, watch=None):
+def run(pictures, folder, backbone=None, *, crops="1C", regions=False, dtype="float32", workers=2, watch=None):
     backbone = backbone or Tiny()
     making = Making.of("tiny", backbone, Crops(name=crops), regions=regions, dtype=dtype)
     return extract(pictures, backbone, making, folder, workers=workers, device=CPU, watch=watch)
 
 
-def expected(pictures, *, crops="1C", regions=False, dtype="float16"):
+def expected(pictures, *, crops="1C", regions=False, dtype="float32"):
     """Each picture alone."""
     network = Tiny()
     rows = []

@@ -16,7 +16,7 @@ from PIL import Image
 from diptych.settings import Settings
 
 Pixels = NDArray[np.uint8]
-CropName = Literal["1C", "10C"]
+CropName = Literal["1C", "10C", "whole", "mirrored"]
 Resize = Literal["square", "short"]
 
 _LONGEST = 32  # a strip thinner than 1 : 32 is squashed to that: else a photo of one pixel by 100,000 fills the memory
@@ -26,7 +26,11 @@ _RATIOS = (3 / 4, 4 / 3)
 
 
 class Crops(Settings):
-    """Which crops of a photo are seen: its centre (1C), or centre, corners and their mirrors (10C)."""
+    """What of a photo is seen: its centre (1C), or centre, corners and their mirrors (10C), as in the papers.
+
+    `whole` is all of it, squashed to the crop's size, so that nothing is cut off and `resize` does not matter;
+    `mirrored` is that and its mirror.
+    """
 
     name: CropName = "1C"
     resize: Resize = "square"
@@ -34,7 +38,7 @@ class Crops(Settings):
     @property
     def count(self) -> int:
         """How many crops a photo has."""
-        return 10 if self.name == "10C" else 1
+        return {"1C": 1, "10C": 10, "whole": 1, "mirrored": 2}[self.name]
 
 
 def resized_side(side: int) -> int:
@@ -48,20 +52,24 @@ def too_small(size: tuple[int, int], side: int) -> bool:
 
 
 def fixed_crops(image: Image.Image, crops: Crops, side: int) -> Pixels:
-    """The crops of an RGB photo as bytes: (1 or 10, 3, side, side).
+    """The crops of an RGB photo as bytes: (crops.count, 3, side, side).
 
     1C is the centre. 10C is top left, top right, bottom left, bottom right, centre, then their mirrors in that order.
     """
-    pixels = np.asarray(_resized(image, crops.resize, side))  # (height, width, 3)
+    if crops.name in ("whole", "mirrored"):
+        resized = image.resize((side, side), Image.Resampling.BILINEAR)
+    else:
+        resized = _resized(image, crops.resize, side)
+    pixels = np.asarray(resized)  # (height, width, 3)
     bottom, right = pixels.shape[0] - side, pixels.shape[1] - side
     centre = (round(bottom / 2), round(right / 2))
     corners = [(0, 0), (0, right), (bottom, 0), (bottom, right)]
-    places = [centre] if crops.name == "1C" else [*corners, centre]
+    places = [*corners, centre] if crops.name == "10C" else [centre]
     out = np.empty((crops.count, 3, side, side), np.uint8)
     for number, (top, left) in enumerate(places):
         out[number] = pixels[top : top + side, left : left + side].transpose(2, 0, 1)
-    if crops.name == "10C":
-        out[5:] = out[:5, :, :, ::-1]
+    if crops.count > len(places):
+        out[len(places) :] = out[: len(places), :, :, ::-1]
     return out
 
 

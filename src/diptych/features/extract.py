@@ -167,7 +167,7 @@ class _Network:
     """The backbone on its device: squares of some images to their rows."""
 
     def __init__(self, backbone: Backbone, making: Making, device: torch.device) -> None:
-        crops = 10 if making.crops.name == "10C" else 1
+        crops = making.crops.count
         squares = SQUARES_ON_CPU if device.type == "cpu" else SQUARES_ELSEWHERE
         self.images = max(1, squares // crops)  # at once
         self.side = backbone.side
