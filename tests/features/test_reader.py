@@ -6,7 +6,7 @@ from diptych.data.images import PictureFile
 from diptych.data.scenes import make_scenes
 from diptych.errors import DataError, ImageError
 from diptych.features.crops import Crops, fixed_crops, random_crop
-from diptych.features.reader import CropReader, ImageInput, RandomCropReader, image_reader, picture_reader
+from diptych.features.reader import CropReader, ImageInput, image_reader, picture_reader
 
 
 class Broken:
@@ -31,7 +31,7 @@ def test_crops_of_each_image_and_nobody_moves_up(pictures, name):
 
 
 def test_random_crops_depend_on_the_draw_and_the_image_alone(pictures):
-    reader = RandomCropReader(pictures, "square", 28)
+    reader = CropReader(pictures, Crops(), 28, random=True)
     values, readable = reader.read(np.array([0, 1, 2]), (7, 1, 3, 0))
     assert readable.tolist() == [True, False, True]
     assert values.shape == (2, 1, 3, 28, 28)
@@ -42,6 +42,29 @@ def test_random_crops_depend_on_the_draw_and_the_image_alone(pictures):
     draws = {reader.read(np.array([2]), (7, 1, 3, step))[0].tobytes() for step in range(8)}
     assert len(draws) > 4
     assert reader.skipped == {1: "broken.jpg: truncated"}
+
+
+class Flaky:
+    """Cannot be read the first time."""
+
+    def __init__(self, picture):
+        self.picture, self.failed = picture, False
+
+    def load(self):
+        if not self.failed:
+            self.failed = True
+            raise ImageError("flaky.jpg: gone for a moment")
+        return self.picture.load()
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_what_failed_once_stays_out_and_nobody_moves_up(pictures, random):
+    flaky = [pictures[0], Flaky(pictures[2]), pictures[3]]
+    reader = CropReader(flaky, Crops(), 28, random)
+    first, readable = reader.read(np.array([0, 1, 2]), (1,))
+    again, still = reader.read(np.array([0, 1, 2]), (1,))
+    assert readable.tolist() == still.tolist() == [True, False, True]
+    assert np.array_equal(first, again)
 
 
 def test_nothing_readable_is_an_empty_batch(pictures):

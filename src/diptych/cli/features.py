@@ -49,9 +49,7 @@ class Dtype(str, Enum):
 def command(
     data: Data,
     backbone: Annotated[str, typer.Option(help="The network: lite0, resnet152, vgg19, timm:NAME ...")] = "lite0",
-    crops: Annotated[
-        CropsName, typer.Option(help="What is seen of a photo.")
-    ] = CropsName.one,
+    crops: Annotated[CropsName, typer.Option(help="What is seen of a photo.")] = CropsName.one,
     resize: Annotated[Resize, typer.Option(help="To a square, or by the short side.")] = Resize.square,
     grid: Annotated[bool, typer.Option("--grid", help="Store the cells of the last map, not their mean.")] = False,
     dtype: Annotated[Dtype, typer.Option(help="The numbers on disk.")] = Dtype.float32,

@@ -14,7 +14,7 @@ from diptych.data.corpus import Corpus, Integers, Picture
 from diptych.data.images import PictureFile, decode
 from diptych.data.reader import Draw, FeatureReader, ImageReader, PixelReader
 from diptych.errors import DataError, ImageError
-from diptych.features.crops import Crops, Resize, fixed_crops, random_crop, resized_side
+from diptych.features.crops import Crops, fixed_crops, random_crop, resized_side
 
 
 @dataclass(frozen=True)
@@ -31,40 +31,39 @@ class ImageInput:
 
 
 class CropReader:
-    """The fixed crops of each image: (images, crops, 3, side, side) bytes, decoded each time."""
+    """The crops of each image, decoded each time: (images, crops, 3, side, side) bytes.
 
-    def __init__(self, pictures: Sequence[Picture], crops: Crops, side: int) -> None:
-        self._pictures, self._crops, self._side = pictures, crops, side
+    With `random` set it is one random crop, a pure function of the file and the draw; otherwise the fixed ones.
+    """
+
+    def __init__(self, pictures: Sequence[Picture], crops: Crops, side: int, random: bool = False) -> None:
+        self._pictures, self._crops, self._side, self._random = pictures, crops, side, random
         self.skipped: dict[int, str] = {}
 
     def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """The crops of the readable ones among these images, and which those are."""
-        rows = []
-        for image in images.tolist():
+        count = 1 if self._random else self._crops.count
+        rows = np.empty((len(images), count, 3, self._side, self._side), np.uint8)
+        readable = np.ones(len(images), bool)
+        for row, image in enumerate(images.tolist()):
             try:
-                rows.append(fixed_crops(_decoded(self._pictures[image], self._side), self._crops, self._side))
+                if image in self.skipped:  # what failed once stays out: who is in a batch must not depend on luck
+                    readable[row] = False
+                else:
+                    rows[row] = self._crop(image, draw)
             except ImageError as reason:
                 self.skipped[image] = str(reason)
-        return _stacked(rows, (self._crops.count, 3, self._side, self._side)), _readable(images, self.skipped)
+                readable[row] = False
+        return (rows if readable.all() else rows[readable]), readable
 
-
-class RandomCropReader:
-    """One random crop of each image, (images, 1, 3, side, side) bytes: a pure function of the file and the draw."""
-
-    def __init__(self, pictures: Sequence[Picture], resize: Resize, side: int) -> None:
-        self._pictures, self._resize, self._side = pictures, resize, side
-        self.skipped: dict[int, str] = {}
-
-    def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """A crop of each readable one among these images, and which those are."""
-        rows = []
-        for image in images.tolist():
-            random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([*draw, image])))
-            try:
-                rows.append(random_crop(self._pictures[image].load(), self._resize, self._side, random)[None])
-            except ImageError as reason:
-                self.skipped[image] = str(reason)
-        return _stacked(rows, (1, 3, self._side, self._side)), _readable(images, self.skipped)
+    def _crop(self, image: int, draw: Draw) -> NDArray[np.uint8]:
+        picture = self._pictures[image]
+        if not self._random:
+            return fixed_crops(_decoded(picture, self._side), self._crops, self._side)
+        random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([*draw, image])))
+        # A window of the photo itself needs its pixels; a window of the resized square does not.
+        photo = picture.load() if self._crops.resize == "short" else _decoded(picture, self._side)
+        return random_crop(photo, self._crops.resize, self._side, random)[None]
 
 
 def image_reader(corpus: Corpus, wanted: ImageInput) -> ImageReader:
@@ -97,11 +96,3 @@ def pictures_of(corpus: Corpus) -> Sequence[Picture]:
 def _decoded(picture: Picture, side: int) -> Image.Image:
     """A picture decoded as the feature store decodes it: a large JPEG at a fraction of its size."""
     return decode(picture.path, resized_side(side)) if isinstance(picture, PictureFile) else picture.load()
-
-
-def _stacked(rows: list[NDArray[np.uint8]], shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    return np.stack(rows) if rows else np.empty((0, *shape), np.uint8)
-
-
-def _readable(images: Integers, skipped: dict[int, str]) -> NDArray[np.bool_]:
-    return np.array([image not in skipped for image in images.tolist()], bool)

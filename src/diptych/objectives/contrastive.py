@@ -4,7 +4,7 @@
 
 Reference: ConVSE, the sum of negatives (Eq. 6-8); the same as the loss of CLIP up to a factor.
 Needs: scores of the batch, best cosines, and the positives mask.
-When to use it: the quickest start and, with large batches and dropout, the best on a few thousand images.
+When to use it: it starts at once, where max of hinges lies near chance for epochs; it wants large batches.
 Relation to others: unlike hinges it has no margin and never quite stops; a low `temperature` makes it look at the
 hardest negatives most. The loss is the mean over the pairs. Same-group pairs are never negatives.
 """

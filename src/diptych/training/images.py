@@ -9,7 +9,7 @@ from pathlib import Path
 from diptych.data.corpus import Corpus
 from diptych.data.reader import FeatureReader, ImageReader
 from diptych.features.extract import extract
-from diptych.features.reader import RandomCropReader, pictures_of
+from diptych.features.reader import CropReader, pictures_of
 from diptych.features.store import Making, free_folder
 from diptych.models.trained import Trained
 from diptych.training.recipe import Stage
@@ -26,13 +26,14 @@ class StageImages:
     stores: Path  # the folder that holds feature stores
     workers: int
     watch: Watch  # told how many features of how many are computed
+    say: Callable[[str], None]
 
     def for_training(self, corpus: Corpus) -> ImageReader:
         """The reader of the training images."""
         wanted = self.trained.matcher.image_input
         if self.stage.crops == "RC":
             assert wanted.crops is not None  # checked before training began
-            return RandomCropReader(pictures_of(corpus), wanted.crops.resize, wanted.shape[-1])
+            return CropReader(pictures_of(corpus), wanted.crops, wanted.shape[-1], random=True)
         return self.for_encoding(corpus)
 
     def for_encoding(self, corpus: Corpus) -> ImageReader:
@@ -51,4 +52,10 @@ class StageImages:
             device=self.trained.device,
             watch=self.watch,
         )
+        if stored.enlarged:
+            first, (width, height) = next(iter(stored.enlarged.items()))
+            self.say(
+                f"{len(stored.enlarged)} photos are smaller than the crop and were enlarged; "
+                f"the first is {corpus.image_ids[first]} ({width} x {height})"
+            )
         return FeatureReader(stored.features, stored.readable, stored.skipped)

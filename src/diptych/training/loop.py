@@ -66,7 +66,9 @@ class StageLoop:
             snapshot.restore(trained.matcher, self.optimiser)
         self.journal = Journal(around.run)
         train = around.corpus.split(*self.stage.splits).matched()
-        images = StageImages(trained, self.stage, around.stores, around.workers, self._watch_features)
+        images = StageImages(
+            trained, self.stage, around.stores, around.workers, self._watch_features, around.watcher.say
+        )
         self.train_images = images.for_training(train)
         self.train_ids = train.image_ids
         self.pairs = PairReader(train, self.train_images, trained.vocabulary.encode_all(train.texts))
@@ -160,7 +162,6 @@ class StageLoop:
         """Validate, keep the best, write the epoch's line, and stand at the start of the next epoch."""
         metrics = self._validate()
         position = self.position
-        rate = self.stage.optimiser.rate * self.stage.schedule.share(position.epoch - 1, self.stage.epochs)
         score = metrics[self.stage.select]
         better = position.best is None or score > position.best
         if better:
@@ -171,7 +172,7 @@ class StageLoop:
             {
                 **_at(position),
                 "event": "epoch",
-                "rate": rate,
+                "rate": self.optimiser.param_groups[0]["lr"] / self.optimiser.param_groups[0]["multiple"],
                 "loss": sum(position.sums.values()) / pairs,
                 "terms": {name: value / pairs for name, value in position.sums.items()},
                 "val": metrics,

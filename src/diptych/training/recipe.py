@@ -148,7 +148,11 @@ def _content(name: str, above: tuple[str, ...] = ()) -> tuple[dict[str, Any], st
         return content, where
     if not isinstance(base, str):
         raise RecipeError(f"{where}: base = {base!r}: name a recipe")
-    beneath, _ = _content(base, (*above, name))
+    beside = Path(name).parent / base  # a file is found beside the recipe that names it
+    try:
+        beneath, _ = _content(str(beside) if base.endswith(".toml") else base, (*above, name))
+    except RecipeError as error:
+        raise RecipeError(f"{where}: base = {base!r}: {error}") from None
     beneath.pop("paper", None)  # the figures are of the base's own row
     return _laid_over(content, beneath), where
 

@@ -31,7 +31,7 @@ class CosineSchedule(Settings):
     def share(self, progress: float, epochs: int) -> float:
         """The share at a place counted in epochs from 0."""
         if progress < self.warm_up:
-            return progress / self.warm_up
+            return max(progress / self.warm_up, 0.01)  # the first step is a step, too
         return 0.5 * (1 + math.cos(math.pi * (progress - self.warm_up) / max(epochs - self.warm_up, 1e-9)))
 
 

@@ -54,6 +54,10 @@ def make_optimiser(matcher: Matcher, settings: Optimiser) -> Optimizer:
     for part in settings.parts:
         _check_part(matcher, part, "optimiser.parts")
     groups: dict[float, list[nn.Parameter]] = {}
+    trained = [name for name, parameter in matcher.named_parameters() if parameter.requires_grad]
+    for part in settings.parts:
+        if not any(name.startswith(f"{part}.") for name in trained):
+            raise RecipeError(f"optimiser.parts: nothing in {part!r} is trained; add it to trainable, or leave it out")
     for name, parameter in matcher.named_parameters():
         if parameter.requires_grad:
             inside = [part for part in settings.parts if name.startswith(f"{part}.")]

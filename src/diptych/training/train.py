@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,11 +73,24 @@ def train(
             if position.stage_done:
                 _keep_stage(run, position.stage)
                 position, snapshot = _next_stage(position, recipe), None
-            matcher = start.matcher(run, position.stage, snapshot)
-            loop = StageLoop(around, Trained(matcher.to(place), start.vocabulary, place), position, snapshot)
+            with _nothing_left_before_the_first_snapshot(run):
+                matcher = start.matcher(run, position.stage, snapshot)
+                loop = StageLoop(around, Trained(matcher.to(place), start.vocabulary, place), position, snapshot)
             loop.run()
             position = loop.position
     return run
+
+
+@contextmanager
+def _nothing_left_before_the_first_snapshot(run: Path) -> Iterator[None]:
+    """A start that fails, or is stopped while features are computed, leaves no run behind that would be in the way."""
+    try:
+        yield
+    except BaseException:
+        if not snapshot_path(run).exists():
+            for name in ("recipe.toml", "vocabulary.json", "metrics.jsonl"):
+                (run / name).unlink(missing_ok=True)
+        raise
 
 
 def _next_stage(done: Position, recipe: Recipe) -> Position:
@@ -98,7 +113,7 @@ class Start:
     def of(cls, recipe: Recipe, corpus: Corpus, run: Path | None, watcher: Watcher) -> Start:
         """Find out now, not after the first epoch, what cannot work; a resumed `run` has its words already."""
         for number, stage in enumerate(recipe.stage, 1):
-            corpus.split(*stage.splits)
+            _check_splits(corpus, stage.splits, number)
             if stage.select not in SELECTABLE:
                 offer = nearest(stage.select, SELECTABLE)
                 raise RecipeError(f"stage.{number}.select = {stage.select!r}: cannot select by it; {offer}")
@@ -156,6 +171,16 @@ class Start:
                 has = matcher.settings.model_dump().get(key)
                 raise RunError(f"{base}: its model has {key} = {has}, the recipe says {value}; make them equal")
         return matcher
+
+
+def _check_splits(corpus: Corpus, splits: Sequence[str], number: int) -> None:
+    for split in splits:
+        if not corpus.split_sizes().get(split):
+            raise DataError(
+                f"{corpus.name}: stage {number} of the recipe trains on the split {split}, which has no images "
+                f"(images: {corpus.split_sizes()}); use another recipe, or --set stage.{number}.splits=\"['train']\""
+            )
+    corpus.split(*splits)
 
 
 def _val(corpus: Corpus, recipe: Recipe) -> Corpus:

@@ -37,8 +37,19 @@ def test_stored_vectors_give_what_pixels_give(tower, pixels):
 
 
 def test_a_corpus_with_features_needs_no_backbone():
-    assert BackboneSettings().fitted((2048,)) == FeatureSettings(shape=(2048,), normalise=True)
+    assert BackboneSettings().fitted((2048,)) == FeatureSettings(shape=(2048,))
     assert BackboneSettings().fitted(None) == BackboneSettings()
+
+
+@pytest.mark.parametrize(("trainable", "most"), [(False, 4), (True, 6)])
+def test_a_frozen_backbone_sees_a_part_at_a_time(trainable, most, pixels, monkeypatch):
+    monkeypatch.setattr("diptych.models.image_towers.backbone.CROPS_AT_ONCE", 4)
+    tower = BackboneSettings().build().requires_grad_(trainable)
+    seen = []
+    tower.backbone.register_forward_pre_hook(lambda _module, given: seen.append(len(given[0])))
+    tower(pixels)
+    assert max(seen) == most
+    assert sum(seen) == 6
 
 
 @pytest.mark.parametrize(("batch_norm", "moves"), [("frozen", False), ("trained", True)])

@@ -43,8 +43,8 @@ class BackboneSettings(ImageTowerSettings):
     batch_norm: Literal["frozen", "trained"] = "frozen"
 
     def fitted(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
-        """A corpus that brings its own features needs no backbone."""
-        return self if features is None else FeatureSettings(shape=features, normalise=self.normalise)
+        """A corpus that brings its own features needs no backbone; they are read as they are."""
+        return self if features is None else FeatureSettings(shape=features)
 
     def build(self) -> BackboneTower:
         """The tower, its weights at random."""
@@ -71,7 +71,8 @@ class BackboneTower(ImageTower):
         count, crops = images.shape[:2]
         pixels = images.flatten(0, 1)  # (images * crops, 3, side, side)
         # A part at a time where nobody differentiates: such maps need not be held at once.
-        parts = [pixels] if torch.is_grad_enabled() else torch.split(pixels, CROPS_AT_ONCE)
+        trained = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.backbone.parameters())
+        parts = [pixels] if trained else torch.split(pixels, CROPS_AT_ONCE)
         vectors = torch.cat([self.backbone(part) for part in parts])
         return vectors.view(count, crops, -1).mean(1)
 
