@@ -1,4 +1,4 @@
-"""What a snapshot brings back, where a whole training could not tell."""
+"""What a snapshot brings back, looked at without a whole training."""
 
 import torch
 
@@ -19,7 +19,7 @@ def matcher():
 
 
 def test_the_random_state_comes_back(tmp_path):
-    # no model here draws while it trains, so resumed runs would agree without it; dropout will not
+    # what dropout draws; test_fine_tuning.py stops and resumes a whole training that depends on it
     model = matcher()
     optimiser = make_optimiser(model, Optimiser())
     torch.manual_seed(7)

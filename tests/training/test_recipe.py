@@ -90,3 +90,159 @@ def test_what_is_missing_is_named():
         parse_recipe({"model": {"name": "vse"}, "stage": [{}]})
     with pytest.raises(RecipeError, match="stage"):
         parse_recipe({"model": {"name": "vse"}, "stage": []})
+
+
+def written(folder, **files):
+    """Recipe files by name; the path of the first."""
+    for name, text in files.items():
+        (folder / f"{name}.toml").write_text(text)
+    return str(folder / f"{next(iter(files))}.toml")
+
+
+BASE = """
+title = "beneath"
+seed = 5
+[paper]
+reference = "somebody"
+[[paper.row]]
+number = "1.1"
+data = "data"
+i2t = [1.0, 2.0, 3.0, 4.0]
+t2i = [1.0, 2.0, 3.0, 4.0]
+[model]
+name = "vse"
+joint = 64
+image = { name = "backbone", backbone = "lite1", crops = "10C" }
+text = { name = "gru", word = 30, hidden = 64 }
+[[stage]]
+epochs = 3
+objective = { name = "hinge", negatives = "sum", margin = 0.3 }
+schedule = { name = "step", every = 2, factor = 0.5 }
+[[stage]]
+start = "previous"
+epochs = 4
+objective = { name = "hinge", negatives = "max", margin = 0.4 }
+"""
+
+
+def test_tables_lie_over_tables_and_stages_over_stages(tmp_path):
+    top = """
+    base = "beneath.toml"
+    [model]
+    image = { crops = "1C" }
+    [[stage]]
+    [[stage]]
+    epochs = 9
+    objective = { margin = 0.1 }
+    [[stage]]
+    start = "previous"
+    objective = { name = "hinge", negatives = 0.5 }
+    """
+    recipe = load_recipe(written(tmp_path, top=top, beneath=BASE))
+    beneath = load_recipe(str(tmp_path / "beneath.toml"))
+    assert (recipe.title, recipe.seed) == ("beneath", 5)
+    assert recipe.model.text == beneath.model.text
+    assert recipe.model.image == beneath.model.image.model_copy(update={"crops": "1C"})
+    assert recipe.stage[0] == beneath.stage[0]
+    second = beneath.stage[1]
+    laid = {"epochs": 9, "objective": second.objective.model_copy(update={"margin": 0.1})}
+    assert recipe.stage[1] == second.model_copy(update=laid)
+    assert len(recipe.stage) == 3
+    assert (recipe.stage[2].epochs, recipe.stage[2].objective.negatives) == (30, 0.5)  # nothing beneath: the defaults
+
+
+def test_fewer_stages_than_the_base_keep_the_rest(tmp_path):
+    recipe = load_recipe(written(tmp_path, top='base = "beneath.toml"\n[[stage]]\nepochs = 1', beneath=BASE))
+    assert [stage.epochs for stage in recipe.stage] == [1, 4]
+
+
+def test_another_name_replaces_a_table(tmp_path):
+    top = """
+    base = "beneath.toml"
+    [model]
+    image = { name = "cnn", width = 5 }
+    [[stage]]
+    objective = { name = "contrastive" }
+    schedule = { name = "cosine" }
+    """
+    recipe = load_recipe(written(tmp_path, top=top, beneath=BASE))
+    assert (recipe.model.image.name, recipe.model.image.width) == ("cnn", 5)
+    assert recipe.model.text.hidden == 64
+    assert (recipe.stage[0].objective.name, recipe.stage[0].objective.temperature) == ("contrastive", 0.07)
+    assert (recipe.stage[0].schedule.name, recipe.stage[0].schedule.warm_up) == ("cosine", 1.0)
+
+
+def test_a_name_replaces_a_table_that_left_its_own_to_the_default(tmp_path):
+    beneath = BASE.replace('name = "step", ', "")
+    top = 'base = "beneath.toml"\n[[stage]]\nschedule = { name = "cosine" }'
+    assert load_recipe(written(tmp_path, top=top, beneath=beneath)).stage[0].schedule.name == "cosine"
+
+
+def test_the_rows_of_a_base_are_its_own(tmp_path):
+    assert load_recipe(written(tmp_path, top='base = "beneath.toml"', beneath=BASE)).paper is None
+    top = 'base = "beneath.toml"\n[paper]\nreference = "another"'
+    paper = load_recipe(written(tmp_path, top=top, beneath=BASE)).paper
+    assert (paper.reference, paper.row) == ("another", ())
+
+
+def test_a_base_may_have_a_base_and_overrides_come_last(tmp_path):
+    middle = 'base = "beneath.toml"\nseed = 6\n[[stage]]\nepochs = 7'
+    file = written(tmp_path, top='base = "middle.toml"\ntitle = "top"', middle=middle, beneath=BASE)
+    recipe = load_recipe(file)
+    assert (recipe.title, recipe.seed, recipe.stage[0].epochs, recipe.model.joint) == ("top", 6, 7, 64)
+    recipe = load_recipe(file, ["seed=8", "stage.1.epochs=9", "stage.2.objective.margin=0.9"])
+    assert (recipe.seed, recipe.stage[0].epochs, recipe.stage[1].objective.margin) == (8, 9, 0.9)
+    assert recipe.stage[1].objective.negatives == "max"
+
+
+def test_a_base_file_is_found_beside_the_recipe_that_names_it(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    written(tmp_path, shared=BASE)
+    file = written(tmp_path / "mine", top='base = "../shared.toml"')
+    assert load_recipe(file).model.joint == 64
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert load_recipe("../mine/top.toml").model.joint == 64
+    named = written(tmp_path / "mine", named='base = "vsepp"')
+    assert load_recipe(named).model.joint == 1024
+
+
+@pytest.mark.parametrize(
+    ("base", "words"),
+    [
+        ("vsep", "no recipe 'vsep'; did you mean 'vsepp'"),
+        ("none.toml", "none.toml: cannot be read"),
+        ("middle.toml", "middle.toml: base = 'vsep': no recipe 'vsep'; did you mean 'vsepp'"),
+        ("broken.toml", "broken.toml: not valid TOML"),
+    ],
+)
+def test_a_base_that_cannot_be_had_is_named_with_the_file_that_holds_it(base, words, tmp_path):
+    file = written(tmp_path, top=f'base = "{base}"', middle='base = "vsep"', broken="title =")
+    with pytest.raises(RecipeError) as raised:
+        load_recipe(file)
+    message = str(raised.value)
+    assert message.startswith(f"{file}: base = {base!r}: ")
+    assert words in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("around", ["a.toml", "./a.toml", "../here/a.toml"])
+def test_a_base_that_leads_back_to_itself_is_one_line(around, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    with pytest.raises(RecipeError) as raised:
+        load_recipe(written(here, a='base = "b.toml"', b=f'base = "{around}"'))
+    assert "leads back to itself" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 2000
+
+
+def test_a_base_is_a_name(tmp_path):
+    with pytest.raises(RecipeError, match=r"top\.toml: base = 3: name a recipe"):
+        load_recipe(written(tmp_path, top="base = 3"))
+
+
+def test_a_mistake_in_a_recipe_over_another_names_the_file_that_was_asked_for(tmp_path):
+    file = written(tmp_path, top='base = "beneath.toml"\n[[stage]]\nepoch = 3', beneath=BASE)
+    with pytest.raises(RecipeError, match=r"top\.toml: unknown key 'stage\.1\.epoch'; did you mean 'epochs'"):
+        load_recipe(file)

@@ -39,7 +39,7 @@ def command(
     """
     from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate_encoded
-    from diptych.machine import keep_freed_memory
+    from diptych.machine import cores, keep_freed_memory
     from diptych.models.trained import Trained
     from diptych.report.negatives import hard_negatives
     from diptych.report.run import write_report
@@ -66,7 +66,7 @@ def command(
             note("stopped before anything was saved; start again with the same command")
         raise
     trained = Trained.open(folder, device)
-    encoded = trained.encode(corpus.split("val"))
+    encoded = trained.encode(corpus.split("val"), cores() if workers is None else workers)
     negatives = hard_negatives(folder, trained, corpus)
     report = write_report(folder, encoded, evaluate_encoded([encoded]), "val", negatives=negatives)
     say(f"trained {folder}, report {report}", "bold green")

@@ -84,6 +84,8 @@ class Bar:
         """Show a bar of its own until all are there."""
         if self._features is None:
             self._features = self._progress.add_task("features", total=total, figures="")
+            if not self.console.is_terminal:
+                self.say(f"computing the features of {total:,} images")
         self._progress.update(self._features, completed=done, total=total)
         if done == total:
             self._progress.remove_task(self._features)

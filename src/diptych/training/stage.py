@@ -32,6 +32,8 @@ def set_trainable(matcher: Matcher, parts: tuple[str, ...]) -> list[nn.Parameter
 def _check_part(matcher: Matcher, part: str, where: str) -> None:
     known = {name for name, _ in matcher.named_modules() if name}
     if part not in known:
+        if "backbone" in part.split(".") and matcher.pretrained is None:
+            raise RecipeError(f"{where}: {part!r} is part of a backbone, and the model reads no photos through one")
         depth = part.count(".")
         near = {name for name in known if name.count(".") == depth} or known
         raise RecipeError(f"{where}: the model has no part {part!r}; {nearest(part, near | {'all'})}")

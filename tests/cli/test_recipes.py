@@ -1,0 +1,38 @@
+"""`diptych recipes show`: a recipe on stdout, what was published for it on stderr."""
+
+import pytest
+from typer.testing import CliRunner
+
+from diptych.cli.main import app
+from diptych.training.recipe import load_recipe
+
+
+def show(*words):
+    result = CliRunner().invoke(app, ["recipes", "show", *words])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.mark.parametrize("options", [(), ("--full",)], ids=["as written", "full"])
+def test_what_is_printed_is_the_recipe(options, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(show("vsepp-rc-vgg19-ft", *options).stdout)
+    assert load_recipe(str(file)) == load_recipe("vsepp-rc-vgg19-ft")
+    assert ('base = "vsepp-rc-vgg19"' in file.read_text()) is not bool(options)  # in full it needs no base
+
+
+def test_the_published_figures_are_beside_it():
+    shown = show("vsepp-rc-vgg19-ft")
+    assert shown.stderr.splitlines() == [
+        "follows Faghri et al. 2018, VSE++",
+        "published, row 3.13 (Flickr30K):",
+        "  image to text  R@1 41.3  R@5 69.1  R@10 77.9  median rank 2.0",
+        "  text to image  R@1 31.4  R@5 60.0  R@10 71.2  median rank 3.0",
+    ]
+    assert "published" not in shown.stdout
+
+
+def test_each_row_of_a_recipe_is_printed():
+    printed = show("vsepp-rc-rv-resnet152-ft").stderr
+    assert "row 1.11 (COCO, 1K test images)" in printed
+    assert "row 1.14 (COCO, 5K test images)" in printed
