@@ -37,8 +37,8 @@ class StopAt(Silent):
 
 @pytest.fixture(scope="module")
 def corpus():
-    """Six pairs to train on, two of them in restval, and three to validate."""
-    scenes = make_scenes(train=6, val=3, test=1, texts=1)
+    """Six pairs to train on, two of them in restval, and two to validate."""
+    scenes = make_scenes(train=6, val=2, test=1, texts=1)
     images, texts = scenes.image_splits.astype("<U7"), scenes.text_splits.astype("<U7")
     for splits in (images, texts):
         splits[np.flatnonzero(splits == "train")[-2:]] = "restval"

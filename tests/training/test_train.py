@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from diptych.data.corpus import Features
+from diptych.data.scenes import make_scenes
 from diptych.errors import DataError, ImageError, RecipeError, RunError
 from diptych.models.trained import Trained
 from diptych.training.checkpoint import Snapshot, snapshot_path
@@ -46,15 +47,6 @@ def with_features(corpus, size=12):
     """Stored features instead of pictures: a few colours of each drawn scene."""
     rows = [np.asarray(picture.load().resize((2, 2))).reshape(-1) / 255 for picture in corpus.pictures]
     return replace(corpus, pictures=None, features=Features([np.array(rows, np.float32)[:, :size]]))
-
-
-def with_restval(corpus):
-    """The last few training images in restval, which scenes do not have."""
-    images, texts = corpus.image_splits.astype("<U7"), corpus.text_splits.astype("<U7")
-    last = np.flatnonzero(images == "train")[-4:]
-    images[last] = "restval"
-    texts[np.isin(corpus.text_groups, corpus.image_groups[last])] = "restval"
-    return replace(corpus, image_splits=images, text_splits=texts)
 
 
 def journal(run):
@@ -167,20 +159,29 @@ def stores(tmp_path_factory):
     return tmp_path_factory.mktemp("features")
 
 
+@pytest.fixture(scope="session")
+def few():
+    """A few scenes, with a restval as COCO has it."""
+    scenes = make_scenes(train=6, val=2, test=1, texts=2)
+    images, texts = scenes.image_splits.astype("<U7"), scenes.text_splits.astype("<U7")
+    images[5], texts[10:12] = "restval", "restval"
+    return replace(scenes, image_splits=images, text_splits=texts)
+
+
 ALL_STAGES = {"vsepp-rc-rv-vgg19-ft", "vsepp-rc-small", "vsepp-curriculum"}  # test_fine_tuning.py trains them whole
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name not in ALL_STAGES])
-def test_every_recipe_trains_two_steps_on_scenes(name, corpus, tmp_path, stores):
+def test_every_recipe_trains_two_steps_on_scenes(name, few, tmp_path, stores):
     changes = {
         "backbone": ["model.image.backbone=lite0"],  # the others' weights come from a hub
         "cnn": ["model.image.width=2", "model.image.pixels=32"],
     }[load_recipe(name).model.image.name]
-    recipe = load_recipe(name, [*SMALL, *changes, "stage.1.epochs=1"])
+    recipe = load_recipe(name, [*SMALL, *changes, "stage.1.epochs=1", "stage.1.batches.size=4"])
     recipe = recipe.model_copy(update={"stage": recipe.stage[:1]})
     steps = Steps((2,), lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, with_restval(corpus), tmp_path, device="cpu", watcher=steps, features=stores)
+        train(recipe, few, tmp_path, device="cpu", watcher=steps, features=stores)
     assert steps.count == 2
     assert snapshot_path(tmp_path).is_file()
 

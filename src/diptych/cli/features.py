@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from diptych.cli.console import err, note, say, say_skipped
 from diptych.cli.options import Data, Device, Workers
 from diptych.errors import DataError
+from diptych.features.choices import CropName, Dtype, Resize
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
@@ -23,36 +23,13 @@ if TYPE_CHECKING:
 LINE_SECONDS = 60
 
 
-class CropsName(str, Enum):
-    """The crops that can be stored."""
-
-    one = "1C"
-    ten = "10C"
-    whole = "whole"
-    mirrored = "mirrored"
-
-
-class Resize(str, Enum):
-    """How a photo is made as large as the crops need."""
-
-    square = "square"
-    short = "short"
-
-
-class Dtype(str, Enum):
-    """The numbers on disk."""
-
-    float16 = "float16"
-    float32 = "float32"
-
-
 def command(
     data: Data,
     backbone: Annotated[str, typer.Option(help="The network: lite0, resnet152, vgg19, timm:NAME ...")] = "lite0",
-    crops: Annotated[CropsName, typer.Option(help="What is seen of a photo.")] = CropsName.one,
-    resize: Annotated[Resize, typer.Option(help="To a square, or by the short side.")] = Resize.square,
+    crops: Annotated[CropName, typer.Option(help="What is seen of a photo.")] = "1C",
+    resize: Annotated[Resize, typer.Option(help="To a square, or by the short side.")] = "square",
     grid: Annotated[bool, typer.Option("--grid", help="Store the cells of the last map, not their mean.")] = False,
-    dtype: Annotated[Dtype, typer.Option(help="The numbers on disk.")] = Dtype.float32,
+    dtype: Annotated[Dtype, typer.Option(help="The numbers on disk.")] = "float32",
     weights: Annotated[
         Path | None, typer.Option(help="Weights of the backbone (safetensors).", show_default="the pretrained ones")
     ] = None,
@@ -87,7 +64,7 @@ def command(
     if corpus.pictures is None:
         raise DataError(f"{corpus.name}: has stored features but no pictures; there is nothing to compute")
     network = load_backbone(backbone, weights)
-    making = Making.of(backbone, network, Crops(name=crops.value, resize=resize.value), regions=grid, dtype=dtype.value)
+    making = Making.of(backbone, network, Crops(name=crops, resize=resize), regions=grid, dtype=dtype)
     folder = into or store_folder(Path("features"), making)
     try:
         with _bar() as watch:

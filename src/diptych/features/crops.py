@@ -7,17 +7,15 @@ A photo is first resized, to a larger square (`square`, the rule of the VSE++ pa
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from diptych.features.choices import CropName, Resize
 from diptych.settings import Settings
 
 Pixels = NDArray[np.uint8]
-CropName = Literal["1C", "10C", "whole", "mirrored"]
-Resize = Literal["square", "short"]
 
 _LONGEST = 32  # a strip thinner than 1 : 32 is squashed to that: else a photo of one pixel by 100,000 fills the memory
 _TRIES = 10

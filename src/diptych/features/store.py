@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import PIL
@@ -20,6 +20,7 @@ import diptych
 from diptych.data.corpus import Features
 from diptych.errors import DataError
 from diptych.features.backbone import Backbone, weights_digest
+from diptych.features.choices import Dtype
 from diptych.features.crops import Crops
 from diptych.files import read_json, replacing, write_json
 from diptych.settings import Flag, Settings, first_mistake
@@ -37,7 +38,7 @@ class Making(Settings):
     weights: str  # the digest
     crops: Crops = Crops()
     regions: Flag = False  # the grid of the last map, or one vector an image
-    dtype: Literal["float16", "float32"] = "float32"
+    dtype: Dtype = "float32"
 
     @classmethod
     def of(
@@ -47,7 +48,7 @@ class Making(Settings):
         crops: Crops,
         *,
         regions: bool = False,
-        dtype: Literal["float16", "float32"] = "float32",
+        dtype: Dtype = "float32",
     ) -> Making:
         """The making of a backbone that is here, with the digest of its weights."""
         return cls(backbone=name, weights=weights_digest(backbone), crops=crops, regions=regions, dtype=dtype)

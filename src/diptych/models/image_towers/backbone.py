@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from diptych.features.backbone import Backbone
-from diptych.features.crops import CropName, Crops, Resize
+from diptych.features.choices import CropName, Resize
+from diptych.features.crops import Crops
 from diptych.features.names import build_backbone, load_backbone
 from diptych.features.reader import ImageInput
 from diptych.models.image_towers.features import FeatureSettings

@@ -1,0 +1,107 @@
+"""Which normalisation do lite0's weights expect? A retrieval probe on photos of your own.
+
+    python benchmarks/probes/normalisation.py DATA [--train 2000] [--val 1000]
+
+Both ways give features of the same photos; a ridge regression maps them to the words of their texts, its strength
+chosen on half of val; the other half is ranked by the cosine of mapped features and words. Whichever normalisation the
+weights were trained with should rank better.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from diptych.data.corpus import Corpus
+from diptych.data.open import open_corpus
+from diptych.evaluation.protocols import Result, evaluate
+from diptych.evaluation.ranks import embedding_score
+from diptych.features.backbones import efficientnet_lite
+from diptych.features.crops import Crops
+from diptych.features.names import load_backbone
+from diptych.features.reader import CropReader, pictures_of
+from diptych.machine import keep_freed_memory
+from diptych.text.vocabulary import UNKNOWN, Vocabulary
+
+WAYS = {
+    "0.5 / 0.5": ((127.5,) * 3, (127.5,) * 3),
+    "ImageNet's": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+}
+STRENGTHS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+def first(corpus: Corpus, images: int) -> Corpus:
+    """The first images of a corpus with their texts."""
+    rows = np.arange(min(images, len(corpus.image_ids)))
+    return corpus.take(rows, np.arange(len(corpus.texts))).matched()
+
+
+@torch.inference_mode()
+def features(corpus: Corpus, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Tensor:
+    """The features of a corpus' photos under a normalisation, each of length 1."""
+    backbone, plain = load_backbone("lite0"), efficientnet_lite.normalise
+    efficientnet_lite.normalise = lambda pixels, _mean, _deviation: plain(pixels, mean, deviation)
+    try:
+        reader = CropReader(pictures_of(corpus), Crops(), backbone.side)
+        chunks = np.array_split(np.arange(len(corpus.image_ids)), max(1, len(corpus.image_ids) // 32))
+        rows = [backbone(torch.from_numpy(reader.read(chunk)[0]).flatten(0, 1)) for chunk in chunks]
+    finally:
+        efficientnet_lite.normalise = plain
+    return normalize(torch.cat(rows), dim=1)
+
+
+def words(corpus: Corpus, vocabulary: Vocabulary) -> Tensor:
+    """Each text as the set of its words: (texts, words), of length 1."""
+    out = torch.zeros(len(corpus.texts), len(vocabulary))
+    for row, text in enumerate(corpus.texts):
+        out[row, [word for word in vocabulary.encode(text) if word > UNKNOWN]] = 1
+    return normalize(out, dim=1)
+
+
+def ranked(corpus: Corpus, mapped: Tensor, texts: Tensor) -> Result:
+    """The recall of mapped features against texts."""
+    score = embedding_score(lambda images, captions: images @ captions.t(), mapped, texts)
+    return evaluate(score, corpus.image_groups, corpus.text_groups)
+
+
+def probe(train: Corpus, target: Tensor, halves: tuple[Corpus, Corpus], vocabulary: Vocabulary, name: str) -> Result:
+    """The recall of one way on the second half, at the strength that is best on the first."""
+    known = features(train, *WAYS[name])
+    asked = [features(half, *WAYS[name]) - known.mean(0) for half in halves]
+    texts = [words(half, vocabulary) for half in halves]
+    maps = {
+        strength: torch.linalg.solve(known.t() @ known + strength * torch.eye(known.shape[1]), known.t() @ target)
+        for strength in STRENGTHS
+    }
+    best = max(STRENGTHS, key=lambda s: ranked(halves[0], normalize(asked[0] @ maps[s]), texts[0]).metrics.rsum)
+    return ranked(halves[1], normalize(asked[1] @ maps[best]), texts[1])
+
+
+def main() -> None:
+    """Print the recall of both ways."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data")
+    parser.add_argument("--train", type=int, default=2000)
+    parser.add_argument("--val", type=int, default=1000)
+    given = parser.parse_args()
+    keep_freed_memory()
+    corpus = open_corpus(given.data)
+    train, val = first(corpus.split("train").matched(), given.train), first(corpus.split("val").matched(), given.val)
+    vocabulary = Vocabulary.count(train.texts, 4)
+    groups = {group: row for row, group in enumerate(train.image_groups.tolist())}
+    image_of = torch.tensor([groups[group] for group in train.text_groups.tolist()])
+    target = torch.zeros(len(train.image_ids), len(vocabulary)).index_add_(0, image_of, words(train, vocabulary))
+    half, texts = len(val.image_ids) // 2, np.arange(len(val.texts))
+    halves = first(val, half), val.take(np.arange(half, len(val.image_ids)), texts).matched()
+    console = Console()
+    for name in WAYS:
+        console.print(name, probe(train, target - target.mean(0), halves, vocabulary, name).render())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""The words that recipes and the command line choose crops and numbers with."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+CropName = Literal["1C", "10C", "whole", "mirrored"]
+Resize = Literal["square", "short"]
+Dtype = Literal["float16", "float32"]
