@@ -201,6 +201,15 @@ def test_training_learns(corpus, tmp_path):
     assert lines[-1]["loss"] < 0.7 * lines[0]["loss"]
 
 
+def test_the_journal_tells_a_loss_a_pair_whether_an_objective_sums_or_averages(corpus, tmp_path):
+    contrastive = "stage.1.objective={name='contrastive', temperature=1.0}"
+    changes = [*SMALL, contrastive, "stage.1.epochs=1", "stage.1.optimiser.rate=1e-9"]
+    [line] = journal(train(load_recipe("vsepp", changes), with_features(corpus), tmp_path, device="cpu"))
+    # Two directions among at most 16 texts, cosines from -1 to 1.
+    assert 2 * np.log(2) - 4 < line["loss"] < 2 * np.log(16) + 4
+    assert line["loss"] > 2  # a sixteenth of it, if divided twice, is not
+
+
 def test_patience_stops_early_and_the_schedule_lowers_the_rate(corpus, tmp_path):
     changes = ["stage.1.epochs=30", "stage.1.patience=2", "stage.1.schedule.every=2", "stage.1.optimiser.rate=1e-12"]
     steps = Steps()

@@ -36,7 +36,8 @@ class Contrastive(Objective):
             {
                 "image_to_text": (among.logsumexp(1) - own).mean(),
                 "text_to_image": (among.logsumexp(0) - own).mean(),
-            }
+            },
+            averaged=True,
         )
 
     def stuck(self, batch: ScoredPairs, total: float) -> bool:

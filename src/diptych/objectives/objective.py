@@ -28,9 +28,10 @@ class ScoredPairs:
 
 @dataclass(frozen=True)
 class Loss:
-    """Named terms; what training minimises is their sum."""
+    """Named terms; what training minimises is their sum. `averaged` says that they are means over the pairs."""
 
     terms: dict[str, Tensor]
+    averaged: bool = False
 
     @property
     def total(self) -> Tensor:

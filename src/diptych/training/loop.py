@@ -143,8 +143,9 @@ class StageLoop:
             if not math.isfinite(sum(values.values())):
                 at = f"stage {position.stage}, epoch {position.epoch}, step {position.step + 1}"
                 raise RunError(f"{at}: the loss is {sum(values.values())}; lower optimiser.rate, which is {rate:g}")
+            pairs = len(batch.ids) if loss.averaged else 1
             for name, value in values.items():
-                sums[name] = sums.get(name, 0.0) + value
+                sums[name] = sums.get(name, 0.0) + value * pairs
             collapsed = self.watch.collapsed(sum(values.values()), scored)
         self.position = replace(
             position,

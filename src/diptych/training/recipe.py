@@ -5,6 +5,7 @@ A recipe with a `base` is laid over that recipe: its tables over the base's tabl
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import resources
@@ -137,7 +138,7 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
 def _content(name: str, above: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
     """A recipe's content, laid over that of its base, and its name for error messages."""
     text, where = recipe_text(name)
-    if name in above:
+    if os.path.normpath(name) in above:
         raise RecipeError(f"{where}: its base leads back to itself ({' -> '.join((*above, name))})")
     try:
         content = tomllib.loads(text)
@@ -148,9 +149,10 @@ def _content(name: str, above: tuple[str, ...] = ()) -> tuple[dict[str, Any], st
         return content, where
     if not isinstance(base, str):
         raise RecipeError(f"{where}: base = {base!r}: name a recipe")
-    beside = Path(name).parent / base  # a file is found beside the recipe that names it
+    # A file is found beside the recipe that names it.
+    found = os.path.normpath(Path(name).parent / base) if base.endswith(".toml") else base
     try:
-        beneath, _ = _content(str(beside) if base.endswith(".toml") else base, (*above, name))
+        beneath, _ = _content(found, (*above, os.path.normpath(name)))
     except RecipeError as error:
         raise RecipeError(f"{where}: base = {base!r}: {error}") from None
     beneath.pop("paper", None)  # the figures are of the base's own row
@@ -160,7 +162,7 @@ def _content(name: str, above: tuple[str, ...] = ()) -> tuple[dict[str, Any], st
 def _laid_over(top: Any, beneath: Any) -> Any:
     """Tables over tables key by key, lists of tables over such lists item by item; anything else replaces."""
     if isinstance(top, dict) and isinstance(beneath, dict):
-        if "name" in top and top["name"] != beneath.get("name", top["name"]):
+        if "name" in top and top["name"] != beneath.get("name"):
             return top  # another tower, objective or schedule has other keys
         return {**beneath, **{key: _laid_over(value, beneath.get(key)) for key, value in top.items()}}
     if isinstance(top, list) and isinstance(beneath, list) and all(isinstance(item, dict) for item in top + beneath):
