@@ -36,12 +36,13 @@ def command(
         diptych compare runs/a runs/b scenes --split val --into runs/compare.html
     """
     from diptych.data.open import open_corpus
-    from diptych.machine import cores
+    from diptych.machine import cores, keep_freed_memory
     from diptych.report.comparison import compare
     from diptych.report.comparison_page import write_comparison
 
     if into.is_dir():
         raise RunError(f"{into}: is a folder; name a file to write, such as {into / 'compare.html'}")
+    keep_freed_memory()
     threads = cores() if workers is None else workers
 
     def encode(name: str, trained: Trained, corpus: Corpus) -> Encoded:

@@ -31,9 +31,10 @@ def command(
         diptych encode runs/first photos/ --split train --into train.safetensors
     """
     from diptych.data.open import open_corpus
-    from diptych.machine import cores
+    from diptych.machine import cores, keep_freed_memory
     from diptych.models.trained import Trained
 
+    keep_freed_memory()
     if into.is_dir():
         raise DataError(f"{into}: is a folder; name a file to write")
     trained = Trained.open(run, device)

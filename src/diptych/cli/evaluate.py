@@ -51,11 +51,12 @@ def command(
     """
     from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate_encoded, evaluate_matrix
-    from diptych.machine import cores
+    from diptych.machine import cores, keep_freed_memory
     from diptych.models.trained import Trained
     from diptych.report.negatives import hard_negatives
     from diptych.report.run import write_report
 
+    keep_freed_memory()
     if into is not None and into.is_dir():
         raise ScoreError(f"{into}: is a folder; name a file to write")
     data = sources[-1]

@@ -44,8 +44,10 @@ def command(
     """
     from diptych.data.open import open_corpus
     from diptych.index.search import Gallery
+    from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
 
+    keep_freed_memory()
     if (question is None) == (image is None):
         raise DataError("ask with a sentence or with --image, one of the two")
     if sheet is not None and (image is not None or sheet.suffix != ".png" or not sheet.parent.is_dir()):
