@@ -41,10 +41,10 @@ def test_a_corpus_with_features_needs_no_backbone():
     assert BackboneSettings().fitted(None) == BackboneSettings()
 
 
-@pytest.mark.parametrize(("trainable", "most"), [(False, 4), (True, 6)])
-def test_a_frozen_backbone_sees_a_part_at_a_time(trainable, most, pixels, monkeypatch):
+@pytest.mark.parametrize(("batch_norm", "most"), [("frozen", 4), ("trained", 6)])
+def test_only_a_backbone_that_estimates_statistics_sees_the_whole_batch(batch_norm, most, pixels, monkeypatch):
     monkeypatch.setattr("diptych.models.image_towers.backbone.CROPS_AT_ONCE", 4)
-    tower = BackboneSettings().build().requires_grad_(trainable)
+    tower = BackboneSettings(batch_norm=batch_norm).build().train()
     seen = []
     tower.backbone.register_forward_pre_hook(lambda _module, given: seen.append(len(given[0])))
     tower(pixels)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
 from diptych.features.backbone import Backbone
 from diptych.features.choices import CropName, Resize
@@ -71,9 +72,10 @@ class BackboneTower(ImageTower):
     def _of_crops(self, images: Tensor) -> Tensor:
         count, crops = images.shape[:2]
         pixels = images.flatten(0, 1)  # (images * crops, 3, side, side)
-        # A part at a time where nobody differentiates: such maps need not be held at once.
-        trained = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.backbone.parameters())
-        parts = [pixels] if trained else torch.split(pixels, CROPS_AT_ONCE)
+        # A part at a time, so that the large maps of frozen blocks are never held for all; only batch normalisation
+        # that estimates its statistics has to see the whole batch.
+        estimates = any(isinstance(module, BatchNorm) and module.training for module in self.backbone.modules())
+        parts = [pixels] if estimates else torch.split(pixels, CROPS_AT_ONCE)
         vectors = torch.cat([self.backbone(part) for part in parts])
         return vectors.view(count, crops, -1).mean(1)
 
@@ -82,7 +84,7 @@ class BackboneTower(ImageTower):
         super().train(mode)
         if self.settings.batch_norm == "frozen":
             for module in self.backbone.modules():
-                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                if isinstance(module, BatchNorm):
                     module.eval()
         return self
 
