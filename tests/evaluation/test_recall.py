@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torchmetrics.retrieval import RetrievalHitRate
 
 from diptych.evaluation import recall
 from diptych.evaluation.ranks import Ranks, matrix_score, ranks
@@ -25,12 +24,14 @@ def both(images: list[int], texts: list[int]) -> Ranks:
 def hit_rate(scores: torch.Tensor, positives: torch.Tensor, cutoff: int) -> float:
     """Somebody else's recall at K, for the rows of a score matrix; scores must be positive and differ."""
     queries = torch.arange(len(scores))[:, None].expand_as(scores)
+    from torchmetrics.retrieval import RetrievalHitRate  # imports torchvision where that is installed
+
     metric = RetrievalHitRate(top_k=cutoff)
     return 100 * float(metric(scores.flatten(), positives.flatten(), indexes=queries.flatten()))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_recalls_agree_with_torchmetrics(seed: int):
+def test_recalls_agree_with_torchmetrics(torchvision, seed: int):
     generator = torch.Generator().manual_seed(seed)
     image_groups, text_groups = torch.arange(60) // 2, torch.arange(240) % 30
     positives = image_groups[:, None] == text_groups
