@@ -21,8 +21,10 @@ from diptych.features.store import Making
 from diptych.models.store import load_tensors, save_tensors
 from diptych.models.trained import Trained
 from diptych.training.checkpoint import snapshot_path
+from diptych.training.images import StageImages
 from diptych.training.progress import Silent
 from diptych.training.recipe import load_recipe
+from diptych.training.stage import set_trainable
 from diptych.training.train import train
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "text.threshold=1"]
@@ -209,3 +211,35 @@ def test_a_damaged_store_is_named(corpus, tmp_path):
     about.write_text("{}")
     with pytest.raises(DataError, match=r"about\.json: key .* is missing; delete"):
         train(load_recipe("vsepp", SMALL), corpus, tmp_path / "run", device="cpu", features=tmp_path / "features")
+
+
+@pytest.fixture(scope="module")
+def images_of(tuned, stores):
+    """How a stage reads, its backbone frozen or not."""
+
+    def make(trainable, crops=None):
+        trained = Trained.open(tuned, "cpu", snapshot="stage-1")
+        set_trainable(trained.matcher, trainable)
+        stage = load_recipe("vsepp", SMALL).stage[0].model_copy(update={"crops": crops})
+        return StageImages(trained, stage, stores, 0, lambda done, total: None, lambda message: None)
+
+    return make
+
+
+def test_random_crops_are_drawn_anew_and_only_for_training(corpus, images_of):
+    images, two = images_of(("project",), "RC"), np.array([0, 3])
+    train = images.for_training(corpus.split("train"))
+    draws = [train.read(two, (0, step))[0] for step in (0, 0, 1, 2)]
+    assert draws[0].dtype == np.uint8
+    assert np.array_equal(draws[0], draws[1])
+    assert len({draw.tobytes() for draw in draws}) == 3
+    val = images.for_encoding(corpus.split("val"))
+    assert np.array_equal(val.read(two[:1], (0, 0))[0], val.read(two[:1], (0, 1))[0])
+
+
+@pytest.mark.parametrize(("trainable", "stored"), [(("project", "text"), True), (("project", LAST), False)])
+def test_only_a_frozen_backbone_is_read_from_the_store(corpus, images_of, trainable, stored):
+    images = images_of(trainable)
+    for reader in (images.for_training(corpus.split("train")), images.for_encoding(corpus.split("val"))):
+        values, _ = reader.read(np.array([0, 1]))
+        assert values.shape == ((2, 1280) if stored else (2, 1, 3, 224, 224))
