@@ -79,8 +79,9 @@ def test_scenes_are_drawn_as_the_address_says(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(sys.modules["diptych.data.open"], "scenes_corpus", draw)
     monkeypatch.chdir(tmp_path)
-    assert open_corpus("scenes") is corpus
-    assert open_corpus("scenes:train=300,images=2") is corpus
+    for address in ("scenes", "scenes:train=300,images=2"):
+        drawn = open_corpus(address)
+        assert (drawn.texts, drawn.address) == (corpus.texts, address)
     assert asked == ["", "train=300,images=2"]
     for folder in ("./scenes", Path("scenes")):
         assert list(open_corpus(folder).texts) == ["on disk"]
@@ -91,6 +92,20 @@ def test_a_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     written(tmp_path / "t.csv", "image,text\na.jpg,at home\n")
     assert list(open_corpus("~/t.csv").texts) == ["at home"]
+
+
+def test_a_corpus_remembers_its_address_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = written(tmp_path / "here/t.csv", "image,text\na.jpg,x\n")
+    features = precomputed(tmp_path / "f30k", "train", "test", "testall")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path / "here")
+    given = {"t.csv": table, Path("./t.csv"): table, "~/here/t.csv": table, "../f30k#testall": f"{features}#testall"}
+    found = {address: str(open_corpus(address).address) for address in given}
+    monkeypatch.chdir(tmp_path)
+    for address, wanted in given.items():
+        assert Path(found[address]).is_absolute()
+        assert open_corpus(found[address]).digest() == open_corpus(wanted).digest()
+    assert open_corpus(table).split("test").address == str(table)
 
 
 def refused(address: str | Path) -> str:

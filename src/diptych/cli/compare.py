@@ -2,46 +2,63 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diptych.cli.console import bar, note, out, say_skipped
-from diptych.cli.options import Data, Device, Run, Split, Workers
+from diptych.cli.options import Device, Split, Workers
 from diptych.errors import RunError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
     from diptych.models.encoded import Encoded
     from diptych.models.trained import Trained
+    from diptych.report.comparison import Comparison
+
+_PAGE = Path("compare.html")
+_SUFFIXES = (".html", ".md", ".json")
 
 
 def command(
-    run: Run,
-    other: Annotated[Path, typer.Argument(metavar="OTHER", help="The folder of the run to compare it with.")],
-    data: Data,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN RUN...", help="Folders of runs; the first is what the others are compared with."),
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="The corpus to compare them on.", show_default="what they were trained on")
+    ] = None,
     split: Split = "test",
-    into: Annotated[Path, typer.Option(help="The page to write.")] = Path("compare.html"),
-    seed: Annotated[int, typer.Option(min=0, help="Draws the images that are shown at random.")] = 0,
+    folds: Annotated[int, typer.Option(min=1, help="Mean over this many consecutive galleries.")] = 1,
+    into: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file to write: .html, .md or .json; may be given again.", show_default=str(_PAGE)),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Draws the queries that are shown at random.")] = 0,
     device: Device = "auto",
     workers: Workers = None,
 ) -> None:
-    """Compare two runs on a corpus: their recalls, whether they differ, and what each finds first.
+    """Compare runs on a corpus: their recalls, whether they differ from the first, and what each finds.
 
     Examples:
 
-        diptych compare runs/vse0 runs/vsepp data/flickr8k
+        diptych compare runs/vse0 runs/vsepp
 
-        diptych compare runs/a runs/b scenes --split val --into runs/compare.html
+        diptych compare runs/vsepp runs/convse runs/convsepp --data data/coco --folds 5 --into table.md
+
+        diptych compare runs/a runs/b --split val --into runs/ab.html --into runs/ab.json
     """
     from diptych.data.open import open_corpus
     from diptych.machine import cores, keep_freed_memory
     from diptych.report.comparison import compare
-    from diptych.report.comparison_page import write_comparison
+    from diptych.report.comparison_table import comparison_json, comparison_table
 
-    if into.is_dir():
-        raise RunError(f"{into}: is a folder; name a file to write, such as {into / 'compare.html'}")
+    files = into or [_PAGE]
+    for file in files:
+        _check_file(file)
     keep_freed_memory()
     threads = cores() if workers is None else workers
 
@@ -51,7 +68,36 @@ def command(
         say_skipped(encoded.skipped)
         return encoded
 
-    comparison = compare(run, other, open_corpus(data), split, device=device, encode=encode)
-    out.print(comparison.render())
-    write_comparison(into, comparison, seed)
-    note(f"wrote {into}")
+    corpus = None if data is None else open_corpus(data)
+    comparison = compare(runs, corpus, split, folds=folds, device=device, encode=encode)
+    for line in comparison.notes:
+        note(line)
+    if as_json:
+        out.print_json(json.dumps(comparison_json(comparison)))
+    else:
+        out.print(comparison_table(comparison))
+    for file in files:
+        _write(file, comparison, seed)
+        note(f"wrote {file}")
+
+
+def _check_file(file: Path) -> None:
+    """Find out before the runs are measured what cannot be written."""
+    if file.is_dir():
+        raise RunError(f"{file}: is a folder; name a file to write, such as {file / _PAGE}")
+    if file.suffix.lower() not in _SUFFIXES:
+        raise RunError(f"{file}: cannot tell what to write; name a file that ends in {', '.join(_SUFFIXES)}")
+
+
+def _write(file: Path, comparison: Comparison, seed: int) -> None:
+    from diptych.files import write_json, write_text
+    from diptych.report.comparison_page import write_comparison
+    from diptych.report.comparison_table import comparison_json, comparison_markdown
+
+    match file.suffix.lower():
+        case ".md":
+            write_text(file, comparison_markdown(comparison))
+        case ".json":
+            write_json(file, comparison_json(comparison))
+        case _:
+            write_comparison(file, comparison, seed)

@@ -95,6 +95,7 @@ class Corpus:
 
     `pictures` or `features` (or both) say what an image looks like; `boxes` holds known regions where a source has
     them. Everything is columnar: row i of each image column is image i, row j of each text column is text j.
+    `address` is what `open_corpus` opened, absolute if it is a path; a corpus made in Python has none.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Corpus:
     features: Features | None = None
     boxes: Sequence[Sequence[Box]] | None = None
     problems: Sequence[Problem] = field(default=())
+    address: str | None = None
 
     def __post_init__(self) -> None:
         images, texts = len(self.image_ids), len(self.texts)

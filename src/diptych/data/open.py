@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+from dataclasses import replace
 from pathlib import Path
 
 from diptych.data.coco import caption_files, read_coco
@@ -32,10 +33,15 @@ def open_corpus(address: str | Path) -> Corpus:
         raise DataError(f"an empty address; understood: {_UNDERSTOOD}")
     word, _, rest = str(address).partition(":")
     if word == "scenes" and isinstance(address, str):
-        return scenes_corpus(rest)
+        return replace(scenes_corpus(rest), address=address)
     path = Path(address)
     with contextlib.suppress(RuntimeError):  # ~somebody who has no home is a name like any other
         path = path.expanduser()
+    return replace(_open_path(path, str(address)), address=str(path.absolute()))
+
+
+def _open_path(path: Path, address: str) -> Corpus:
+    """The corpus at a path; the address is the path as it was given, to name it when nothing is there."""
     try:
         if path.is_dir():
             return _open_folder(path)

@@ -1,26 +1,22 @@
-"""Two runs on the same images and texts: their recalls, the differences, and what each finds first."""
+"""Several runs on the same images and texts: what each reaches, and how far it differs from the first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import torch
-from rich.box import SIMPLE_HEAD
-from rich.markup import escape
-from rich.table import Table
 
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError, RunError
-from diptych.evaluation.paired import Difference, Paired, paired
+from diptych.evaluation.paired import Paired, paired
 from diptych.evaluation.protocols import Result
-from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 from diptych.evaluation.runs import evaluate_encoded
 from diptych.models.encoded import Encoded
 from diptych.models.trained import Trained
 from diptych.report.epochs import Epoch, read_epochs
+from diptych.training.origin import open_origin
 from diptych.training.recipe import load_recipe
 
 # Encodes a corpus with a run, whose name is given to tell people what is being done.
@@ -28,100 +24,96 @@ Encode = Callable[[str, Trained, Corpus], Encoded]
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
-    """One of the two runs: what it is called here, how its training went, and what it reached."""
+class Compared:
+    """One of the runs: what it is called here, how its training went, what it reached.
 
+    `difference` is this run minus the baseline, on the same draws; the baseline itself has none.
+    """
+
+    path: Path
     name: str
     title: str
     epochs: list[Epoch]
     encoded: Encoded
     result: Result
-
-    def first_text(self, image: int) -> int:
-        """The text that is found first for an image; where a negative ties with the best positive, the negative."""
-        scores = self._scores(image)
-        right = torch.from_numpy(self.encoded.text_groups == self.encoded.image_groups[image])
-        wanted = right if self.result.folds[0].images[image] == 1 else ~right
-        return int(scores.masked_fill(~wanted, -torch.inf).argmax())
-
-    @torch.inference_mode()
-    def _scores(self, image: int) -> torch.Tensor:
-        return self.encoded.matcher().score(self.encoded.images[image : image + 1], self.encoded.texts)[0].cpu()
+    difference: Paired | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two runs measured on the same images and texts; differences are the second minus the first.
+    """Runs measured on the same images and texts, in the order in which they were named.
 
-    `skipped` says of the images that one of the runs could not read why, by their names.
+    `skipped` says of the images that one of the runs could not read why, by their names; `notes` are lines about the
+    data that a reader should know.
     """
 
     corpus: Corpus
     split: str
-    first: Side
-    second: Side
-    difference: Paired
+    runs: tuple[Compared, ...]
     skipped: dict[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     @property
-    def sides(self) -> tuple[Side, Side]:
-        """Both runs, in the order in which they were named."""
-        return self.first, self.second
+    def baseline(self) -> Compared:
+        """The first run, which all others are compared with."""
+        return self.runs[0]
 
-    def render(self) -> Table:
-        """A table for people: a column a run and one for the difference, a row a metric."""
-        images, texts = len(self.corpus.image_ids), len(self.corpus.texts)
-        title = f"{escape(self.corpus.name)}, split {self.split}: {images:,} images, {texts:,} texts"
-        table = Table(title=title, box=SIMPLE_HEAD)
-        table.add_column("", no_wrap=True)
-        for name in (*(escape(side.name) for side in self.sides), "difference"):
-            table.add_column(name, justify="right", overflow="fold")
-        for label, prefix in (("image to text", IMAGE_TO_TEXT), ("text to image", TEXT_TO_IMAGE)):
-            table.add_row(f"[bold]{label}[/]")
-            for cutoff in CUTOFFS:
-                self._row(table, f"R@{cutoff}", f"{prefix}_r{cutoff}")
-            self._row(table, "median rank", f"{prefix}_median")
-            self._row(table, "mean rank", f"{prefix}_mean")
-            table.add_section()
-        self._row(table, "[bold]rsum[/]", "rsum")
-        table.caption = (
-            f"{100 * self.difference.level:g}% intervals from {self.difference.draws:,} draws of groups, "
-            "the same for both runs; a difference whose interval holds 0 is no finding"
-        )
-        return table
-
-    def _row(self, table: Table, label: str, name: str) -> None:
-        """One metric of both runs, with its intervals and the difference where there are such."""
-        cells = []
-        for side in self.sides:
-            low, high = side.result.intervals.bounds.get(name, (None, None))
-            span = "" if low is None else f" [dim]{low:.1f}–{high:.1f}[/]"
-            cells.append(f"{side.result.metrics.to_json()[name]:.1f}{span}")
-        difference = self.difference.differences.get(name)
-        table.add_row(label, *cells, "" if difference is None else _cell(difference))
+    @property
+    def title(self) -> str:
+        """What was measured, in words."""
+        result = self.baseline.result
+        protocol = "" if len(result.folds) == 1 else f", {result.protocol}"
+        return f"{self.corpus.name}, split {self.split}{protocol}: {result.images:,} images, {result.texts:,} texts"
 
 
 def compare(
-    run: Path, other: Path, corpus: Corpus, split: str = "test", *, device: str = "auto", encode: Encode | None = None
+    runs: Sequence[Path],
+    corpus: Corpus | None = None,
+    split: str = "test",
+    *,
+    folds: int = 1,
+    device: str = "auto",
+    encode: Encode | None = None,
 ) -> Comparison:
-    """Measure two runs on the images of a split that both can read."""
-    if run.resolve() == other.resolve():
-        raise RunError(f"{run}: the same run twice; name two different runs")
+    """Measure runs on the images of a split that all of them can read; the first is the baseline.
+
+    Without a corpus, they are measured on the one that they were trained on.
+    """
+    _check_several(runs)
+    corpus, notes = open_origin(runs) if corpus is None else (corpus, [])
     encode = encode or (lambda _, trained, part: trained.encode(part))
-    names = (run.name, other.name) if run.name != other.name else (str(run), str(other))
-    epochs = [_epochs(folder) for folder in (run, other)]
-    trained = [Trained.open(folder, device) for folder in (run, other)]
+    names = _names(runs)
+    epochs = [_epochs(run) for run in runs]
+    models = [Trained.open(run, device) for run in runs]
     part = corpus.split(split).matched()
-    encoded = [encode(name, model, part) for name, model in zip(names, trained, strict=True)]
+    encoded = [encode(name, model, part) for name, model in zip(names, models, strict=True)]
     skipped = {image: reason for each in encoded for image, reason in each.skipped.items()}
     shared = _without(part, skipped)
-    if any(set(each.skipped) != set(skipped) for each in encoded):
-        encoded = [encode(name, model, shared) for name, model in zip(names, trained, strict=True)]
-    results = [evaluate_encoded([each]) for each in encoded]
-    titles = [load_recipe(str(folder / "recipe.toml")).title for folder in (run, other)]
-    first, second = map(Side, names, titles, epochs, encoded, results)
-    difference = paired(first.result.folds, second.result.folds)
-    return Comparison(shared, split, first, second, difference, skipped)
+    for number, each in enumerate(encoded):
+        if len(each.skipped) != len(skipped):
+            encoded[number] = encode(names[number], models[number], shared)
+    results = [evaluate_encoded([each], folds=folds) for each in encoded]
+    differences = [None, *(paired(results[0].folds, result.folds) for result in results[1:])]
+    titles = [load_recipe(str(run / "recipe.toml")).title for run in runs]
+    compared = map(Compared, runs, names, titles, epochs, encoded, results, differences)
+    return Comparison(shared, split, tuple(compared), skipped, notes)
+
+
+def _check_several(runs: Sequence[Path]) -> None:
+    if len(runs) < 2:
+        named = f"{runs[0]}: only one run" if runs else "no run"
+        raise RunError(f"{named}; name two runs or more to compare, the first is the baseline")
+    seen = set()
+    for run in runs:
+        if run.resolve() in seen:
+            raise RunError(f"{run}: the same run twice; name different runs")
+        seen.add(run.resolve())
+
+
+def _names(runs: Sequence[Path]) -> list[str]:
+    """What the runs are called: their folders, by the whole path where two have the same name."""
+    short = [run.name or run.resolve().name for run in runs]
+    return [name if short.count(name) == 1 else str(run) for run, name in zip(runs, short, strict=True)]
 
 
 def _epochs(run: Path) -> list[Epoch]:
@@ -136,10 +128,5 @@ def _without(part: Corpus, skipped: Collection[str]) -> Corpus:
     images = np.array([row for row, name in enumerate(part.image_ids) if name not in skipped], np.int64)
     kept = part.take(images, np.arange(len(part.texts))).matched()
     if not len(kept.texts):
-        raise DataError(f"{part.name}: no image can be read by both runs; `diptych data check` says why")
+        raise DataError(f"{part.name}: no image can be read by all the runs; `diptych data check` says why")
     return kept
-
-
-def _cell(difference: Difference) -> str:
-    value = f"[bold]{difference.value:+.1f}[/]" if difference.found else "no finding"
-    return f"{value} [dim]{difference.low:+.1f} to {difference.high:+.1f}[/]"

@@ -1,30 +1,29 @@
-"""The page of two runs: recall against the epoch, recalls with their difference, and what each finds first.
+"""The page of several runs: recall against the epoch, recalls with their differences, and queries that tell them apart.
 
-The first and the last are Fig. 2 and Fig. A.1 of Faghri et al. 2018.
+The first is Fig. 2 of Faghri et al. 2018, the last Fig. 2 and 3 of the ConVSE paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
 
 from diptych import __version__
+from diptych.evaluation.chance import chance_recall
 from diptych.evaluation.paired import Difference
+from diptych.evaluation.protocols import Result
 from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
-from diptych.report.choice import one_a_group
-from diptych.report.comparison import Comparison
-from diptych.report.curves import line_chart
+from diptych.report.comparison import Compared, Comparison
+from diptych.report.curves import Mark, line_chart
+from diptych.report.differing import Differing, differing_queries
 from diptych.report.epochs import recall_line, stage_marks
-from diptych.report.page import Card, Cards, CardSection, Direction, DirectionName, Fact, Labelled, Measure
-from diptych.report.pictures import image_thumbnail
+from diptych.report.page import Direction, DirectionName, Fact, Measure
 from diptych.report.recalls import directions, measured
 from diptych.report.templates import render_template, write_template
-
-SHOWN = 4
 
 _DIRECTIONS: tuple[tuple[DirectionName, str], ...] = (
     ("image to text", IMAGE_TO_TEXT),
@@ -33,17 +32,26 @@ _DIRECTIONS: tuple[tuple[DirectionName, str], ...] = (
 
 
 @dataclass(frozen=True)
-class Block:
-    """One direction of the recall table: a row a run, by its name, and the differences by their K."""
+class Row:
+    """A run in one direction of the recall table, and its differences from the baseline by their K."""
 
-    name: DirectionName
-    rows: Sequence[tuple[str, Direction]]
+    name: str
+    direction: Direction
     differences: Mapping[int, Difference]
 
 
 @dataclass(frozen=True)
+class Sum:
+    """A run's sum of recalls, and its difference from the baseline's, which that does not have."""
+
+    name: str
+    rsum: Measure
+    difference: Difference | None
+
+
+@dataclass(frozen=True)
 class ComparisonContents:
-    """Everything the page of two runs shows."""
+    """Everything the page of several runs shows; `differing` is empty where they were measured over folds."""
 
     title: str
     subtitle: str
@@ -51,11 +59,10 @@ class ComparisonContents:
     events: Sequence[str]
     curves: Sequence[Markup]
     cutoffs: Sequence[int]
-    blocks: Sequence[Block]
-    rsums: Sequence[tuple[str, Measure]]
-    rsum_difference: Difference
-    difference_name: str
-    captions: CardSection
+    baseline: str
+    blocks: Mapping[DirectionName, Sequence[Row]]
+    sums: Sequence[Sum]
+    differing: Sequence[Differing]
 
 
 def write_comparison(path: Path, comparison: Comparison, seed: int = 0) -> None:
@@ -69,88 +76,89 @@ def render_comparison(contents: ComparisonContents) -> str:
 
 
 def comparison_contents(comparison: Comparison, seed: int = 0) -> ComparisonContents:
-    """Gather what the page shows; the seed draws the images that are shown at random."""
-    first, second = comparison.sides
+    """Gather what the page shows; the seed draws the queries that are shown at random."""
+    runs, result = comparison.runs, comparison.baseline.result
     facts = {
         "data": f"{comparison.corpus.name}, split {comparison.split}",
-        "images": f"{len(comparison.corpus.image_ids):,}",
-        "texts": f"{len(comparison.corpus.texts):,}",
-        **{f"epochs of {side.name}": str(len(side.epochs)) for side in comparison.sides},
+        "protocol": result.protocol,
+        "images": f"{result.images:,}",
+        "texts": f"{result.texts:,}",
+        "baseline": comparison.baseline.name,
+        **{f"epochs of {run.name}": str(len(run.epochs)) for run in runs},
         "diptych": __version__,
     }
+    names = [run.name for run in runs]
     return ComparisonContents(
-        title=f"{first.name} and {second.name}",
-        subtitle="; ".join(f"{side.name}: {side.title}" for side in comparison.sides if side.title),
+        title=f"{', '.join(names[:-1])} and {names[-1]}",
+        subtitle=_subtitle(runs),
         facts=[Fact(name, value) for name, value in facts.items()],
-        events=[f"skipped {reason}" for reason in comparison.skipped.values()],
+        events=[*comparison.notes, *(f"skipped {reason}" for reason in comparison.skipped.values())],
         curves=recall_charts(comparison),
         cutoffs=CUTOFFS,
-        blocks=_blocks(comparison),
-        rsums=[(side.name, measured(side.result, "rsum")) for side in comparison.sides],
-        rsum_difference=comparison.difference.differences["rsum"],
-        difference_name=f"{second.name} − {first.name}",
-        captions=first_captions(comparison, seed),
+        baseline=comparison.baseline.name,
+        blocks=_blocks(runs),
+        sums=[Sum(run.name, measured(run.result, "rsum"), _differences(run).get("rsum")) for run in runs],
+        differing=differing_queries(comparison, seed) if len(result.folds) == 1 else [],
     )
 
 
 def recall_charts(comparison: Comparison) -> list[Markup]:
     """R@1 on val against the epoch, a chart a direction, a line a run (Fig. 2)."""
-    marks = [mark for line, side in enumerate(comparison.sides) for mark in stage_marks(side.epochs, line)]
     return [
         line_chart(
-            {side.name: recall_line(side.epochs, f"{prefix}_r1") for side in comparison.sides},
+            {run.name: recall_line(run.epochs, f"{prefix}_r1") for run in comparison.runs},
             title=f"{name.capitalize()} on val",
             x_label="epoch",
             y_label="R@1, percent",
-            marks=marks,
+            marks=_marks(comparison.runs),
         )
         for name, prefix in _DIRECTIONS
     ]
 
 
-def first_captions(comparison: Comparison, seed: int, shown: int = SHOWN) -> CardSection:
-    """Images with a text of their own and the text that each run finds first (Fig. A.1).
-
-    Shown are the images whose ranks are furthest apart, as a ratio, to the advantage of each run, and some at random.
-    """
-    ranks = [side.result.folds[0].images for side in comparison.sides]
-    gain = np.log(ranks[0]) - np.log(ranks[1])  # above 0 where the second run ranks the truth higher
-    groups, taken = [], np.zeros(len(gain), bool)
-    for side, advantage in ((comparison.second, gain), (comparison.first, -gain)):
-        order = np.argsort(-advantage, kind="stable")
-        rows = one_a_group(order[advantage[order] > 0], comparison.corpus.image_groups, shown)
-        groups.append(Cards(f"{side.name} does better", [_card(comparison, row) for row in rows]))
-        taken[rows] = True
-    rest = np.random.default_rng(seed).permutation(np.flatnonzero(~taken))
-    drawn = one_a_group(rest, comparison.corpus.image_groups, shown)
-    groups.append(Cards(f"Drawn at random with seed {seed}", [_card(comparison, row) for row in drawn]))
-    note = (
-        "GT is the first of the image's own texts; beneath it the text that each run finds first. In brackets the rank "
-        "of the first own text, 1 being the best. Shown are the images on which the ranks of the two runs are furthest "
-        "apart, as a ratio, and some of the others drawn at random."
-    )
-    return CardSection(note, groups)
+def _subtitle(runs: Sequence[Compared]) -> str:
+    """The titles of the runs' recipes, each once, with the names of its runs where not all have the same."""
+    titles: dict[str, list[str]] = {}
+    for run in runs:
+        titles.setdefault(run.title, []).append(run.name)
+    if len(titles) == 1:
+        return runs[0].title
+    return "; ".join(f"{', '.join(names)}: {title}" for title, names in titles.items() if title)
 
 
-def _blocks(comparison: Comparison) -> list[Block]:
-    rows = [(side.name, directions(side.result)) for side in comparison.sides]
-    found = comparison.difference.differences
-    return [
-        Block(
-            name,
-            [(side, both[place]) for side, both in rows],
-            {k: found[f"{prefix}_r{k}"] for k in CUTOFFS},
-        )
-        for place, (name, prefix) in enumerate(_DIRECTIONS)
-    ]
+def _marks(runs: Sequence[Compared]) -> list[Mark]:
+    """Where stages begin; what several runs share is marked once, in the colour of the first of them."""
+    marks: dict[tuple[float, str], Mark] = {}
+    for line, run in enumerate(runs):
+        for mark in stage_marks(run.epochs, line):
+            marks.setdefault((mark.x, mark.text), mark)
+    return list(marks.values())
 
 
-def _card(comparison: Comparison, image: int) -> Card:
-    corpus = comparison.corpus
-    group = corpus.image_groups[image]
-    beside = [Labelled("GT", corpus.texts[int(np.argmax(corpus.text_groups == group))])]
-    for side in comparison.sides:
-        text = side.first_text(image)
-        rank = f"{side.result.folds[0].images[image]:,}"
-        beside.append(Labelled(side.name, corpus.texts[text], rank, bool(corpus.text_groups[text] == group)))
-    return Card("image to text", corpus.image_ids[image], beside, image_thumbnail(corpus, image))
+def _blocks(runs: Sequence[Compared]) -> dict[DirectionName, list[Row]]:
+    """The rows of both directions of the recall table."""
+    blocks = {}
+    measures = [directions(run.result) for run in runs]
+    for place, (name, prefix) in enumerate(_DIRECTIONS):
+        chance = _chance(runs[0].result, name)
+        blocks[name] = [
+            Row(
+                run.name,
+                replace(both[place], chance=chance),
+                {k: found[f"{prefix}_r{k}"] for k in CUTOFFS} if (found := _differences(run)) else {},
+            )
+            for run, both in zip(runs, measures, strict=True)
+        ]
+    return blocks
+
+
+def _chance(result: Result, direction: DirectionName) -> dict[int, float]:
+    """What chance would reach, the mean over folds."""
+    sides = [(fold.image_groups, fold.text_groups) for fold in result.folds]
+    if direction == "text to image":
+        sides = [(texts, images) for images, texts in sides]
+    return {k: float(np.mean([chance_recall(queries, answers, k) for queries, answers in sides])) for k in CUTOFFS}
+
+
+def _differences(run: Compared) -> Mapping[str, Difference]:
+    return {} if run.difference is None else run.difference.differences

@@ -22,10 +22,11 @@ _HUGE = 1e100  # beyond it differences overflow; drawn as a gap, like infinity
 _TINY = 1e-90  # below it quotients do; drawn as nothing
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # by XML 1.0
 
-# A page may set the variables, and does for dark; the colours behind them suit white paper.
+# A page may set the variables, and does for dark; the colours behind them suit white paper. They differ in lightness
+# too, so that all six can be told apart by who does not see red or green.
 _COLOURS = [
     f"var(--series-{number}, {colour})"
-    for number, colour in enumerate(("#2f6bb3", "#c2571a", "#2b8a5a", "#8a4fb0", "#b0354f", "#7a6a1f"), start=1)
+    for number, colour in enumerate(("#2f6bb3", "#c2571a", "#1d9c5f", "#7d21df", "#7b0942", "#5e4a22"), start=1)
 ]
 _SHAPES = (
     "M{x},{y}m-3.2,0a3.2,3.2 0 1,0 6.4,0a3.2,3.2 0 1,0 -6.4,0z",
