@@ -49,10 +49,12 @@ def show_command(
     if parsed.paper is not None:
         note(f"follows {parsed.paper.reference}")
         for row in parsed.paper.row:
-            note(f"published, row {row.number} ({row.data}):")
+            whose = f" of {row.reference}" if row.reference else ""
+            note(f"published, row {row.number}{whose} ({row.data}):")
             note(f"  image to text  {_figures(row.i2t)}")
             note(f"  text to image  {_figures(row.t2i)}")
 
 
-def _figures(values: tuple[float, float, float, float]) -> str:
-    return "R@1 {:.1f}  R@5 {:.1f}  R@10 {:.1f}  median rank {:.1f}".format(*values)
+def _figures(values: tuple[float, ...]) -> str:
+    recalls = "R@1 {:.1f}  R@5 {:.1f}  R@10 {:.1f}".format(*values)
+    return recalls + (f"  median rank {values[3]:.1f}" if len(values) > 3 else "")

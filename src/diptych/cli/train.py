@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.console import err, note, say
-from diptych.cli.options import Data, Device, Workers
+from diptych.cli.console import err, note, out, say
+from diptych.cli.options import Data, Device, Features, Overrides, RecipeName, ReportOn, Seeds, Workers
+from diptych.errors import RecipeError
+
+if TYPE_CHECKING:
+    from diptych.evaluation.several import Several
 
 
 def command(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or a .toml file.")],
+    recipe: RecipeName,
     data: Data,
     into: Annotated[Path | None, typer.Option(help="The run's folder.", show_default="runs/RECIPE")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; repeatable.")
-    ] = None,
+    set_: Overrides = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Override the recipe's seed.")] = None,
+    seeds: Seeds = None,
+    report_on: ReportOn = "val",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
-    features: Annotated[Path, typer.Option(help="The folder that keeps a frozen backbone's features.")] = Path(
-        "features"
-    ),
+    features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
 ) -> None:
-    """Train a recipe on a corpus.
+    """Train a recipe on a corpus, once or with several seeds.
+
+    With --seeds each run has a folder seed-N of its own, and a table of them all with mean and standard deviation is
+    printed. Stopped, the same command goes on; finished runs are not trained again.
 
     Examples:
 
@@ -36,29 +40,60 @@ def command(
         diptych train vsepp photos/ --set stage.1.objective.margin=0.1
 
         diptych train scenes scenes --into runs/first --resume
+
+        diptych train scenes scenes --seeds 5 --report-on test
     """
-    from diptych.data.open import open_corpus
-    from diptych.evaluation.runs import evaluate_encoded
-    from diptych.machine import cores, keep_freed_memory
+    from diptych.machine import keep_freed_memory
+
+    keep_freed_memory()
+    folder = into or Path("runs") / Path(recipe).stem
+    if seeds is None:
+        overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
+        if report_on != "val":
+            raise RecipeError("--report-on is for the table of --seeds; measure one run with `diptych evaluate`")
+        _train_one(recipe, data, folder, overrides, resume, features, device, workers)
+        return
+    if seed is not None:
+        raise RecipeError("--seed and --seeds; leave one of the two out (--seeds 3,7 names seeds)")
+    if resume:
+        raise RecipeError("--resume and --seeds; leave --resume out: the same command with --seeds goes on by itself")
+    several = _train_seeds(recipe, data, folder, set_ or [], seeds, report_on, features, device, workers)
+    even = "" if len(several.runs) % 2 else ", the lower of the two in the middle"
+    say(f"median run by rsum: {folder / several.median_run}{even}", "bold green")
+
+
+def _train_one(
+    recipe: str,
+    data: str,
+    folder: Path,
+    overrides: list[str],
+    resume: bool,
+    features: Path,
+    device: str,
+    workers: int | None,
+) -> None:
+    from diptych.cli.several import open_data, report_on_val
+    from diptych.machine import cores
     from diptych.models.trained import Trained
-    from diptych.report.negatives import hard_negatives
-    from diptych.report.run import write_report
     from diptych.training.checkpoint import snapshot_path
     from diptych.training.progress import Bar
     from diptych.training.recipe import load_recipe
     from diptych.training.train import train
 
-    overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
-    keep_freed_memory()
     chosen = load_recipe(recipe, overrides)
-    folder = into or Path("runs") / Path(recipe).stem
-    corpus = open_corpus(data)
-    if corpus.problems:
-        note(f"{len(corpus.problems)} rows of the data were left out; `diptych data check {data}` lists them")
+    corpus = open_data(data)
     try:
         with Bar(err) as watcher:
-            run = partial(train, resume=resume, device=device, workers=workers, features=features)
-            run(chosen, corpus, folder, watcher=watcher)
+            train(
+                chosen,
+                corpus,
+                folder,
+                resume=resume,
+                device=device,
+                workers=workers,
+                watcher=watcher,
+                features=features,
+            )
     except KeyboardInterrupt:
         if snapshot_path(folder).exists():
             note(f"stopped; go on with the same command and --resume (run folder {folder})")
@@ -67,7 +102,35 @@ def command(
         raise
     trained = Trained.open(folder, device)
     encoded = trained.encode(corpus.split("val"), cores() if workers is None else workers)
-    negatives = hard_negatives(folder, trained, corpus)
-    report = write_report(folder, encoded, evaluate_encoded([encoded]), "val", negatives=negatives)
+    report = report_on_val(folder, trained, encoded, corpus)
     say(f"trained {folder}, report {report}", "bold green")
     note(f"measure it: diptych evaluate {folder} {data}")
+
+
+def _train_seeds(
+    recipe: str,
+    data: str,
+    folder: Path,
+    overrides: list[str],
+    seeds: str,
+    report_on: str,
+    features: Path,
+    device: str,
+    workers: int | None,
+) -> Several:
+    """Train a run a seed, print their table and write it to summary.json."""
+    from diptych.cli.several import open_data, train_and_measure
+    from diptych.evaluation.several import Several
+    from diptych.files import write_json
+    from diptych.report.several import seeds_sheet
+    from diptych.training.sweep import plan_seeds, read_seeds
+
+    runs = plan_seeds(recipe, read_seeds(seeds), overrides)
+    measured = train_and_measure(
+        runs, open_data(data), folder, {report_on}, device=device, workers=workers, features=features
+    )
+    several = Several({name: metrics[report_on] for name, metrics in measured.items()})
+    out.print(seeds_sheet(several, f"{recipe} on {data}, split {report_on}").render())
+    write_json(folder / "summary.json", {"recipe": recipe, "data": data, "split": report_on, **several.to_json()})
+    note(f"wrote {folder / 'summary.json'}")
+    return several

@@ -1,0 +1,97 @@
+"""What the commands that train have in common: the report of a run, and several runs that are trained and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diptych.cli.console import bar, err, note, say_skipped
+from diptych.errors import RunError
+
+if TYPE_CHECKING:
+    from diptych.data.corpus import Corpus
+    from diptych.models.encoded import Encoded
+    from diptych.models.trained import Trained
+    from diptych.training.progress import Watcher
+    from diptych.training.recipe import Recipe
+
+
+def open_data(data: str) -> Corpus:
+    """The corpus to train on; rows that were left out are counted."""
+    from diptych.data.open import open_corpus
+
+    corpus = open_corpus(data)
+    if corpus.problems:
+        note(f"{len(corpus.problems)} rows of the data were left out; `diptych data check {data}` lists them")
+    return corpus
+
+
+def report_on_val(run: Path, trained: Trained, encoded: Encoded, corpus: Corpus) -> Path:
+    """Write the report of a run that was just trained, from its encodings of val."""
+    from diptych.evaluation.runs import evaluate_encoded
+    from diptych.report.negatives import hard_negatives
+    from diptych.report.run import write_report
+
+    negatives = hard_negatives(run, trained, corpus)
+    return write_report(run, encoded, evaluate_encoded([encoded]), "val", negatives=negatives)
+
+
+def train_and_measure(
+    runs: Mapping[str, Recipe],
+    corpus: Corpus,
+    into: Path,
+    splits: set[str],
+    *,
+    device: str,
+    workers: int | None,
+    features: Path,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Train what is not trained yet and measure each run on the splits: metrics by run, split and name."""
+    from diptych.machine import cores
+    from diptych.training.several import train_each
+
+    if into.exists() and not into.is_dir():
+        raise RunError(f"{into}: is a file; name a folder")
+    parts = {split: corpus.split(split) for split in sorted({"val", *splits})}
+    threads = cores() if workers is None else workers
+    measured = {}
+    try:
+        each = train_each(runs, corpus, into, device=device, workers=workers, features=features, watching=_watching)
+        for name, folder in each:
+            measured[name] = _measure(folder, corpus, parts, splits, device, threads)
+    except KeyboardInterrupt:
+        note(f"stopped; go on with the same command (folder {into})")
+        raise
+    return measured
+
+
+@contextmanager
+def _watching(title: str) -> Iterator[Watcher]:
+    """A bar for each training, below a line that says which one it is."""
+    from diptych.training.progress import Bar
+
+    note(title)
+    with Bar(err) as watcher:
+        yield watcher
+
+
+def _measure(
+    run: Path, corpus: Corpus, parts: Mapping[str, Corpus], splits: set[str], device: str, workers: int
+) -> dict[str, dict[str, float]]:
+    """The metrics of one gallery on each split; a run without a report gets its report on the way."""
+    from diptych.evaluation.runs import validate
+    from diptych.models.trained import Trained
+
+    trained = Trained.open(run, device)
+    reported = (run / "report.html").exists()
+    metrics = {}
+    for split in sorted(splits | (set() if reported else {"val"})):
+        with bar(f"encoding {split} with {run.name}") as watch:
+            encoded = trained.encode(parts[split], workers, watch)
+        say_skipped(encoded.skipped)
+        metrics[split] = validate(encoded)
+        if split == "val" and not reported:
+            report_on_val(run, trained, encoded, corpus)
+    return metrics

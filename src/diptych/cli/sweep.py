@@ -1,0 +1,60 @@
+"""`diptych sweep`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diptych.cli.console import note, out, say
+from diptych.cli.options import Data, Device, Features, Overrides, RecipeName, ReportOn, Seeds, Workers
+
+
+def command(
+    recipe: RecipeName,
+    data: Data,
+    over: Annotated[
+        list[str],
+        typer.Option(metavar="KEY=V1,V2,...", help="The values that a key takes in turn; repeatable, key by key."),
+    ],
+    grid: Annotated[bool, typer.Option("--grid", help="All combinations of the keys' values instead.")] = False,
+    set_: Overrides = None,
+    seeds: Seeds = None,
+    into: Annotated[Path | None, typer.Option(help="The runs' folder.", show_default="runs/RECIPE-sweep")] = None,
+    report_on: ReportOn = "val",
+    features: Features = Path("features"),
+    device: Device = "auto",
+    workers: Workers = None,
+) -> None:
+    """Train a recipe with several values of its keys, and print a table of them.
+
+    The best setting is always chosen on val. Stopped, the same command goes on; finished runs are not trained again.
+
+    Examples:
+
+        diptych sweep scenes scenes --over stage.2.objective.margin=0.1,0.2,0.4
+
+        diptych sweep scenes scenes --over stage.1.epochs=1,2 --over stage.2.epochs=5,7 --seeds 3
+
+        diptych sweep scenes scenes --over "stage.2.trainable=['all'],['text','project']" --report-on test
+    """
+    from diptych.cli.several import open_data, train_and_measure
+    from diptych.files import write_json, write_text
+    from diptych.machine import keep_freed_memory
+    from diptych.report.several import SweepResult
+    from diptych.training.sweep import plan_sweep, read_seeds
+
+    sweep = plan_sweep(recipe, over, set_ or (), None if seeds is None else read_seeds(seeds), grid=grid)
+    keep_freed_memory()
+    folder = into or Path("runs") / f"{Path(recipe).stem}-sweep"
+    measured = train_and_measure(
+        sweep.runs, open_data(data), folder, {"val", report_on}, device=device, workers=workers, features=features
+    )
+    result = SweepResult.of(sweep, measured, report_on)
+    title = f"{recipe} on {data}, split {report_on}"
+    out.print(result.sheet(title).render())
+    say(result.best_line, "bold green")
+    write_json(folder / "summary.json", {"recipe": recipe, "data": data, **result.to_json()})
+    write_text(folder / "summary.md", result.to_markdown(title))
+    note(f"wrote {folder / 'summary.json'} and summary.md")
