@@ -37,7 +37,8 @@ from diptych.models.vse import VSE, VSESettings
 from diptych.objectives.hinge import Hinge
 from diptych.text.vocabulary import END, SPECIALS, START, UNKNOWN, Vocabulary
 from diptych.training.recipe import Optimiser
-from diptych.training.stage import CollapseWatch, make_optimiser, train_step
+from diptych.training.stage import CollapseWatch, make_optimiser
+from diptych.training.step import Step
 from harness import Timing, arguments, finish, timed
 from plain import FEATURES, PAIRS, VOCABULARY, PlainStep, draw_texts
 
@@ -152,12 +153,13 @@ class OurLoop:
     """What Diptych's `StageLoop` does in an epoch, with the pairs of one image as each other's negatives."""
 
     def __init__(self, words: Vocabulary) -> None:
-        self.objective = Hinge(mask_same_group=False)  # as in the originals
-        self.settings = Optimiser()
+        objective = Hinge(mask_same_group=False)  # as in the originals
+        settings = Optimiser()
         self.matcher = VSE(VSESettings(image=FeatureSettings(shape=(FEATURES,)), words=len(words))).train()
         self.trained = Trained(self.matcher, words, torch.device("cpu"))
-        self.optimiser = make_optimiser(self.matcher, self.settings)
-        self.watch = CollapseWatch(self.objective, 100)
+        optimiser = make_optimiser(self.matcher, settings)
+        self.train = Step(self.matcher, objective, optimiser, self.trained.device, settings.clip)
+        self.watch = CollapseWatch(objective, 100)
         self.data = DataSide()
 
     def prepare(self, corpus: Corpus) -> None:
@@ -176,10 +178,9 @@ class OurLoop:
 
     def step(self, batch: PairBatch) -> float:
         """Train on one batch; the loss."""
-        clip, device = self.settings.clip, self.trained.device
-        loss, scored = train_step(self.matcher, self.objective, self.optimiser, clip, batch, device)
+        loss, summary = self.train(batch)
         total = sum(float(term.detach()) for term in loss.terms.values())
-        self.watch.collapsed(total, scored)
+        self.watch.collapsed(total, summary)
         return total
 
     def __call__(self, batches: Sequence[Pairs]) -> list[float]:

@@ -19,7 +19,8 @@ from diptych.models.prefix_gru import PrefixTree
 from diptych.models.vse import VSE, VSESettings
 from diptych.objectives.hinge import Hinge
 from diptych.training.recipe import Optimiser
-from diptych.training.stage import make_optimiser, train_step
+from diptych.training.stage import make_optimiser
+from diptych.training.step import Step
 from harness import Timing, arguments, finish, interleaved
 from plain import FEATURES, JOINT, PAIRS, VOCABULARY, WORD, PlainStep, draw_texts
 
@@ -50,11 +51,12 @@ class OurStep:
     def __init__(self) -> None:
         settings = VSESettings(image=FeatureSettings(shape=(FEATURES,)), words=VOCABULARY)
         self.matcher = VSE(settings).train()
-        self.optimiser = make_optimiser(self.matcher, Optimiser())
+        optimiser = make_optimiser(self.matcher, Optimiser())
+        self.step = Step(self.matcher, Hinge(), optimiser, torch.device("cpu"), clip=2.0)
 
     def __call__(self, batch: PairBatch) -> float:
         """Train on one batch; the loss."""
-        loss, _ = train_step(self.matcher, Hinge(), self.optimiser, 2.0, batch, torch.device("cpu"))
+        loss, _ = self.step(batch)
         return loss.total.item()
 
 

@@ -101,21 +101,22 @@ RECIPES = {
 
 
 def test_every_row_of_the_authors_has_one_recipe():
-    packaged = {name for name in recipe_names() if "vgg19" in name or "resnet152" in name}
+    packaged = {name for name in recipe_names() if name.startswith(("vse", "order")) and name[-4:] != "mall"}
+    packaged -= {"vse0", "vsepp", "order0", "orderpp", "vsepp-curriculum"}  # on the default backbone
     assert packaged == set(RECIPES)
     numbers = [number for row in RECIPES.values() for number in row.numbers]
     assert sorted(numbers) == sorted(PUBLISHED)
 
 
 def test_no_other_recipe_claims_a_row():
-    others = set(recipe_names()) - set(RECIPES)
-    assert {name for name in others if (paper := load_recipe(name).paper) and paper.row} == set()
+    papers = {name: load_recipe(name).paper for name in set(recipe_names()) - set(RECIPES)}
+    assert not [name for name, paper in papers.items() if paper and "Faghri" in paper.reference and paper.row]
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_published_figures(name):
     paper = load_recipe(name).paper
-    found = {row.number: (row.data, row.i2t, row.t2i) for row in paper.row}
+    found = {row.number: (row.data, row.i2t, row.t2i) for row in paper.row if row.reference is None}
     assert found == {number: PUBLISHED[number] for number in RECIPES[name].numbers}
     assert "Faghri" in paper.reference
 

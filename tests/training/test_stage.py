@@ -18,7 +18,8 @@ from diptych.models.vse import VSESettings
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.objective import ScoredPairs
 from diptych.training.recipe import Optimiser
-from diptych.training.stage import CollapseWatch, make_optimiser, set_rate, set_trainable, train_mode, train_step
+from diptych.training.stage import CollapseWatch, make_optimiser, set_rate, set_trainable, train_mode
+from diptych.training.step import Step
 
 CPU = torch.device("cpu")
 
@@ -60,11 +61,12 @@ def test_the_step_equals_a_plain_loop():
     ours = settings.build().double()
     theirs = copy.deepcopy(ours)
     our_optimiser = make_optimiser(ours, Optimiser(rate=0.01))
+    step = Step(ours, Hinge(), our_optimiser, CPU, clip=2.0)
     their_optimiser = torch.optim.Adam(theirs.parameters(), lr=0.01)
     start = copy.deepcopy(ours.state_dict())
     for seed in range(5):
         made = batch(seed)
-        loss, _ = train_step(ours, Hinge(), our_optimiser, 2.0, made, CPU)
+        loss, _ = step(made)
         assert loss.total.item() == pytest.approx(plain_step(theirs, their_optimiser, made), abs=1e-10)
     for name, value in ours.state_dict().items():
         torch.testing.assert_close(value, theirs.state_dict()[name], rtol=1e-8, atol=1e-10)
@@ -81,7 +83,7 @@ def test_the_gradient_is_clipped():
     optimiser = make_optimiser(matcher, Optimiser())
 
     def norm(clip):
-        train_step(matcher, Hinge(), optimiser, clip, batch(0), CPU)
+        Step(matcher, Hinge(), optimiser, CPU, clip)(batch(0))
         return torch.cat([parameter.grad.flatten() for parameter in matcher.parameters()]).norm().item()
 
     assert norm(0) > 0.5
@@ -118,7 +120,7 @@ def equal_scores(value=0.3):
 def test_a_collapse_is_called_once_after_enough_steps_in_a_row():
     watch = CollapseWatch(Hinge(margin=0.2), 3)
     trap = 2 * 4 * 0.2
-    assert [watch.collapsed(trap, equal_scores()) for _ in range(5)] == [False, False, True, False, False]
+    assert [watch.collapsed(trap, equal_scores().summary()) for _ in range(5)] == [False, False, True, False, False]
 
 
 @pytest.mark.parametrize(("parts", "moving"), [(("text",), False), (("image",), True), (("all",), True)])
@@ -145,6 +147,6 @@ def test_nothing_to_train_is_refused(parts):
 
 def test_a_way_out_of_the_trap_starts_the_count_again():
     watch = CollapseWatch(Hinge(margin=0.2), 3)
-    watch.collapsed(1.6, equal_scores())
-    watch.collapsed(0.9, equal_scores())
+    watch.collapsed(1.6, equal_scores().summary())
+    watch.collapsed(0.9, equal_scores().summary())
     assert watch.stuck == 0

@@ -71,6 +71,7 @@ def test_a_run_holds_what_is_promised(whole):
     assert names == {
         "recipe.toml",
         "vocabulary.json",
+        "data.json",
         "metrics.jsonl",
         "best/weights.safetensors",
         "best/metrics.json",
@@ -171,19 +172,32 @@ def few():
 ALL_STAGES = {"vsepp-rc-rv-vgg19-ft", "vsepp-rc-small", "vsepp-curriculum"}  # test_fine_tuning.py trains them whole
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if name not in ALL_STAGES])
+def two_steps(recipe, corpus, into, stores):
+    """Train until the second step, and see that it is saved."""
+    steps = Steps((2,), lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, into, device="cpu", watcher=steps, features=stores)
+    assert steps.count == 2
+    assert snapshot_path(into).is_file()
+
+
+HEADS = [name for name in recipe_names() if name.endswith("-head")]
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_every_recipe_of_heads_trains_two_steps_on_a_run(name, whole, corpus, tmp_path):
+    recipe = load_recipe(name, [f"stage.1.start={str(whole)!r}", "stage.1.batches.size=8"])
+    two_steps(recipe, corpus, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name not in [*ALL_STAGES, *HEADS]])
 def test_every_recipe_trains_two_steps_on_scenes(name, few, tmp_path, stores):
     changes = {
         "backbone": ["model.image.backbone=lite0"],  # the others' weights come from a hub
         "cnn": ["model.image.width=2", "model.image.pixels=32"],
     }[load_recipe(name).model.image.name]
     recipe = load_recipe(name, [*SMALL, *changes, "stage.1.epochs=1", "stage.1.batches.size=4"])
-    recipe = recipe.model_copy(update={"stage": recipe.stage[:1]})
-    steps = Steps((2,), lambda: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        train(recipe, few, tmp_path, device="cpu", watcher=steps, features=stores)
-    assert steps.count == 2
-    assert snapshot_path(tmp_path).is_file()
+    two_steps(recipe.model_copy(update={"stage": recipe.stage[:1]}), few, tmp_path, stores)
 
 
 def test_a_frozen_part_does_not_move_in_training(corpus, tmp_path):
@@ -349,7 +363,7 @@ def test_a_stage_can_start_from_another_run(whole, corpus, tmp_path):
     started = load_file(run / "stage-1" / "weights.safetensors")
     for name in ("project.weight", "text.words.weight"):
         torch.testing.assert_close(started[name], base[name], atol=1e-6, rtol=0)
-    with pytest.raises(RunError, match="its model has joint = 16, the recipe says 8"):
+    with pytest.raises(RunError, match="its model has joint = 16, recipe and data ask for 8"):
         train(load_recipe("scenes", [*changes, "model.joint=8", "model.text.hidden=8"]), corpus, tmp_path / "other")
 
 

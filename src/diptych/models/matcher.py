@@ -42,6 +42,11 @@ class Matcher(nn.Module, ABC):
         """What `encode_images` reads."""
 
     @property
+    def joint(self) -> int | None:
+        """The size of the joint space, where an image and a text are one vector each in it; else none."""
+        return None
+
+    @property
     def pretrained(self) -> Backbone | None:
         """The backbone whose output `encode_images` reads as well, where there is one."""
         return None

@@ -7,6 +7,8 @@ in the run's `vocabulary.json`.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,19 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read such a file; anything else (a pickle, a truncated file, somebody else's) is refused in one line."""
+    with _opened(path) as opened:
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        return tensors, _about(path, opened.metadata() or {})
+
+
+def load_about(path: Path) -> dict[str, Any]:
+    """Read what is to be known about such a file, and none of its tensors."""
+    with _opened(path) as opened:
+        return _about(path, opened.metadata() or {})
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise RunError(f"{path}: no such file; is this the folder of a run?")
     with path.open("rb") as file:
@@ -48,15 +63,18 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise RunError(f"{path}: a pickled checkpoint can run code when it is opened and is refused; use safetensors")
     try:
         with safe_open(path, "pt") as opened:
-            header = opened.metadata() or {}
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            yield opened
     except (SafetensorError, OSError) as reason:
         raise RunError(f"{path}: damaged or truncated ({reason}); train again or copy it again") from None
+
+
+def _about(path: Path, header: dict[str, str]) -> dict[str, Any]:
     try:
         own = json.loads(header["diptych"])
         if own["format"] != FORMAT:
             raise RunError(f"{path}: format {own['format']}; this version of Diptych reads format {FORMAT}")
-        return tensors, own["about"]
+        about: dict[str, Any] = own["about"]
+        return about
     except (KeyError, TypeError, ValueError):
         raise RunError(f"{path}: not written by Diptych; name a file that `diptych train` or `encode` made") from None
 

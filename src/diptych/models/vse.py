@@ -78,6 +78,11 @@ class VSE(Matcher):
         return self.image.input
 
     @property
+    def joint(self) -> int:
+        """The size of the joint space."""
+        return self.settings.joint
+
+    @property
     def pretrained(self) -> Backbone | None:
         """The image tower's backbone, where it has one."""
         return self.image.pretrained

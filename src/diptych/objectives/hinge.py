@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 from torch import Tensor
 
-from diptych.objectives.objective import Loss, Objective, ScoredPairs
+from diptych.objectives.objective import Queries, Ranking, Summary
 from diptych.settings import Flag, Number
 
 # Beyond this power only the largest hinges count in any precision, and numbers beyond it overflow in some.
@@ -40,7 +40,7 @@ def _known_negatives(value: Any) -> Any:
 Negatives = Annotated[Literal["max", "sum"] | float, BeforeValidator(_known_negatives)]
 
 
-class Hinge(Objective):
+class Hinge(Ranking):
     """Hinges over the batch's negatives; see the module's description."""
 
     name: Literal["hinge"] = "hinge"
@@ -48,35 +48,33 @@ class Hinge(Objective):
     margin: Annotated[Number, Field(ge=0)] = 0.2
     mask_same_group: Flag = True
 
-    def __call__(self, batch: ScoredPairs) -> Loss:
-        """Both directions as terms: an image's negative texts, a text's negative images."""
-        own = batch.scores.diagonal()  # (pairs,)
-        excluded = self._excluded(batch)
-        texts = (self.margin + batch.scores - own[:, None]).clamp(min=0).masked_fill(excluded, 0)
-        images = (self.margin + batch.scores - own[None, :]).clamp(min=0).masked_fill(excluded, 0)
+    def lost(self, queries: Queries) -> Tensor:
+        """The hinges of each query, taken together: (queries,)."""
+        own = own_scores(queries)  # (queries, 1)
+        excluded = self._excluded(queries)
         if self.softness == 0:
-            texts, images = texts.amax(1), images.amax(0)  # (pairs,)
-        elif self.softness < 1:
-            texts, images = _between(texts, 1, self.softness), _between(images, 0, self.softness)  # (pairs,)
-        return Loss({"image_to_text": texts.sum(), "text_to_image": images.sum()})
+            # The largest hinge is that of the hardest negative: no other needs to be computed.
+            return (self.margin + hardest_negatives(queries.scores, excluded) - own.squeeze(1)).clamp(min=0)
+        hinges = (self.margin + queries.scores - own).clamp(min=0).masked_fill(excluded, 0)
+        return hinges.sum(1) if self.softness == 1 else _between(hinges, self.softness)
 
     @property
     def softness(self) -> float:
         """Where between max (0) and sum (1) the negatives are taken together."""
         return {"max": 0.0, "sum": 1.0}[self.negatives] if isinstance(self.negatives, str) else self.negatives
 
-    def stuck(self, batch: ScoredPairs, total: float) -> bool:
+    def stuck(self, batch: Summary, total: float) -> bool:
         """Hinges stick where every negative scores like the positive: margin x negatives ** softness a query.
 
         For max of hinges these are 2 x margin a pair; the sum of hinges has no such trap.
         """
         if self.softness == 1:
             return False
-        negatives = ~self._excluded(batch)
-        counts = torch.cat([negatives.sum(0), negatives.sum(1)]).double()
-        trap = self.margin * float(counts[counts > 0].pow(self.softness).sum())
-        scores = batch.scores.detach()
-        spread = float(scores.max() - scores.min())
+        excluded = batch.positives if self.mask_same_group else torch.ones_like(batch.positives)
+        negatives = len(excluded) - excluded
+        counts = negatives[negatives > 0].double()  # the same for the image and for the text of a pair
+        trap = 2 * self.margin * float(counts.pow(self.softness).sum())
+        spread = batch.highest - batch.lowest
         return trap > 0 and abs(total - trap) < 0.01 * trap and spread < 0.25 * self.margin
 
     @property
@@ -88,21 +86,35 @@ class Hinge(Objective):
             "negatives = 'sum' as a stage before, lower optimiser.rate, or use larger batches (batches.size)"
         )
 
-    def _excluded(self, batch: ScoredPairs) -> Tensor:
+    def _excluded(self, queries: Queries) -> Tensor:
         """The entries that are no negatives."""
-        if self.mask_same_group:
-            return batch.positives
-        return torch.eye(len(batch.scores), dtype=torch.bool, device=batch.scores.device)
+        return queries.positives if self.mask_same_group else own_places(queries)
 
 
-def _between(hinges: Tensor, axis: int, softness: float) -> Tensor:
-    """The p-norm of hinges along an axis, p = 1 / softness, between their maximum and their sum.
+def own_scores(queries: Queries) -> Tensor:
+    """The score of each query with its own: (queries, 1)."""
+    return queries.scores.gather(1, queries.own[:, None])
+
+
+def own_places(queries: Queries) -> Tensor:
+    """Where each query has its own: (queries, pairs), true once a row."""
+    columns = torch.arange(queries.scores.shape[1], device=queries.own.device)
+    return queries.own[:, None] == columns
+
+
+def hardest_negatives(scores: Tensor, excluded: Tensor) -> Tensor:
+    """The best score of each query that is not excluded, (queries,); minus infinity where all are."""
+    return scores.masked_fill(excluded, -torch.inf).amax(1)
+
+
+def _between(hinges: Tensor, softness: float) -> Tensor:
+    """The p-norm of each row of hinges, p = 1 / softness, between their maximum and their sum.
 
     A norm is the sum of what it is taken of, weighted by its gradient. So the weights are enough, and they are never
     infinite: (h / norm)^(p - 1), computed relative to the largest hinge.
     """
-    largest = hinges.detach().amax(axis, keepdim=True)
+    largest = hinges.detach().amax(1, keepdim=True)
     relative = hinges.detach() / torch.where(largest > 0, largest, 1)  # from 0 to 1
     weights = relative.pow(min(1 / softness, STEEPEST) - 1)
-    powers = (weights * relative).sum(axis, keepdim=True).clamp(min=1)  # below 1 only where all hinges are 0
-    return (weights * powers.pow(softness - 1) * hinges).sum(axis)
+    powers = (weights * relative).sum(1, keepdim=True).clamp(min=1)  # below 1 only where all hinges are 0
+    return (weights * powers.pow(softness - 1) * hinges).sum(1)

@@ -7,8 +7,11 @@ batch is not its business.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from diptych.settings import Settings
@@ -19,11 +22,43 @@ class ScoredPairs:
     """A scored batch of pairs: row k and column k are the image and the text of the k-th drawn pair.
 
     `scores` is (pairs, pairs), images by texts; `positives` marks the entries whose image and text share a group, the
-    diagonal among them.
+    diagonal among them. `within`, for objectives that need it, scores the images among themselves and the texts among
+    themselves, (pairs, pairs) each. `learned` are the numbers that the objective itself has to learn.
     """
 
     scores: Tensor
     positives: Tensor
+    within: tuple[Tensor, Tensor] | None = None
+    learned: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def summary(self) -> Summary:
+        """What is worth keeping when the scores are gone."""
+        scores = self.scores.detach()
+        return Summary(float(scores.min()), float(scores.max()), self.positives.sum(1))
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Images or texts of a batch that look for their own among all the batch has of the other side.
+
+    `scores` is (queries, pairs), `own` the column of each query's own pair, `positives` as in `ScoredPairs`; `within`
+    scores the queries against all the batch has of their own side.
+    """
+
+    scores: Tensor
+    own: Tensor
+    positives: Tensor
+    within: Tensor | None = None
+    learned: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is known of a batch whose scores are gone: their bounds, and how many positives each pair's image has."""
+
+    lowest: float
+    highest: float
+    positives: Tensor  # (pairs,)
 
 
 @dataclass(frozen=True)
@@ -44,16 +79,43 @@ class Objective(Settings, ABC):
     """Maps a scored batch to a loss; its fields are what a recipe's `objective` table may set."""
 
     name: str
+    needs_within: ClassVar[bool] = False  # whether it reads `within`
 
     @abstractmethod
     def __call__(self, batch: ScoredPairs) -> Loss:
         """Compute the loss of a batch."""
 
     @abstractmethod
-    def stuck(self, batch: ScoredPairs, total: float) -> bool:
+    def stuck(self, batch: Summary, total: float) -> bool:
         """Whether this batch and its loss lie in a trap of this objective, such as all encodings being equal."""
 
     @property
     def way_out(self) -> str:
         """What being stuck looks like, and what to do."""
         return "lower optimiser.rate"
+
+    def start_learned(self) -> dict[str, Tensor]:
+        """What the objective itself learns, by name, as it begins; most learn nothing."""
+        return {}
+
+
+class Ranking(Objective):
+    """An objective that asks each query by itself, the same way in both directions.
+
+    So it can be computed for some queries at a time, without all scores of a batch at once.
+    """
+
+    averaged: ClassVar[bool] = False  # whether the loss is the mean over the pairs, and not the sum
+
+    @abstractmethod
+    def lost(self, queries: Queries) -> Tensor:
+        """What each query loses: (queries,)."""
+
+    def __call__(self, batch: ScoredPairs) -> Loss:
+        """Both directions as terms: images that look for their texts, texts that look for their images."""
+        own = torch.arange(len(batch.scores), device=batch.scores.device)
+        among_images, among_texts = batch.within or (None, None)
+        texts = self.lost(Queries(batch.scores, own, batch.positives, among_images, batch.learned))
+        images = self.lost(Queries(batch.scores.t(), own, batch.positives.t(), among_texts, batch.learned))
+        share = 1 / len(own) if self.averaged else 1
+        return Loss({"image_to_text": texts.sum() * share, "text_to_image": images.sum() * share}, self.averaged)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.optim import Optimizer
+from torch import Tensor, nn
 
 from diptych.errors import RunError
-from diptych.models.matcher import Matcher
 from diptych.models.store import load_tensors, load_weights, matcher_header, save_tensors
 from diptych.text.vocabulary import Vocabulary
+from diptych.training.step import Step
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ def snapshot_path(run: Path) -> Path:
     return run / "last" / "snapshot.safetensors"
 
 
-def save_snapshot(
-    run: Path, matcher: Matcher, vocabulary: Vocabulary, optimiser: Optimizer, position: Position, corpus: str
-) -> None:
+def save_snapshot(run: Path, vocabulary: Vocabulary, step: Step, position: Position, corpus: str) -> None:
     """Write weights, optimiser, random state and position; the file before stays until this one is complete."""
-    names: dict[Tensor, str] = {parameter: name for name, parameter in matcher.named_parameters()}
+    matcher, optimiser = step.matcher, step.optimiser
+    names: dict[Tensor, str] = {parameter: name for name, parameter in _parameters(step)}
     tensors = {f"model.{name}": tensor for name, tensor in matcher.state_dict().items()}
+    tensors |= {f"objective.{name}": parameter for name, parameter in step.learned.items()}
     for parameter, state in optimiser.state.items():
         for key, value in state.items():
             tensors[f"optimiser.{names[parameter]}.{key}"] = torch.as_tensor(value)
@@ -84,12 +84,16 @@ class Snapshot:
         if self.about.get("corpus") != corpus:
             raise RunError(f"{self.path}: made with other data; resume with the same data or train into another folder")
 
-    def restore(self, matcher: Matcher, optimiser: Optimizer) -> None:
+    @torch.no_grad()
+    def restore(self, step: Step) -> None:
         """Put weights, optimiser state and random state back."""
-        load_weights(matcher, self._under("model."), self.path)
+        optimiser = step.optimiser
+        load_weights(step.matcher, self._under("model."), self.path)
+        for name, parameter in step.learned.items():
+            parameter.copy_(self.tensors[f"objective.{name}"])
         saved = self._under("optimiser.")
         fused = optimiser.param_groups[0]["fused"]
-        for name, parameter in matcher.named_parameters():
+        for name, parameter in _parameters(step):
             prefix = f"{name}."
             state = {key[len(prefix) :]: value for key, value in saved.items() if key.startswith(prefix)}
             if state:  # a part that is not trainable has none
@@ -104,3 +108,9 @@ class Snapshot:
 
     def _under(self, prefix: str) -> dict[str, Tensor]:
         return {name[len(prefix) :]: value for name, value in self.tensors.items() if name.startswith(prefix)}
+
+
+def _parameters(step: Step) -> Iterator[tuple[str, nn.Parameter]]:
+    """The parameters that an optimiser may have a state for, by names that last."""
+    yield from step.matcher.named_parameters()
+    yield from ((f"objective.{name}", parameter) for name, parameter in step.learned.items())

@@ -13,8 +13,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
-
 from diptych.data.batches import PairBatch, PairReader, PairSampler, read_ahead
 from diptych.data.corpus import Corpus
 from diptych.errors import RunError
@@ -27,7 +25,7 @@ from diptych.training.images import StageImages
 from diptych.training.journal import Journal
 from diptych.training.progress import Watcher
 from diptych.training.recipe import Recipe
-from diptych.training.stage import CollapseWatch, make_optimiser, set_rate, set_trainable, train_mode, train_step
+from diptych.training.stage import CollapseWatch, prepare_step, set_rate, set_trainable, train_mode
 
 SECONDS_BETWEEN_SNAPSHOTS = 300.0
 STUCK_STEPS = 100
@@ -59,11 +57,10 @@ class StageLoop:
         """Prepare a stage; with a snapshot its state is put back, without one the start is saved as the first."""
         self.around, self.trained, self.position = around, trained, position
         self.stage = around.recipe.stage[position.stage - 1]
-        self.objective = self.stage.objective
         set_trainable(trained.matcher, self.stage.trainable)
-        self.optimiser = make_optimiser(trained.matcher, self.stage.optimiser)
+        self.step = prepare_step(trained.matcher, self.stage, trained.device)
         if snapshot is not None:
-            snapshot.restore(trained.matcher, self.optimiser)
+            snapshot.restore(self.step)
         self.journal = Journal(around.run)
         train = around.corpus.split(*self.stage.splits).matched()
         images = StageImages(
@@ -79,7 +76,7 @@ class StageLoop:
         # a short stage.
         self.steps = self.stage.epochs * len(self.sampler)
         patience = max(1, min(max(STUCK_STEPS, len(self.sampler)), self.steps // 3))
-        self.watch = CollapseWatch(self.objective, patience, position.stuck)
+        self.watch = CollapseWatch(self.stage.objective, patience, position.stuck)
         told = (line for line in self.journal.lines() if line["event"] == "skipped" and line["stage"] == position.stage)
         self.told = {line["image"] for line in told}
         if snapshot is None:
@@ -130,15 +127,8 @@ class StageLoop:
         collapsed = False
         rate = self._rate()
         if len(batch.ids):  # a batch whose images are all unreadable trains nothing
-            set_rate(self.optimiser, rate)
-            loss, scored = train_step(
-                self.trained.matcher,
-                self.objective,
-                self.optimiser,
-                self.stage.optimiser.clip,
-                batch,
-                self.trained.device,
-            )
+            set_rate(self.step.optimiser, rate)
+            loss, summary = self.step(batch)
             values = {name: float(term.detach()) for name, term in loss.terms.items()}
             if not math.isfinite(sum(values.values())):
                 at = f"stage {position.stage}, epoch {position.epoch}, step {position.step + 1}"
@@ -146,7 +136,7 @@ class StageLoop:
             pairs = len(batch.ids) if loss.averaged else 1
             for name, value in values.items():
                 sums[name] = sums.get(name, 0.0) + value * pairs
-            collapsed = self.watch.collapsed(sum(values.values()), scored)
+            collapsed = self.watch.collapsed(sum(values.values()), summary)
         self.position = replace(
             position,
             step=position.step + 1,
@@ -169,13 +159,15 @@ class StageLoop:
             self._keep_best(metrics)
             position = replace(position, best=score, best_epoch=position.epoch)
         pairs = max(1, position.pairs)
+        group = self.step.optimiser.param_groups[0]
         self.journal.add(
             {
                 **_at(position),
                 "event": "epoch",
-                "rate": self.optimiser.param_groups[0]["lr"] / self.optimiser.param_groups[0]["multiple"],
+                "rate": group["lr"] / group["multiple"],
                 "loss": sum(position.sums.values()) / pairs,
                 "terms": {name: value / pairs for name, value in position.sums.items()},
+                **self._learned(),
                 "val": metrics,
                 "best": better,
                 "seconds": round(seconds, 3),
@@ -189,6 +181,11 @@ class StageLoop:
         self.position = replace(position.next_epoch(), stage_done=tired or position.epoch == self.stage.epochs)
         self._snapshot()
 
+    def _learned(self) -> dict[str, Any]:
+        """What the objective has learned so far, where it learns numbers."""
+        numbers = {name: float(value.detach()) for name, value in self.step.learned.items() if value.numel() == 1}
+        return {"learned": numbers} if numbers else {}
+
     def _validate(self) -> dict[str, float]:
         self.trained.matcher.eval()
         watch: Watch = lambda _done, _total: self._stop_if_interrupted()  # noqa: E731
@@ -201,17 +198,10 @@ class StageLoop:
         write_json(folder / "metrics.json", about)
 
     def _snapshot(self) -> None:
-        save_snapshot(
-            self.around.run,
-            self.trained.matcher,
-            self.trained.vocabulary,
-            self.optimiser,
-            self.position,
-            self.around.digest,
-        )
+        save_snapshot(self.around.run, self.trained.vocabulary, self.step, self.position, self.around.digest)
 
     def _say_collapsed(self) -> None:
-        message = f"collapsed, for {self.watch.stuck} steps now: {self.objective.way_out}"
+        message = f"collapsed, for {self.watch.stuck} steps now: {self.stage.objective.way_out}"
         self.journal.add({**_at(self.position), "event": "collapsed", "message": message})
         self.around.watcher.say(message, "bold red")
 
@@ -256,8 +246,3 @@ def interruptible() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def seed_everything(seed: int, stage: int) -> None:
-    """Seed what a stage draws from besides its batches: fresh weights and dropout."""
-    torch.manual_seed(1_000_003 * seed + stage)

@@ -19,6 +19,7 @@ from pydantic import Field, SerializeAsAny, ValidationError
 from diptych import registry
 from diptych.errors import RecipeError, nearest
 from diptych.models.matcher import ModelSettings
+from diptych.models.projected import Head
 from diptych.objectives.objective import Objective
 from diptych.settings import Count, Number, Settings, first_mistake
 from diptych.training.schedule import Schedule, StepSchedule
@@ -30,9 +31,14 @@ else:
 
 
 class Batches(Settings):
-    """How pairs are drawn: a random order each epoch, `size` pairs a step."""
+    """How pairs are drawn: a random order each epoch, `size` pairs a step.
+
+    With a `chunk`, that many are encoded at a time and all of the batch are compared: the memory of a small batch with
+    the gradients of a large one, for a second pass through the towers.
+    """
 
     size: Annotated[int, Field(ge=2, strict=True)] = 128
+    chunk: Count | None = None
 
 
 class Optimiser(Settings):
@@ -50,12 +56,14 @@ class Optimiser(Settings):
 class Stage(Settings):
     """One uninterrupted training with one objective, one set of trainable parts, one schedule.
 
-    `start` is scratch, previous (the best snapshot of the stage before) or the path of a run; `crops = "RC"` trains
-    on a random crop of each image, drawn each time it is read; `trainable` names parts of the matcher, or all;
+    `start` is scratch, previous (the best snapshot of the stage before) or the path of a run; `head` attaches a
+    projection head to both sides of what it starts from; `crops = "RC"` trains on a random crop of each image, drawn
+    each time it is read; `trainable` names parts of the matcher, or all;
     `patience` stops after that many epochs without a better `select` on val.
     """
 
     start: str = "scratch"
+    head: Head | None = None
     crops: Literal["RC"] | None = None
     trainable: tuple[str, ...] = ("all",)
     splits: tuple[Literal["train", "restval"], ...] = ("train",)
@@ -75,13 +83,20 @@ class Text(Settings):
     vectors: str | None = None
 
 
-class Row(Settings):
-    """A row of a paper's table: recall at 1, 5, 10 in percent and the median rank, a direction."""
+Figures = tuple[Number, Number, Number] | tuple[Number, Number, Number, Number]
 
+
+class Row(Settings):
+    """A row of a paper's table: recall at 1, 5, 10 in percent, a direction, and the median rank where it is told.
+
+    `reference` is named where it is another paper than the recipe follows.
+    """
+
+    reference: str | None = None
     number: str
     data: str
-    i2t: tuple[Number, Number, Number, Number]
-    t2i: tuple[Number, Number, Number, Number]
+    i2t: Figures
+    t2i: Figures
 
 
 class Paper(Settings):
@@ -92,14 +107,18 @@ class Paper(Settings):
 
 
 class Recipe(Settings):
-    """What to train and how."""
+    """What to train and how; without a `model`, it is that of the run that stage 1 starts from."""
 
     title: str = ""
     seed: Annotated[int, Field(ge=0, le=2**31, strict=True)] = 0
     paper: Paper | None = None
-    model: SerializeAsAny[ModelSettings]
+    model: SerializeAsAny[ModelSettings] | None = None
     text: Text = Text()
     stage: Annotated[tuple[Stage, ...], Field(min_length=1)]
+
+    def first(self, stages: int) -> Recipe:
+        """The recipe that ends after so many stages."""
+        return self.model_copy(update={"stage": self.stage[:stages]})
 
     def to_toml(self) -> str:
         """The recipe as TOML that reads back to the same recipe."""

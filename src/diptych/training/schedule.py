@@ -22,6 +22,16 @@ class StepSchedule(Settings):
         return float(self.factor ** (int(progress) // self.every))
 
 
+class ConstantSchedule(Settings):
+    """The rate stays as it is."""
+
+    name: Literal["constant"]
+
+    def share(self, progress: float, epochs: int) -> float:
+        """All of it, at any place."""
+        return 1.0
+
+
 class CosineSchedule(Settings):
     """The rate rises in a line over the first `warm_up` epochs and then falls to nothing along half a cosine."""
 
@@ -39,4 +49,6 @@ def _named(value: Any) -> Any:
     return {"name": "step", **value} if isinstance(value, dict) else value
 
 
-Schedule = Annotated[StepSchedule | CosineSchedule, Field(discriminator="name"), BeforeValidator(_named)]
+Schedule = Annotated[
+    StepSchedule | ConstantSchedule | CosineSchedule, Field(discriminator="name"), BeforeValidator(_named)
+]

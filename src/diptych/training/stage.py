@@ -1,19 +1,19 @@
-"""One stage: what is trainable, the optimiser and its schedule, and the step."""
+"""One stage: what is trainable, the optimiser and its rates, and the watch for collapse."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Adam, Optimizer
 
-from diptych.data.batches import PairBatch
 from diptych.errors import RecipeError, nearest
 from diptych.models.matcher import Matcher
-from diptych.models.towers import Tokens
-from diptych.objectives.objective import Loss, Objective, ScoredPairs
-from diptych.training.recipe import Optimiser
+from diptych.objectives.objective import Objective, Ranking, Summary
+from diptych.training.recipe import Optimiser, Stage
+from diptych.training.step import Step
 
 
 def set_trainable(matcher: Matcher, parts: tuple[str, ...]) -> list[nn.Parameter]:
@@ -51,8 +51,24 @@ def train_mode(matcher: Matcher) -> None:
         module.eval()
 
 
-def make_optimiser(matcher: Matcher, settings: Optimiser) -> Optimizer:
-    """Adam over what is trainable, in torch's single-pass form where there is one; a group a multiple of the rate."""
+def check_chunks(matcher: Matcher, objective: Objective) -> None:
+    """Refuse to train in chunks what has another result for each way to cut a batch."""
+    if not isinstance(objective, Ranking):
+        raise RecipeError(f"batches.chunk: {objective.name!r} needs all scores of a batch at once; leave chunk out")
+    train_mode(matcher)
+    for name, module in matcher.named_modules():
+        if isinstance(module, _BatchNorm) and module.training:
+            raise RecipeError(
+                f"batches.chunk: {name} normalises by the batch's statistics, which would be a chunk's; freeze it, "
+                "or leave chunk out"
+            )
+
+
+def make_optimiser(matcher: Matcher, settings: Optimiser, learned: Iterable[nn.Parameter] = ()) -> Optimizer:
+    """Adam over what is trainable, in torch's single-pass form where there is one; a group a multiple of the rate.
+
+    `learned` are parameters of the objective, which have the rate itself.
+    """
     for part in settings.parts:
         _check_part(matcher, part, "optimiser.parts")
     groups: dict[float, list[nn.Parameter]] = {}
@@ -65,46 +81,25 @@ def make_optimiser(matcher: Matcher, settings: Optimiser) -> Optimizer:
             inside = [part for part in settings.parts if name.startswith(f"{part}.")]
             multiple = settings.parts[max(inside, key=len)] if inside else 1.0
             groups.setdefault(multiple, []).append(parameter)
+    if own := list(learned):
+        groups.setdefault(1.0, []).extend(own)
     fused = next(matcher.parameters()).device.type in ("cpu", "cuda")
     named = [{"params": parameters, "multiple": multiple} for multiple, parameters in groups.items()]
     return Adam(named, lr=settings.rate, fused=fused)
+
+
+def prepare_step(matcher: Matcher, stage: Stage, device: torch.device) -> Step:
+    """The steps of a stage on what is trainable now, with a fresh optimiser and fresh parameters of the objective."""
+    starts = stage.objective.start_learned()
+    learned = nn.ParameterDict({name: nn.Parameter(start.to(device)) for name, start in starts.items()})
+    optimiser = make_optimiser(matcher, stage.optimiser, learned.values())
+    return Step(matcher, stage.objective, optimiser, device, stage.optimiser.clip, stage.batches.chunk, learned)
 
 
 def set_rate(optimiser: Optimizer, rate: float) -> None:
     """Give each group its multiple of a rate."""
     for group in optimiser.param_groups:
         group["lr"] = rate * group["multiple"]
-
-
-def score_pairs(matcher: Matcher, batch: PairBatch, device: torch.device) -> ScoredPairs:
-    """Encode each distinct image and each text once and score them as pairs."""
-    images = matcher.encode_images(torch.from_numpy(batch.images).to(device))
-    texts = matcher.encode_texts(
-        Tokens(torch.from_numpy(batch.ids).to(device), torch.from_numpy(batch.lengths).to(device))
-    )
-    image_of = torch.from_numpy(batch.image_of).to(device)
-    groups = torch.from_numpy(batch.groups).to(device)
-    scores = matcher.score(images, texts)[image_of]  # (distinct images, pairs) to (pairs, pairs)
-    return ScoredPairs(scores, groups[:, None] == groups[None, :])
-
-
-def train_step(
-    matcher: Matcher,
-    objective: Objective,
-    optimiser: Optimizer,
-    clip: float,
-    batch: PairBatch,
-    device: torch.device,
-) -> tuple[Loss, ScoredPairs]:
-    """One step of training on one batch."""
-    scored = score_pairs(matcher, batch, device)
-    loss = objective(scored)
-    optimiser.zero_grad()
-    loss.total.backward()  # type: ignore[no-untyped-call]
-    if clip:
-        nn.utils.clip_grad_norm_(_parameters(optimiser), clip)
-    optimiser.step()
-    return loss, scored
 
 
 class CollapseWatch:
@@ -115,11 +110,7 @@ class CollapseWatch:
         self._steps = steps
         self.stuck = stuck
 
-    def collapsed(self, total: float, scored: ScoredPairs) -> bool:
+    def collapsed(self, total: float, batch: Summary) -> bool:
         """Whether this step completes the number of steps; true once for each such row."""
-        self.stuck = self.stuck + 1 if self._objective.stuck(scored, total) else 0
+        self.stuck = self.stuck + 1 if self._objective.stuck(batch, total) else 0
         return self.stuck == self._steps
-
-
-def _parameters(optimiser: Optimizer) -> Iterator[Tensor]:
-    return (parameter for group in optimiser.param_groups for parameter in group["params"])

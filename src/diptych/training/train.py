@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from diptych import registry
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
-from diptych.errors import DataError, RecipeError, RunError, nearest
-from diptych.evaluation.runs import SELECTABLE
-from diptych.features.reader import image_reader
+from diptych.errors import RunError
 from diptych.files import held, remove_leftovers, replacing, write_text
 from diptych.machine import choose_device, cores
-from diptych.models.matcher import Matcher, ModelSettings
-from diptych.models.store import load_matcher
 from diptych.models.trained import Trained
-from diptych.text.vocabulary import Vocabulary
-from diptych.text.word_vectors import WordVectors, read_word_vectors
 from diptych.training.checkpoint import Position, Snapshot, snapshot_path
 from diptych.training.journal import Journal
-from diptych.training.loop import StageLoop, Surroundings, interruptible, seed_everything
+from diptych.training.loop import StageLoop, Surroundings, interruptible
+from diptych.training.origin import Origin
 from diptych.training.progress import Silent, Watcher
 from diptych.training.recipe import Recipe, load_recipe
-from diptych.training.stage import make_optimiser, set_trainable
+from diptych.training.start import Start, stage_file, with_model
 
 
 def train(
@@ -48,9 +39,9 @@ def train(
     one that was never stopped. `workers` threads read images ahead and never change what is read. What a frozen
     backbone makes of the images is computed once and kept in a store below the folder `features`.
     """
-    recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
-    corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     run = Path(into)
+    recipe = with_model(load_recipe(recipe) if isinstance(recipe, str) else recipe, run if resume else None)
+    corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     watcher = watcher or Silent()
     place = choose_device(device)
     snapshot = _find_snapshot(run, recipe) if resume else None
@@ -69,6 +60,7 @@ def train(
         if snapshot is None:
             start.vocabulary.save(run / "vocabulary.json")
         write_text(run / "recipe.toml", recipe.to_toml())
+        Origin(corpus.address, digest).save(run)
         while not (position.stage_done and position.stage == len(recipe.stage)):
             if position.stage_done:
                 _keep_stage(run, position.stage)
@@ -88,131 +80,16 @@ def _nothing_left_before_the_first_snapshot(run: Path) -> Iterator[None]:
         yield
     except BaseException:
         if not snapshot_path(run).exists():
-            for name in ("recipe.toml", "vocabulary.json", "metrics.jsonl"):
+            for name in ("recipe.toml", "vocabulary.json", "data.json", "metrics.jsonl"):
                 (run / name).unlink(missing_ok=True)
         raise
 
 
 def _next_stage(done: Position, recipe: Recipe) -> Position:
-    """The start of the stage after one that is done; going on from its best, it has that to beat."""
+    """The start of the stage after one that is done; going on with that model, it has its best to beat."""
     before, after = recipe.stage[done.stage - 1 : done.stage + 1]
-    goes_on = after.start == "previous" and after.select == before.select
+    goes_on = after.start == "previous" and after.select == before.select and after.head is None
     return Position(stage=done.stage + 1, best=done.best if goes_on else None)
-
-
-@dataclass(frozen=True)
-class Start:
-    """What training begins with, checked before anything is written: words, their vectors, and the model's settings."""
-
-    recipe: Recipe
-    settings: ModelSettings
-    vocabulary: Vocabulary
-    vectors: WordVectors | None
-
-    @classmethod
-    def of(cls, recipe: Recipe, corpus: Corpus, run: Path | None, watcher: Watcher) -> Start:
-        """Find out now, not after the first epoch, what cannot work; a resumed `run` has its words already."""
-        for number, stage in enumerate(recipe.stage, 1):
-            _check_splits(corpus, stage.splits, number)
-            if stage.select not in SELECTABLE:
-                offer = nearest(stage.select, SELECTABLE)
-                raise RecipeError(f"stage.{number}.select = {stage.select!r}: cannot select by it; {offer}")
-            if number == 1 and stage.start == "previous":
-                raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
-        val = _val(corpus, recipe)
-        vocabulary = _vocabulary(recipe, corpus, run)
-        features = None if corpus.features is None else corpus.features.shape
-        settings = recipe.model.fitted(len(vocabulary), features)
-        with torch.device("meta"):
-            matcher = settings.build()
-        for number, stage in enumerate(recipe.stage, 1):
-            try:
-                set_trainable(matcher, stage.trainable)
-                make_optimiser(matcher, stage.optimiser)
-            except RecipeError as error:
-                raise RecipeError(f"stage.{number}.{error}") from None
-            if stage.crops == "RC" and matcher.image_input.crops is None:
-                raise RecipeError(
-                    f'stage.{number}.crops = "RC": random crops need pictures and an image tower with a backbone'
-                )
-        image_reader(val, matcher.image_input)
-        if matcher.image_input.kind == "features":
-            shape = " x ".join(map(str, matcher.image_input.shape))
-            watcher.say(f"images: the features of size {shape} that came with {corpus.name}")
-        start = cls(recipe, settings, vocabulary, None if run else _vectors(recipe, vocabulary, watcher))
-        if run is None:
-            for base in (stage.start for stage in recipe.stage if stage.start not in ("scratch", "previous")):
-                start.from_run(Path(base))
-        return start
-
-    def matcher(self, run: Path, stage: int, snapshot: Snapshot | None) -> Matcher:
-        """The matcher that a stage begins with; a snapshot brings its own weights."""
-        start = self.recipe.stage[stage - 1].start
-        seed_everything(self.recipe.seed, stage)
-        if snapshot is not None:
-            return registry.resolve("models", snapshot.about["model"], "model", ModelSettings).build()
-        if start == "previous":
-            return load_matcher(_stage_file(run, stage - 1), self.vocabulary)
-        if start != "scratch":
-            return self.from_run(Path(start))
-        matcher = self.settings.build()
-        matcher.start_images()
-        if self.vectors is not None:
-            matcher.start_words(torch.from_numpy(self.vectors.vectors), torch.from_numpy(self.vectors.found))
-        return matcher
-
-    def from_run(self, base: Path) -> Matcher:
-        """The best snapshot of another run, which must have the words and the settings that this one asks for."""
-        if Vocabulary.load(base / "vocabulary.json").digest != self.vocabulary.digest:
-            raise RunError(f"{base}: has another vocabulary than the run that stage 1 starts from; start from one run")
-        matcher = load_matcher(base / "best" / "weights.safetensors", self.vocabulary)
-        for key, value in self.settings.model_dump().items():
-            if matcher.settings.model_dump().get(key) != value:
-                has = matcher.settings.model_dump().get(key)
-                raise RunError(f"{base}: its model has {key} = {has}, the recipe says {value}; make them equal")
-        return matcher
-
-
-def _check_splits(corpus: Corpus, splits: Sequence[str], number: int) -> None:
-    for split in splits:
-        if not corpus.split_sizes().get(split):
-            raise DataError(
-                f"{corpus.name}: stage {number} of the recipe trains on the split {split}, which has no images "
-                f"(images: {corpus.split_sizes()}); use another recipe, or --set stage.{number}.splits=\"['train']\""
-            )
-    corpus.split(*splits)
-
-
-def _val(corpus: Corpus, recipe: Recipe) -> Corpus:
-    """The images and texts that choose the best snapshot."""
-    if not corpus.split_sizes().get("val"):
-        raise DataError(
-            f"{corpus.name}: the val split is empty, and stage.1.select = {recipe.stage[0].select!r} chooses the best "
-            "snapshot on it; mark some images as val (a split column, or a folder val/)"
-        )
-    return corpus.split("val")
-
-
-def _vocabulary(recipe: Recipe, corpus: Corpus, run: Path | None) -> Vocabulary:
-    """The words of a resumed run, of the run that stage 1 starts from, or of the training texts, and no others."""
-    base = recipe.stage[0].start
-    if run is not None:
-        return Vocabulary.load(run / "vocabulary.json")
-    if base != "scratch":
-        return Vocabulary.load(Path(base) / "vocabulary.json")
-    splits = sorted({split for stage in recipe.stage for split in stage.splits})
-    try:
-        return Vocabulary.count(corpus.split(*splits).texts, recipe.text.threshold)
-    except DataError as error:
-        raise DataError(f"{corpus.name}: {error} (text.threshold = 1 keeps every word)") from None
-
-
-def _vectors(recipe: Recipe, vocabulary: Vocabulary, watcher: Watcher) -> WordVectors | None:
-    if recipe.text.vectors is None:
-        return None
-    words = read_word_vectors(Path(recipe.text.vectors), vocabulary)
-    watcher.say(f"word vectors: {int(words.found.sum()):,} of {len(vocabulary.words):,} words found")
-    return words
 
 
 def _check_empty(run: Path) -> None:
@@ -237,20 +114,12 @@ def _find_snapshot(run: Path, recipe: Recipe) -> Snapshot | None:
         return None
     snapshot = Snapshot.read(run)
     before, begun = load_recipe(str(saved)), snapshot.position.stage
-    if _begun(before, begun) != _begun(recipe, begun):
+    if before.first(begun) != recipe.first(begun):
         raise RunError(f"{saved}: the run was started with another recipe or other --set values; resume with those")
     return snapshot
 
 
-def _begun(recipe: Recipe, stages: int) -> Recipe:
-    return recipe.model_copy(update={"stage": recipe.stage[:stages]})
-
-
-def _stage_file(run: Path, stage: int) -> Path:
-    return run / f"stage-{stage}" / "weights.safetensors"
-
-
 def _keep_stage(run: Path, stage: int) -> None:
     """Keep a finished stage's best snapshot: the next stage starts from it and will overwrite best/."""
-    with replacing(_stage_file(run, stage)) as temporary:
+    with replacing(stage_file(run, stage)) as temporary:
         shutil.copyfile(run / "best" / "weights.safetensors", temporary)

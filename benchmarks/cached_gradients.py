@@ -1,0 +1,125 @@
+"""A batch of 4,096 pairs in chunks of 256 against plain steps of 256: time an example, and peak memory.
+
+VSE++ on 2048-d stored features, word embedding 300, GRU 1024, vocabulary 10k, as in `training_step`, once with max of
+hinges and once with the contrastive sum. The time is compared with as many examples in plain steps of the chunk's size.
+Memory is the peak of a process that trains, each in a process of its own: all of it, and what is above a process that
+has the model and its optimiser and has not trained yet. What the plain step needs for all 4,096 at once stands beside.
+The quick form has 2,048 pairs.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+from multiprocessing.queues import SimpleQueue
+
+import numpy as np
+import torch
+
+from diptych.data.batches import PairBatch
+from diptych.machine import keep_freed_memory
+from diptych.models.image_towers.features import FeatureSettings
+from diptych.models.vse import VSESettings
+from diptych.objectives.contrastive import Contrastive
+from diptych.objectives.hinge import Hinge
+from diptych.objectives.objective import Objective
+from diptych.training.recipe import Optimiser
+from diptych.training.stage import make_optimiser
+from diptych.training.step import Step
+from harness import arguments, finish, interleaved
+from plain import FEATURES, VOCABULARY, draw_texts
+
+CHUNK = 256
+TIME_TARGET, MEMORY_TARGET = 1.5, 1.3
+OBJECTIVES: dict[str, Objective] = {"max_of_hinges": Hinge(), "contrastive": Contrastive()}
+
+
+def draw(pairs: int) -> PairBatch:
+    """Pairs of distinct images with texts of Zipf-distributed words."""
+    random = np.random.default_rng(0)
+    ids, lengths = draw_texts(random, pairs)
+    images = random.standard_normal((pairs, FEATURES), dtype=np.float32)
+    return PairBatch(images, np.arange(pairs), ids, lengths, np.arange(pairs))
+
+
+def parts(batch: PairBatch) -> list[PairBatch]:
+    """The same pairs as batches of the chunk's size."""
+    rows = [slice(start, start + CHUNK) for start in range(0, len(batch.ids), CHUNK)]
+    own = np.arange(CHUNK)
+    return [PairBatch(batch.images[row], own, batch.ids[row], batch.lengths[row], own) for row in rows]
+
+
+def make_step(objective: Objective, chunk: int | None) -> Step:
+    """A fresh model and its step."""
+    torch.manual_seed(0)
+    matcher = VSESettings(image=FeatureSettings(shape=(FEATURES,)), words=VOCABULARY).build().train()
+    return Step(matcher, objective, make_optimiser(matcher, Optimiser()), torch.device("cpu"), clip=2.0, chunk=chunk)
+
+
+def _peak(told: SimpleQueue[int], objective: Objective, pairs: int, chunk: int | None, threads: int) -> None:
+    """Tell the most memory that this process held after two steps on so many pairs, or on none."""
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    step = make_step(objective, chunk)
+    if pairs:
+        batch = draw(pairs)
+        step(batch)
+        step(batch)
+    told.put(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def peak(objective: Objective, pairs: int, chunk: int | None = None) -> float:
+    """The peak of a process of its own, in megabytes."""
+    context = multiprocessing.get_context("spawn")
+    told: SimpleQueue[int] = context.SimpleQueue()
+    process = context.Process(target=_peak, args=(told, objective, pairs, chunk, torch.get_num_threads()))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit(f"the process that measures memory ended with {process.exitcode}")
+    return told.get() / 1e6
+
+
+def main() -> None:
+    """Compare time and memory for each objective; the worst counts."""
+    options = arguments(__doc__)
+    keep_freed_memory()
+    pairs = 2048 if options.quick else 4096
+    batch = draw(pairs)
+    cut = parts(batch)
+    works, memory = {}, {}
+    for name, objective in OBJECTIVES.items():
+        plain, cached = make_step(objective, None), make_step(objective, CHUNK)
+        works[f"plain {name}"] = lambda step=plain: [step(part) for part in cut]
+        works[f"cached {name}"] = lambda step=cached: step(batch)
+        rest, chunk, whole = peak(objective, 0), peak(objective, CHUNK), peak(objective, pairs, CHUNK)
+        memory[name] = {
+            "at_rest": rest,
+            "chunk": chunk,
+            "cached": whole,
+            "plain_whole": peak(objective, pairs),
+            "ratio": whole / chunk,
+            "ratio_above_rest": (whole - rest) / (chunk - rest),
+        }
+    times = interleaved(works, 2 if options.quick else 4)
+    ratios = {name: times[f"cached {name}"].wall / times[f"plain {name}"].wall for name in OBJECTIVES}
+    cpu_ratios = {name: times[f"cached {name}"].cpu / times[f"plain {name}"].cpu for name in OBJECTIVES}
+    most = max(figures["ratio"] for figures in memory.values())
+    finish(
+        "cached_gradients",
+        ratio=max(ratios.values()),
+        target=TIME_TARGET,
+        ok=max(ratios.values()) <= TIME_TARGET and most <= MEMORY_TARGET,
+        memory_ratio=round(most, 3),
+        memory_target=MEMORY_TARGET,
+        time_ratios={name: round(ratio, 3) for name, ratio in ratios.items()},
+        cpu_time_ratios={name: round(ratio, 3) for name, ratio in cpu_ratios.items()},
+        megabytes={name: {key: round(value, 2) for key, value in each.items()} for name, each in memory.items()},
+        milliseconds_an_example={name: round(1000 * time.wall / pairs, 3) for name, time in times.items()},
+        pairs=pairs,
+        chunk=CHUNK,
+    )
+
+
+if __name__ == "__main__":
+    main()

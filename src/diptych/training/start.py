@@ -1,0 +1,201 @@
+"""What training begins with, checked before anything is written: words, their vectors, the model of each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from diptych import registry
+from diptych.data.corpus import Corpus
+from diptych.errors import DataError, RecipeError, RunError, nearest
+from diptych.evaluation.runs import SELECTABLE
+from diptych.features.reader import image_reader
+from diptych.models.matcher import Matcher, ModelSettings
+from diptych.models.projected import Projected
+from diptych.models.store import load_about, load_matcher
+from diptych.text.vocabulary import Vocabulary
+from diptych.text.word_vectors import WordVectors, read_word_vectors
+from diptych.training.checkpoint import Snapshot
+from diptych.training.progress import Watcher
+from diptych.training.recipe import Recipe, Stage, load_recipe
+from diptych.training.stage import check_chunks, make_optimiser, set_trainable
+
+
+def with_model(recipe: Recipe, resumed: Path | None = None) -> Recipe:
+    """The recipe with a model: its own, that of the run it resumes, or that of the run that stage 1 starts from."""
+    start = recipe.stage[0].start
+    if recipe.model is not None:
+        return recipe
+    if resumed is not None and (resumed / "recipe.toml").is_file():
+        return recipe.model_copy(update={"model": load_recipe(str(resumed / "recipe.toml")).model})
+    if start in ("scratch", "previous"):
+        raise RecipeError(
+            "the recipe has no model: name the run to start from, such as --set stage.1.start=runs/vsepp, or a model"
+        )
+    about = load_about(_weights(Path(start)))
+    return recipe.model_copy(update={"model": registry.resolve("models", about["model"], "model", ModelSettings)})
+
+
+@dataclass(frozen=True)
+class Start:
+    """What training begins with, checked before anything is written: words, their vectors, and the model's settings."""
+
+    recipe: Recipe
+    settings: ModelSettings
+    vocabulary: Vocabulary
+    vectors: WordVectors | None
+
+    @classmethod
+    def of(cls, recipe: Recipe, corpus: Corpus, run: Path | None, watcher: Watcher) -> Start:
+        """Find out now, not after the first epoch, what cannot work; a resumed `run` has its words already."""
+        for number, stage in enumerate(recipe.stage, 1):
+            _check_splits(corpus, stage.splits, number)
+            if stage.select not in SELECTABLE:
+                offer = nearest(stage.select, SELECTABLE)
+                raise RecipeError(f"stage.{number}.select = {stage.select!r}: cannot select by it; {offer}")
+            if number == 1 and stage.start == "previous":
+                raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
+        val = _val(corpus, recipe)
+        vocabulary = _vocabulary(recipe, corpus, run)
+        features = None if corpus.features is None else corpus.features.shape
+        assert recipe.model is not None, "given by with_model"
+        settings = recipe.model.fitted(len(vocabulary), features)
+        matcher = _check_stages(recipe, settings)
+        image_reader(val, matcher.image_input)
+        if matcher.image_input.kind == "features":
+            shape = " x ".join(map(str, matcher.image_input.shape))
+            watcher.say(f"images: the features of size {shape} that came with {corpus.name}")
+        fresh = recipe.stage if run is None else recipe.stage[1:]  # a run that goes on has begun with the first
+        needed = any(stage.start == "scratch" for stage in fresh)
+        start = cls(recipe, settings, vocabulary, _vectors(recipe, vocabulary, watcher) if needed else None)
+        if run is None:
+            for base in (stage.start for stage in recipe.stage if stage.start not in ("scratch", "previous")):
+                start.from_run(Path(base))
+        return start
+
+    def matcher(self, run: Path, stage: int, snapshot: Snapshot | None) -> Matcher:
+        """The matcher that a stage begins with; a snapshot brings its own weights."""
+        start, head = self.recipe.stage[stage - 1].start, self.recipe.stage[stage - 1].head
+        _seed_everything(self.recipe.seed, stage)
+        if snapshot is not None:
+            return registry.resolve("models", snapshot.about["model"], "model", ModelSettings).build()
+        if start == "previous":
+            matcher = load_matcher(stage_file(run, stage - 1), self.vocabulary)
+        elif start == "scratch":
+            matcher = self.from_scratch()
+        else:
+            matcher = self.from_run(Path(start))
+        return matcher if head is None else Projected(matcher, head)
+
+    def from_scratch(self) -> Matcher:
+        """A fresh matcher, started from pretrained weights and word vectors where there are such."""
+        matcher = self.settings.build()
+        matcher.start_images()
+        if self.vectors is not None:
+            matcher.start_words(torch.from_numpy(self.vectors.vectors), torch.from_numpy(self.vectors.found))
+        return matcher
+
+    def from_run(self, base: Path) -> Matcher:
+        """The best snapshot of another run, which must have the words and the settings that this one asks for."""
+        if Vocabulary.load(base / "vocabulary.json").digest != self.vocabulary.digest:
+            raise RunError(f"{base}: has another vocabulary than stage 1 begins with; start stage 1 from this run, too")
+        matcher = load_matcher(_weights(base), self.vocabulary)
+        for key, has, wanted in _differences(matcher.settings.model_dump(), self.settings.model_dump()):
+            raise RunError(f"{base}: its model has {key} = {has}, recipe and data ask for {wanted}; make them equal")
+        return matcher
+
+
+def _differences(has: Any, wanted: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Where two settings differ: the key, and both values."""
+    if isinstance(has, dict) and isinstance(wanted, dict) and has.get("name") == wanted.get("name"):
+        for name in has.keys() | wanted.keys():
+            yield from _differences(has.get(name), wanted.get(name), f"{key}.{name}" if key else name)
+    elif has != wanted:
+        yield key or "name", has, wanted
+
+
+def _check_stages(recipe: Recipe, settings: ModelSettings) -> Matcher:
+    """Try each stage on a model without memory; the last stage's."""
+    with torch.device("meta"):
+        matcher = settings.build()
+        for number, stage in enumerate(recipe.stage, 1):
+            try:
+                matcher = matcher if stage.start == "previous" else settings.build()
+                matcher = matcher if stage.head is None else Projected(matcher, stage.head)
+                _check_stage(stage, matcher)
+            except RecipeError as error:
+                raise RecipeError(f"stage.{number}.{error}") from None
+    return matcher
+
+
+def _check_stage(stage: Stage, matcher: Matcher) -> None:
+    set_trainable(matcher, stage.trainable)
+    make_optimiser(matcher, stage.optimiser)
+    if stage.crops == "RC" and matcher.image_input.crops is None:
+        raise RecipeError('crops = "RC": random crops need pictures and an image tower with a backbone')
+    if stage.batches.chunk is not None:
+        check_chunks(matcher, stage.objective)
+    if stage.objective.needs_within and matcher.joint is None:
+        raise RecipeError(
+            f"objective: {stage.objective.name!r} compares images with images, which needs an embedding model"
+        )
+
+
+def _check_splits(corpus: Corpus, splits: Sequence[str], number: int) -> None:
+    for split in splits:
+        if not corpus.split_sizes().get(split):
+            raise DataError(
+                f"{corpus.name}: stage {number} of the recipe trains on the split {split}, which has no images "
+                f"(images: {corpus.split_sizes()}); use another recipe, or --set stage.{number}.splits=\"['train']\""
+            )
+    corpus.split(*splits)
+
+
+def _val(corpus: Corpus, recipe: Recipe) -> Corpus:
+    """The images and texts that choose the best snapshot."""
+    if not corpus.split_sizes().get("val"):
+        raise DataError(
+            f"{corpus.name}: the val split is empty, and stage.1.select = {recipe.stage[0].select!r} chooses the best "
+            "snapshot on it; mark some images as val (a split column, or a folder val/)"
+        )
+    return corpus.split("val")
+
+
+def _vocabulary(recipe: Recipe, corpus: Corpus, run: Path | None) -> Vocabulary:
+    """The words of a resumed run, of the run that stage 1 starts from, or of the training texts, and no others."""
+    base = recipe.stage[0].start
+    if run is not None:
+        return Vocabulary.load(run / "vocabulary.json")
+    if base != "scratch":
+        return Vocabulary.load(Path(base) / "vocabulary.json")
+    splits = sorted({split for stage in recipe.stage for split in stage.splits})
+    try:
+        return Vocabulary.count(corpus.split(*splits).texts, recipe.text.threshold)
+    except DataError as error:
+        raise DataError(f"{corpus.name}: {error} (text.threshold = 1 keeps every word)") from None
+
+
+def _vectors(recipe: Recipe, vocabulary: Vocabulary, watcher: Watcher) -> WordVectors | None:
+    if recipe.text.vectors is None:
+        return None
+    words = read_word_vectors(Path(recipe.text.vectors), vocabulary)
+    watcher.say(f"word vectors: {int(words.found.sum()):,} of {len(vocabulary.words):,} words found")
+    return words
+
+
+def stage_file(run: Path, stage: int) -> Path:
+    """Where a run keeps the best snapshot of a finished stage, from which the next may start."""
+    return run / f"stage-{stage}" / "weights.safetensors"
+
+
+def _weights(run: Path) -> Path:
+    return run / "best" / "weights.safetensors"
+
+
+def _seed_everything(seed: int, stage: int) -> None:
+    """Seed what a stage draws from besides its batches: fresh weights and dropout."""
+    torch.manual_seed(1_000_003 * seed + stage)

@@ -1,0 +1,197 @@
+"""One step of training: scores, loss, gradients, clipping, the optimiser.
+
+A large batch can be encoded in chunks (`batches.chunk`). The towers then run twice: first without gradients, for the
+loss of the whole batch and its gradient in each encoding, then chunk by chunk, from the same random state, to carry
+that gradient into the weights. What is held at any time is what one chunk needs, and the encodings and scores of the
+batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from diptych.data.batches import PairBatch
+from diptych.data.corpus import Integers
+from diptych.models.matcher import Matcher
+from diptych.models.towers import Tokens
+from diptych.objectives.objective import Loss, Objective, Queries, Ranking, ScoredPairs, Summary
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the steps of a stage have in common; called with a batch, it trains on it.
+
+    `learned` are the objective's own parameters, `chunk` how many images and texts are encoded at a time.
+    """
+
+    matcher: Matcher
+    objective: Objective
+    optimiser: Optimizer
+    device: torch.device
+    clip: float = 0.0
+    chunk: int | None = None
+    learned: nn.ParameterDict = field(default_factory=nn.ParameterDict)
+
+    def __call__(self, batch: PairBatch) -> tuple[Loss, Summary]:
+        """Train on one batch."""
+        self.optimiser.zero_grad()
+        loss, summary = self.gradients(batch)
+        if self.clip:
+            nn.utils.clip_grad_norm_(_parameters(self.optimiser), self.clip)
+        self.optimiser.step()
+        return loss, summary
+
+    def gradients(self, batch: PairBatch) -> tuple[Loss, Summary]:
+        """Add a batch's gradients to those of all trainable parameters."""
+        if self.chunk is None or self.chunk >= len(batch.ids):
+            return self._whole(batch)
+        return self._in_chunks(_alphabetical(batch), self.chunk)
+
+    def _whole(self, batch: PairBatch) -> tuple[Loss, Summary]:
+        pairs = self._pairs(batch, self._encode_images(batch.images), self._encode_texts(batch.ids, batch.lengths))
+        scores = self.matcher.score(pairs.images, pairs.texts)[pairs.image_of]  # (pairs, pairs)
+        within = None
+        if self.objective.needs_within:
+            among_images = self.matcher.score(pairs.images, pairs.images)[pairs.image_of][:, pairs.image_of]
+            within = (among_images, self.matcher.score(pairs.texts, pairs.texts))
+        scored = ScoredPairs(scores, pairs.groups[:, None] == pairs.groups, within, dict(self.learned))
+        loss = self.objective(scored)
+        loss.total.backward()  # type: ignore[no-untyped-call]
+        return loss, scored.summary()
+
+    def _in_chunks(self, batch: PairBatch, chunk: int) -> tuple[Loss, Summary]:
+        images = [_Chunk(partial(self._encode_images, part), self.device) for part in _cut(batch.images, chunk)]
+        texts = [
+            _Chunk(partial(self._encode_texts, ids, lengths), self.device)
+            for ids, lengths in zip(_cut(batch.ids, chunk), _cut(batch.lengths, chunk), strict=True)
+        ]
+        encodings = [torch.cat([part.take() for part in side]).requires_grad_() for side in (images, texts)]
+        pairs = self._pairs(batch, *encodings)
+        loss, summary = self._loss_in_chunks(pairs, chunk)
+        for side, encoded in zip((images, texts), encodings, strict=True):
+            assert encoded.grad is not None
+            for part, gradient in zip(side, torch.split(encoded.grad, chunk), strict=True):
+                part.backward(gradient)
+        return loss, summary
+
+    def _loss_in_chunks(self, pairs: _Pairs, chunk: int) -> tuple[Loss, Summary]:
+        """The loss of encoded pairs, its gradients in the encodings, and never all of their scores at once."""
+        assert isinstance(self.objective, Ranking)  # checked before training began
+        share = 1 / len(pairs.groups) if self.objective.averaged else 1
+        lowest, highest, terms = torch.inf, -torch.inf, {}
+        for name, ask in (("image_to_text", self._ask_images), ("text_to_image", self._ask_texts)):
+            total = pairs.images.new_zeros(())
+            for own in torch.split(torch.arange(len(pairs.groups), device=self.device), chunk):
+                queries = ask(pairs, own)
+                lost = self.objective.lost(queries).sum() * share
+                lost.backward()  # type: ignore[no-untyped-call]
+                total += lost.detach()
+                lowest = min(lowest, float(queries.scores.detach().min()))
+                highest = max(highest, float(queries.scores.detach().max()))
+            terms[name] = total
+        _, places, counts = torch.unique(pairs.groups, return_inverse=True, return_counts=True)
+        return Loss(terms, self.objective.averaged), Summary(lowest, highest, counts[places])
+
+    def _ask_images(self, pairs: _Pairs, own: Tensor) -> Queries:
+        """The images of some pairs, asking for their texts."""
+        asking = pairs.images[pairs.image_of[own]]
+        scores = self.matcher.score(asking, pairs.texts)  # (queries, pairs)
+        within = self.matcher.score(asking, pairs.images)[:, pairs.image_of] if self.objective.needs_within else None
+        return self._queries(pairs, own, scores, within)
+
+    def _ask_texts(self, pairs: _Pairs, own: Tensor) -> Queries:
+        """The texts of some pairs, asking for their images."""
+        asking = pairs.texts[own]
+        scores = self.matcher.score(pairs.images, asking)[pairs.image_of].t()  # (queries, pairs)
+        within = self.matcher.score(asking, pairs.texts) if self.objective.needs_within else None
+        return self._queries(pairs, own, scores, within)
+
+    def _queries(self, pairs: _Pairs, own: Tensor, scores: Tensor, within: Tensor | None) -> Queries:
+        return Queries(scores, own, pairs.groups[own][:, None] == pairs.groups, within, dict(self.learned))
+
+    def _pairs(self, batch: PairBatch, images: Tensor, texts: Tensor) -> _Pairs:
+        image_of, groups = (torch.from_numpy(column).to(self.device) for column in (batch.image_of, batch.groups))
+        return _Pairs(images, texts, image_of, groups)
+
+    def _encode_images(self, images: NDArray[Any]) -> Tensor:
+        return self.matcher.encode_images(torch.from_numpy(images).to(self.device))
+
+    def _encode_texts(self, ids: Integers, lengths: Integers) -> Tensor:
+        ids = np.ascontiguousarray(ids[:, : lengths.max()])
+        return self.matcher.encode_texts(
+            Tokens(torch.from_numpy(ids).to(self.device), torch.from_numpy(lengths).to(self.device))
+        )
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """The encodings of a batch: each distinct image once, a text a pair, which image a pair has, and its group."""
+
+    images: Tensor
+    texts: Tensor
+    image_of: Tensor
+    groups: Tensor
+
+
+class _Chunk:
+    """A part of a batch, encoded without gradients, that can be encoded again, dropout and all, with them."""
+
+    def __init__(self, encode: Callable[[], Tensor], device: torch.device) -> None:
+        self._encode, self._device = encode, device
+        self._random = _random_state(device)
+        with torch.no_grad():
+            self._encoded: Tensor | None = encode()
+
+    def take(self) -> Tensor:
+        """The encodings, which are then the caller's alone."""
+        encoded, self._encoded = self._encoded, None
+        assert encoded is not None
+        return encoded
+
+    def backward(self, gradient: Tensor) -> None:
+        """Carry the gradient of the encodings into the weights, where there is anything to train."""
+        _set_random_state(self._random, self._device)
+        encoded = self._encode()
+        if encoded.requires_grad:
+            encoded.backward(gradient)  # type: ignore[no-untyped-call]
+
+
+def _alphabetical(batch: PairBatch) -> PairBatch:
+    """The same pairs in the order of their words: texts of one chunk then share beginnings, which are computed once."""
+    order = np.lexsort(batch.ids.T[::-1])
+    return replace(
+        batch,
+        image_of=batch.image_of[order],
+        ids=batch.ids[order],
+        lengths=batch.lengths[order],
+        groups=batch.groups[order],
+    )
+
+
+def _cut(rows: NDArray[Any], chunk: int) -> list[NDArray[Any]]:
+    return np.split(rows, range(chunk, len(rows), chunk))
+
+
+def _random_state(device: torch.device) -> list[Tensor]:
+    """What dropout draws from: the CPU's generator, and that of a GPU."""
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+
+
+def _set_random_state(states: list[Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states[1], device)
+
+
+def _parameters(optimiser: Optimizer) -> Iterator[Tensor]:
+    return (parameter for group in optimiser.param_groups for parameter in group["params"])

@@ -1,0 +1,346 @@
+"""Training with heads on a few small scenes: on a stage before, on another run, on a run that does not fit."""
+
+import json
+import os
+import shutil
+import signal
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from diptych.data.corpus import Features
+from diptych.errors import DiptychError, RecipeError, RunError
+from diptych.features.reader import ImageInput
+from diptych.models.matcher import Matcher, ModelSettings
+from diptych.models.projected import Projected
+from diptych.models.trained import Trained
+from diptych.models.vse import VSE
+from diptych.text.vocabulary import Vocabulary
+from diptych.training.checkpoint import snapshot_path
+from diptych.training.progress import Silent
+from diptych.training.recipe import load_recipe
+from diptych.training.train import train
+
+MODEL = """
+[model]
+name = "vse"
+joint = 16
+text = { name = "gru", word = 8, hidden = 16 }
+image = { name = "cnn", pixels = 32, width = 2 }
+"""
+BASE = """
+[text]
+threshold = 1
+
+[[stage]]
+epochs = 2
+objective = { name = "hinge", negatives = "sum" }
+batches = { size = 16 }
+optimiser = { rate = 0.005 }
+"""
+HEAD = """
+[[stage]]
+start = "previous"
+head = { hidden = 12, output = 8, bias = false }
+trainable = ["base.project", "base.text", "head_images", "head_texts"]
+epochs = 2
+objective = { name = "contrastive", negatives = "max", margin = 0.2, temperature = 0.1 }
+batches = { size = 16 }
+optimiser = { rate = 0.005 }
+"""
+
+
+class Interrupt(Silent):
+    def __init__(self, at):
+        self.count, self.at = 0, at
+
+    def step(self, epoch, loss, pairs_per_second):
+        self.count += 1
+        if self.count in self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def recipes(tmp_path_factory):
+    """Reads a recipe from its text."""
+    folder = tmp_path_factory.mktemp("recipes")
+
+    def load(text, *changes):
+        (folder / "recipe.toml").write_text(text)
+        return load_recipe(str(folder / "recipe.toml"), changes)
+
+    return load
+
+
+@pytest.fixture(scope="module")
+def both(recipes):
+    return recipes(MODEL + BASE + HEAD)
+
+
+@pytest.fixture(scope="module")
+def headed(both, corpus, tmp_path_factory):
+    """A run whose second stage has a head."""
+    return train(both, corpus, tmp_path_factory.mktemp("runs") / "headed", device="cpu", workers=0)
+
+
+@pytest.fixture(scope="module")
+def base(recipes, corpus, tmp_path_factory):
+    """A run without one."""
+    return train(recipes(MODEL + BASE), corpus, tmp_path_factory.mktemp("runs") / "base", device="cpu", workers=0)
+
+
+@pytest.fixture(scope="module")
+def head_only(recipes):
+    """A recipe without a model, whose only stage starts from a run."""
+
+    def load(start, *changes):
+        return recipes(HEAD, f"stage.1.start={start}", "stage.1.epochs=1", *changes)
+
+    return load
+
+
+def journal(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def weights(run, name="best"):
+    return load_file(run / name / "weights.safetensors")
+
+
+def refused(error, match, *arguments, **named):
+    """The training is refused in one line, and nothing is left behind."""
+    with pytest.raises(error, match=match) as caught:
+        train(*arguments, device="cpu", **named)
+    assert "\n" not in str(caught.value)
+    assert not list(arguments[2].rglob("*")), "something was written"
+
+
+def test_the_image_tower_stays_and_the_head_learns(headed, both):
+    before, after = weights(headed, "stage-1"), load_file(snapshot_path(headed))
+    frozen = [name for name in before if name.startswith("image.")]
+    assert any(name.endswith("running_mean") for name in frozen)
+    assert any(name.endswith("weight") for name in frozen)
+    for name in frozen:
+        assert torch.equal(before[name], after[f"model.base.{name}"]), name
+    for name in ("project.weight", "text.words.weight", "text.gru.weight_hh_l0"):
+        assert not torch.equal(before[name], after[f"model.base.{name}"]), name
+    trained = {name.split(".")[1] for name in after if name.startswith("optimiser.")}
+    assert trained == {"base", "head_images", "head_texts"}
+    assert not any(name.startswith("optimiser.base.image.") for name in after)
+    assert {name for name in after if name.startswith("model.head_texts.")} == {
+        "model.head_texts.0.weight",
+        "model.head_texts.2.weight",
+        "model.head_texts.2.bias",
+    }
+    for side in ("head_images", "head_texts"):
+        assert after[f"model.{side}.2.bias"].abs().max() > 0  # it began at zero
+        assert after[f"optimiser.{side}.0.weight.exp_avg"].abs().max() > 0
+
+
+def test_the_head_stage_starts_from_what_the_base_learned(both, corpus, tmp_path, recipes):
+    slow = recipes(MODEL + BASE + HEAD, "stage.2.optimiser.rate=1e-12", "stage.2.epochs=1")
+    run = train(slow, corpus, tmp_path / "run", device="cpu", workers=0)
+    before, after = weights(run, "stage-1"), weights(run)
+    for name, value in before.items():
+        torch.testing.assert_close(after[f"base.{name}"], value, rtol=0, atol=1e-6)
+
+
+def test_the_run_opens_as_what_was_trained(headed, corpus):
+    trained = Trained.open(headed, "cpu")
+    assert isinstance(trained.matcher, Projected)
+    assert isinstance(trained.matcher.base, VSE)
+    assert trained.matcher.joint == 8
+    encoded = trained.encode(corpus.split("val"))
+    assert encoded.images.shape == (6, 8)
+    assert load_recipe(str(headed / "recipe.toml")).stage[1].head.bias is False
+
+
+def test_best_belongs_to_the_head_even_if_it_is_worse(corpus, tmp_path, recipes):
+    # One dimension holds two directions: nothing can be told apart there.
+    changes = ["stage.2.head.output=1", "stage.2.optimiser.rate=1e-12", "stage.1.epochs=4", "stage.2.epochs=1"]
+    run = train(recipes(MODEL + BASE + HEAD, *changes), corpus, tmp_path / "run", device="cpu", workers=0)
+    lines = [line for line in journal(run) if line["event"] == "epoch"]
+    *firsts, head = [line["val"]["rsum"] for line in lines]
+    assert head < max(firsts), "the head is not worse: this test would prove nothing"
+    assert [line["best"] for line in lines if line["stage"] == 2] == [True]
+    assert json.loads((run / "best" / "metrics.json").read_text())["stage"] == 2
+    assert "head_images.0.weight" in weights(run)
+    assert "project.weight" in weights(run, "stage-1")
+
+
+@pytest.mark.parametrize("at", [(2,), (7, 10)], ids=["in stage 1", "in stage 2, twice"])
+def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(at, headed, both, corpus, tmp_path):
+    watcher = Interrupt(at)
+    for turn in range(len(at)):
+        with pytest.raises(KeyboardInterrupt):
+            train(both, corpus, tmp_path, resume=turn > 0, device="cpu", workers=0, watcher=watcher)
+    train(both, corpus, tmp_path, resume=True, device="cpu", workers=1, watcher=watcher)
+    assert watcher.count == 12  # every step once
+    for name in ("best/weights.safetensors", "stage-1/weights.safetensors", "last/snapshot.safetensors"):
+        assert (tmp_path / name).read_bytes() == (headed / name).read_bytes()
+    assert journal(tmp_path) == journal(headed)
+
+
+def test_a_recipe_without_a_model_takes_that_of_the_run_it_starts_from(base, head_only, corpus, tmp_path):
+    recipe = head_only(base, "stage.1.optimiser.rate=1e-12")
+    assert recipe.model is None
+    run = train(recipe, corpus, tmp_path / "run", device="cpu", workers=0)
+    trained = Trained.open(run, "cpu")
+    assert trained.matcher.settings.base == Trained.open(base, "cpu").matcher.settings
+    assert trained.vocabulary == Vocabulary.load(base / "vocabulary.json")
+    before, after = weights(base), weights(run)
+    for name, value in before.items():
+        torch.testing.assert_close(after[f"base.{name}"], value, rtol=0, atol=1e-6)
+    assert load_recipe(str(run / "recipe.toml")).model == Trained.open(base, "cpu").matcher.settings
+
+
+def test_the_words_are_those_of_the_base_not_of_the_corpus(base, head_only, corpus, tmp_path):
+    other = replace(corpus, texts=["zebra " + text for text in corpus.texts])
+    run = train(head_only(base), other, tmp_path / "run", device="cpu", workers=0)
+    assert (run / "vocabulary.json").read_bytes() == (base / "vocabulary.json").read_bytes()
+    assert "zebra" not in (run / "vocabulary.json").read_text()
+
+
+def test_such_a_run_resumes_bit_for_bit(base, head_only, corpus, tmp_path):
+    recipe = head_only(base)
+    whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, watcher=Interrupt((2,)))
+    train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", workers=0)
+    for name in ("best/weights.safetensors", "last/snapshot.safetensors", "recipe.toml"):
+        assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_head_on_a_head(headed, head_only, corpus, tmp_path):
+    recipe = head_only(headed, "stage.1.trainable=['head_images', 'head_texts']", "stage.1.head.output=4")
+    run = train(recipe, corpus, tmp_path / "run", device="cpu", workers=0)
+    before, after = weights(headed), weights(run)
+    assert all(torch.equal(after[f"base.{name}"], value) for name, value in before.items())
+    assert Trained.open(run, "cpu").matcher.joint == 4
+
+
+def test_a_stage_after_the_head_goes_on_with_it(corpus, tmp_path, recipes):
+    third = HEAD.replace("head = { hidden = 12, output = 8, bias = false }\n", "")
+    recipe = recipes(MODEL + BASE + HEAD + third, *(f"stage.{number}.epochs=1" for number in (1, 2, 3)))
+    run = train(recipe, corpus, tmp_path / "run", device="cpu", workers=0)
+    assert isinstance(Trained.open(run, "cpu").matcher.base, VSE)  # one head, not two
+    assert weights(run, "stage-2").keys() == weights(run).keys()
+
+
+@pytest.mark.parametrize("start", ["scratch", "previous"])
+def test_neither_a_model_nor_a_run_to_start_from_is_refused(start, head_only, corpus, tmp_path):
+    refused(RecipeError, r"the recipe has no model: name the run.*stage\.1\.start", head_only(start), corpus, tmp_path)
+
+
+def test_a_run_that_is_not_there_is_named(head_only, corpus, tmp_path):
+    missing = tmp_path.parent / f"{tmp_path.name}-missing"
+    refused(DiptychError, rf"{missing.name}.*no such file", head_only(missing), corpus, tmp_path)
+
+
+def test_a_part_without_its_base_is_named(base, head_only, corpus, tmp_path):
+    recipe = head_only(base, "stage.1.trainable=['project', 'head_image']")
+    refused(RecipeError, r"stage\.1\.trainable: the model has no part 'project'", recipe, corpus, tmp_path)
+    recipe = head_only(base, "stage.1.trainable=['head_image']")
+    refused(RecipeError, r"no part 'head_image'; did you mean 'head_images'", recipe, corpus, tmp_path)
+
+
+def test_a_later_stage_from_a_run_with_other_words_is_refused(base, recipes, corpus, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(base, other)
+    Vocabulary.count(["some quite different words"], 1).save(other / "vocabulary.json")
+    recipe = recipes(MODEL + BASE + HEAD, f"stage.2.start={other}")
+    refused(RunError, rf"{other}: has another vocabulary", recipe, corpus, tmp_path / "run")
+
+
+def test_a_base_of_another_joint_size_is_refused(base, recipes, corpus, tmp_path):
+    changes = ["model.joint=8", "model.text.hidden=8"]
+    first = recipes(MODEL + HEAD, f"stage.1.start={base}", *changes)
+    refused(RunError, rf"{base}: its model has joint = 16, .* ask for 8", first, corpus, tmp_path / "first")
+    later = recipes(MODEL + BASE + HEAD, f"stage.2.start={base}", *changes)
+    refused(RunError, rf"{base}: its model has joint = 16, .* ask for 8", later, corpus, tmp_path / "later")
+
+
+def with_features(corpus, size):
+    rows = [np.asarray(picture.load().resize((2, 2))).reshape(-1) / 255 for picture in corpus.pictures]
+    return replace(corpus, pictures=None, features=Features([np.array(rows, np.float32)[:, :size]]))
+
+
+def test_features_of_another_size_than_the_base_read_are_refused(recipes, head_only, corpus, tmp_path):
+    features = recipes(MODEL + BASE, "model.image={name='features'}", "stage.1.epochs=1")
+    run = train(features, with_features(corpus, 12), tmp_path / "base", device="cpu", workers=0)
+    recipe = head_only(run, "stage.1.trainable=['head_images', 'head_texts']")
+    refused(DiptychError, r"(?=.*12)(?=.*6)", recipe, with_features(corpus, 6), tmp_path / "run")
+    again = train(recipe, with_features(corpus, 12), tmp_path / "run", device="cpu", workers=0)
+    assert Trained.open(again, "cpu").matcher.joint == 8
+
+
+class PairwiseSettings(ModelSettings):
+    name: Literal["pairwise"] = "pairwise"
+
+    def fitted(self, words, features):
+        return self
+
+    def build(self):
+        return Pairwise(self)
+
+
+class Pairwise(Matcher):
+    """The nearest word of each of three channels: no vector stands for an image or a text."""
+
+    def __init__(self, settings):
+        super().__init__()
+        self.settings = settings
+        self.words = nn.Embedding(200, 64)
+
+    @property
+    def image_input(self):
+        return ImageInput("pixels", (3, 8, 8))
+
+    def encode_images(self, images):
+        return images.float().flatten(2) / 255
+
+    def encode_texts(self, tokens):
+        return self.words(tokens.ids)
+
+    def score(self, images, texts):
+        return torch.einsum("ird,tld->itrl", images, texts).amax(3).mean(2)
+
+    def start_images(self):
+        return
+
+    def start_words(self, vectors, found):
+        return
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_head_on_what_is_no_embedding_model_is_refused(stage, recipes, corpus, tmp_path):
+    recipe = recipes(BASE + HEAD, *(["stage.1.head={}"] if stage == 1 else [])).model_copy(
+        update={"model": PairwiseSettings()}
+    )
+    message = rf"^stage\.{stage}\.head: needs an embedding model.*'pairwise' is none"
+    refused(RecipeError, message, recipe, corpus, tmp_path)
+
+
+def test_images_among_images_need_an_embedding_model(recipes, corpus, tmp_path):
+    recipe = recipes(BASE, "stage.1.objective={name='mvn'}").model_copy(update={"model": PairwiseSettings()})
+    refused(RecipeError, r"^stage\.1\.objective: 'mvn' compares images with images", recipe, corpus, tmp_path)
+
+
+def test_a_learned_temperature_belongs_to_its_stage_and_resumes_bit_for_bit(base, head_only, corpus, tmp_path):
+    changes = ["stage.1.objective={name='mvn', temperature=0.2, learn_temperature=true}", "stage.1.epochs=2"]
+    recipe = head_only(base, *changes)
+    whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, watcher=Interrupt((4,)))
+    train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", workers=0)
+    for name in ("best/weights.safetensors", "last/snapshot.safetensors"):
+        assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes()
+    learned = load_file(snapshot_path(whole))["objective.log_temperature"]
+    assert abs(learned.item() - np.log(0.2)) > 0.001
+    assert not any("temperature" in name for name in weights(whole))  # a matcher scores without it
