@@ -15,7 +15,7 @@ from PIL import Image
 
 from diptych.data.images import PictureFile
 from diptych.data.scenes import make_scenes
-from diptych.errors import DataError, ImageError
+from diptych.errors import DataError, ImageError, RecipeError
 from diptych.features import extract as extraction
 from diptych.features import identity
 from diptych.features.backbone import Backbone
@@ -376,6 +376,26 @@ def test_killed_at_any_write_at_most_the_part_in_the_making_is_lost(pictures, tm
         assert stored.computed == 40 - finished
         assert not list(folder.glob(".*.tmp"))
         np.testing.assert_array_equal(values(stored), expected(pictures))
+
+
+def test_squares_of_another_side_for_a_backbone_that_reads_them(pictures, folder):
+    class Wide(Tiny):
+        side, any_side = 32, True
+
+    network, crops = Wide(), Crops(name="whole", side=64)
+    making = Making.of("tiny", network, crops)
+    stored = extract(pictures[:3], network, making, folder, workers=0, device=CPU)
+    squares = [torch.from_numpy(fixed_crops(picture.load(), crops, 64)) for picture in pictures[:3]]
+    assert squares[0].shape == (1, 3, 64, 64)
+    np.testing.assert_allclose(values(stored), torch.cat([network(each).detach() for each in squares]), atol=1e-6)
+    assert len(stored.enlarged) == 3
+    grid = Making.of("tiny", network, crops, regions=True)
+    with pytest.raises(DataError, match="a grid is stored of squares of 32 only"):
+        extract(pictures, network, grid, folder / "grid", workers=0, device=CPU)
+    fixed = Tiny()
+    fixed.name = "tiny"
+    with pytest.raises(RecipeError, match="side = 64: tiny reads squares of 14 only"):
+        extract(pictures, fixed, Making.of("tiny", fixed, crops), folder / "fixed", workers=0, device=CPU)
 
 
 def test_a_store_that_was_made_otherwise_is_refused_before_any_work(pictures, folder):

@@ -111,10 +111,11 @@ def test_a_store_says_who_made_it(folder):
         ({"weights": "cd" * 32}, "weights of tiny abababababab, asked for cdcdcdcdcdcd"),
         ({"crops": Crops(name="10C")}, "crops 1C, asked for 10C"),
         ({"crops": Crops(resize="short")}, "resize square, asked for short"),
+        ({"crops": Crops(side=288)}, "side the backbone's own, asked for 288"),
         ({"regions": True}, "regions off, asked for on"),
         ({"dtype": "float32"}, "dtype float16, asked for float32"),
     ],
-    ids=["backbone", "weights", "crops", "resize", "regions", "dtype"],
+    ids=["backbone", "weights", "crops", "resize", "side", "regions", "dtype"],
 )
 def test_a_store_made_otherwise_is_refused(folder, changes, words):
     message = refused(folder, **changes)

@@ -129,7 +129,7 @@ def test_the_model(name):
     assert model.name == method.model
     assert {option: getattr(model, option) for option in method.options} == method.options
     assert (model.joint, model.text.name, model.text.hidden, model.text.word) == (1024, "gru", 1024, 300)
-    assert not model.text_projection  # as the public code, not as Eq. 2
+    assert model.text_projection  # Eq. 2; the public code has none
     assert (recipe.text.threshold, recipe.text.vectors) == (4, None)  # as the public code
     assert model.dropout == 0
     # A recipe of random crops still measures on the centre.

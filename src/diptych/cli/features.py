@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from diptych.cli.console import err, note, say, say_skipped
 from diptych.cli.options import Data, Device, Workers
 from diptych.errors import DataError
 from diptych.features.choices import CropName, Dtype, Resize
+from diptych.settings import first_mistake
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
+    from diptych.features.crops import Crops
     from diptych.features.extract import Stored, Watch
 
 LINE_SECONDS = 60
@@ -28,6 +31,9 @@ def command(
     backbone: Annotated[str, typer.Option(help="The network: lite0, resnet152, vgg19, timm:NAME ...")] = "lite0",
     crops: Annotated[CropName, typer.Option(help="What is seen of a photo.")] = "1C",
     resize: Annotated[Resize, typer.Option(help="To a square, or by the short side.")] = "square",
+    side: Annotated[
+        int | None, typer.Option(help="Pixels of a crop's side, a multiple of 32.", show_default="the backbone's own")
+    ] = None,
     grid: Annotated[bool, typer.Option("--grid", help="Store the cells of the last map, not their mean.")] = False,
     dtype: Annotated[Dtype, typer.Option(help="The numbers on disk.")] = "float32",
     weights: Annotated[
@@ -52,7 +58,7 @@ def command(
         diptych features photos/ --backbone timm:resnet50 --grid --dtype float16
     """
     from diptych.data.open import open_corpus
-    from diptych.features.crops import Crops
+    from diptych.features.backbone import side_of
     from diptych.features.extract import extract
     from diptych.features.names import load_backbone
     from diptych.features.store import Making, store_folder
@@ -64,7 +70,8 @@ def command(
     if corpus.pictures is None:
         raise DataError(f"{corpus.name}: has stored features but no pictures; there is nothing to compute")
     network = load_backbone(backbone, weights)
-    making = Making.of(backbone, network, Crops(name=crops, resize=resize), regions=grid, dtype=dtype)
+    seen = _crops(crops, resize, side)
+    making = Making.of(backbone, network, seen, regions=grid, dtype=dtype)
     folder = into or store_folder(Path("features"), making)
     try:
         with _bar() as watch:
@@ -80,7 +87,16 @@ def command(
     except KeyboardInterrupt:
         note(f"stopped; the same command goes on where this one was ({folder})")
         raise
-    _tell(corpus, stored, folder, network.side)
+    _tell(corpus, stored, folder, side_of(seen, network))
+
+
+def _crops(name: CropName, resize: Resize, side: int | None) -> Crops:
+    from diptych.features.crops import Crops
+
+    try:
+        return Crops(name=name, resize=resize, side=side)
+    except ValidationError as error:
+        raise DataError(f"--{first_mistake(error, Crops)}") from None
 
 
 def _tell(corpus: Corpus, stored: Stored, folder: Path, side: int) -> None:

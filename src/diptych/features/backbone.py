@@ -12,18 +12,22 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from diptych.errors import RecipeError
+from diptych.features.crops import Crops
+
 
 class Backbone(nn.Module, ABC):
     """A network without its classifier: squares of bytes to a grid of regions, or to one vector.
 
     `name` is what a recipe calls it, `side` the square it reads, `size` the length of its vector, `grid` the shape
-    (cells, channels) of its last map, (0, 0) where it has none.
+    (cells, channels) of its last map, (0, 0) where it has none. `any_side` says that it reads other squares as well.
     """
 
     name: str
     side: int
     size: int
     grid: tuple[int, int]
+    any_side: bool = False
 
     @abstractmethod
     def regions(self, pixels: Tensor) -> Tensor:
@@ -32,6 +36,15 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def forward(self, pixels: Tensor) -> Tensor:
         """(images, 3, side, side) bytes to (images, size)."""
+
+
+def side_of(crops: Crops, backbone: Backbone) -> int:
+    """The side of a backbone's crops: its own, or another that was asked for and that it can read."""
+    if crops.side in (None, backbone.side):
+        return backbone.side
+    if not backbone.any_side:
+        raise RecipeError(f"side = {crops.side}: {backbone.name} reads squares of {backbone.side} only; leave it out")
+    return crops.side
 
 
 @torch.no_grad()

@@ -7,15 +7,20 @@ A photo is first resized, to a larger square (`square`, the rule of the VSE++ pa
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import Field
 
 from diptych.features.choices import CropName, Resize
 from diptych.settings import Settings
 
 Pixels = NDArray[np.uint8]
+
+# Networks halve their maps five times: other sides would be cut off at an edge.
+Side = Annotated[int, Field(ge=32, le=1024, multiple_of=32, strict=True)]
 
 _LONGEST = 32  # a strip thinner than 1 : 32 is squashed to that: else a photo of one pixel by 100,000 fills the memory
 _TRIES = 10
@@ -27,11 +32,13 @@ class Crops(Settings):
     """What of a photo is seen: its centre (1C), or centre, corners and their mirrors (10C), as in the papers.
 
     `whole` is all of it, squashed to the crop's size, so that nothing is cut off and `resize` does not matter;
-    `mirrored` is that and its mirror.
+    `mirrored` is that and its mirror. `side` is the crops' size in pixels, the backbone's own unless told: networks
+    that were trained on random crops see things larger there, and are often better on somewhat larger squares.
     """
 
     name: CropName = "1C"
     resize: Resize = "square"
+    side: Side | None = None
 
     @property
     def count(self) -> int:

@@ -23,7 +23,7 @@ from diptych.data.batches import read_ahead
 from diptych.data.corpus import Features, Integers, Picture
 from diptych.data.images import PictureFile, decode
 from diptych.errors import DataError, ImageError
-from diptych.features.backbone import Backbone
+from diptych.features.backbone import Backbone, side_of
 from diptych.features.crops import fixed_crops, resized_side, too_small
 from diptych.features.identity import Seen, file_hash, pixels_hash, stamp
 from diptych.features.store import FeatureStore, Making, Part
@@ -72,6 +72,8 @@ def extract(
     """
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file; name a folder for the features")
+    if side_of(making.crops, backbone) != backbone.side and making.regions:
+        raise DataError(f"a grid is stored of squares of {backbone.side} only; leave the side out, or the grid")
     store = FeatureStore.open(folder, making) if (folder / "about.json").exists() else None
     seen = Seen(folder / "seen.json")
     hashes = [seen.hash_of(picture.path) if isinstance(picture, PictureFile) else None for picture in pictures]
@@ -170,7 +172,7 @@ class _Network:
         crops = making.crops.count
         squares = SQUARES_ON_CPU if device.type == "cpu" else SQUARES_ELSEWHERE
         self.images = max(1, squares // crops)  # at once
-        self.side = backbone.side
+        self.side = side_of(making.crops, backbone)
         self._run: Callable[[Tensor], Tensor] = backbone.regions if making.regions else backbone
         self._device = device
         self._input = np.zeros((self.images, crops, 3, self.side, self.side), np.uint8)

@@ -75,7 +75,8 @@ class Part(Settings):
 def store_folder(root: Path, making: Making) -> Path:
     """Where features of this making lie by default, such as `features/lite0-1C`."""
     words = [re.sub(r"[^\w.]+", "-", making.backbone).strip("-."), making.crops.name]
-    words += ["short"] * (making.crops.resize == "short") + ["grid"] * making.regions
+    words += ["short"] * (making.crops.resize == "short") + [str(making.crops.side)] * (making.crops.side is not None)
+    words += ["grid"] * making.regions
     words += [making.dtype] * (making.dtype != "float32")
     return root / "-".join(words)
 
@@ -224,6 +225,7 @@ def _difference(theirs: Making, ours: Making) -> str | None:
         (f"weights of {ours.backbone}", theirs.weights[:12], ours.weights[:12]),
         ("crops", theirs.crops.name, ours.crops.name),
         ("resize", theirs.crops.resize, ours.crops.resize),
+        ("side", *(making.crops.side or "the backbone's own" for making in (theirs, ours))),
         ("regions", *("on" if making.regions else "off" for making in (theirs, ours))),
         ("dtype", theirs.dtype, ours.dtype),
     ):

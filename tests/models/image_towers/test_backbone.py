@@ -36,6 +36,18 @@ def test_stored_vectors_give_what_pixels_give(tower, pixels):
         torch.testing.assert_close(tower(stored), tower(pixels), rtol=1e-4, atol=1e-6)
 
 
+def test_larger_squares_go_through_the_same_network(tower):
+    larger = BackboneSettings(crops="whole", side=288).build()
+    assert larger.input.shape == (3, 288, 288)
+    assert larger.input.crops.side == 288
+    larger.load_state_dict(tower.state_dict())
+    pixels = torch.randint(0, 256, (1, 1, 3, 288, 288), dtype=torch.uint8, generator=torch.manual_seed(0))
+    with torch.inference_mode():
+        cells = tower.backbone.regions(pixels[0])
+        assert cells.shape == (1, 81, 1280)
+        torch.testing.assert_close(larger.eval()(pixels), normalize(cells.mean(1), dim=1), rtol=1e-4, atol=1e-6)
+
+
 def test_a_corpus_with_features_needs_no_backbone():
     assert BackboneSettings().fitted((2048,)) == FeatureSettings(shape=(2048,))
     assert BackboneSettings().fitted(None) == BackboneSettings()

@@ -29,6 +29,7 @@ class EfficientNetLite(Backbone):
         super().__init__()
         network.to(memory_format=torch.channels_last)
         self.name = name
+        self.any_side = True
         self.stem = nn.Sequential(network._conv_stem, network._bn0, nn.ReLU6(inplace=True))
         self.blocks = nn.ModuleList(network._blocks)
         self.head = nn.Sequential(network._conv_head, network._bn1, nn.ReLU6(inplace=True))

@@ -31,6 +31,7 @@ class TimmBackbone(Backbone):
         super().__init__()
         config = _timm().data.resolve_model_data_config(network)
         self.name = name
+        self.any_side = name.startswith("resnet")
         self.side = source.square_side(name, *config["input_size"][1:])
         self.size, self.grid = shapes
         self._mean, self._deviation = source.of_bytes(config["mean"]), source.of_bytes(config["std"])

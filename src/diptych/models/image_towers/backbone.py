@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
-from diptych.features.backbone import Backbone
+from diptych.features.backbone import Backbone, side_of
 from diptych.features.choices import CropName, Resize
-from diptych.features.crops import Crops
+from diptych.features.crops import Crops, Side
 from diptych.features.names import build_backbone, load_backbone
 from diptych.features.reader import ImageInput
 from diptych.models.image_towers.features import FeatureSettings
@@ -29,11 +29,11 @@ CROPS_AT_ONCE = 32
 class BackboneSettings(ImageTowerSettings):
     """Images through a named backbone.
 
-    `crops` and `resize` are what is encoded and stored; a stage may train on random crops instead. `weights` is a file
-    to take the backbone's weights from instead of its own pretrained ones. `normalise` divides the backbone's vectors
-    by their lengths, as the public code of VSE++ does. `batch_norm = "frozen"` keeps the statistics (and not the
-    weights) of batch normalisation as they were pretrained even where the backbone is trained: a batch holds too few
-    images of another kind than ImageNet's to estimate them anew; `"trained"` lets them move.
+    `crops`, `resize` and `side` are what is encoded and stored; a stage may train on random crops instead. `weights` is
+    a file to take the backbone's weights from instead of its own pretrained ones. `normalise` divides the backbone's
+    vectors by their lengths, as the public code of VSE++ does. `batch_norm = "frozen"` keeps the statistics (and not
+    the weights) of batch normalisation as they were pretrained even where the backbone is trained: a batch holds too
+    few images of another kind than ImageNet's to estimate them anew; `"trained"` lets them move.
     """
 
     name: Literal["backbone"] = "backbone"
@@ -41,6 +41,7 @@ class BackboneSettings(ImageTowerSettings):
     weights: str | None = None
     crops: CropName = "1C"
     resize: Resize = "square"
+    side: Side | None = None
     normalise: Flag = True
     batch_norm: Literal["frozen", "trained"] = "frozen"
 
@@ -61,8 +62,9 @@ class BackboneTower(ImageTower):
         self.settings = settings
         self.backbone = build_backbone(settings.backbone)
         self.size = self.backbone.size
-        side = self.backbone.side
-        self.input = ImageInput("crops", (3, side, side), Crops(name=settings.crops, resize=settings.resize))
+        crops = Crops(name=settings.crops, resize=settings.resize, side=settings.side)
+        side = side_of(crops, self.backbone)
+        self.input = ImageInput("crops", (3, side, side), crops)
 
     def forward(self, images: Tensor) -> Tensor:
         """(images, crops, 3, side, side) bytes, or stored vectors (images, size), to (images, size)."""
