@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from diptych.features.crops import Crops, fixed_crops, random_crop, resized_side, too_small
 
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
-NAMES = ["1C", "10C", "whole", "mirrored"]
+NAMES = ["1C", "10C", "whole", "mirrored", "views"]
 TEN = Crops(name="10C")
 
 
@@ -34,6 +34,15 @@ def test_the_resized_side_keeps_the_papers_ratio(side, resized):
 def test_one_crop_is_the_centre():
     image = gradient(500, 375)
     assert np.array_equal(fixed_crops(image, Crops(), 224), square(image, 224)[None, :, 16:240, 16:240])
+
+
+def test_views_are_the_whole_photo_its_mirror_and_both_centres():
+    image = gradient(500, 375)
+    views = fixed_crops(image, Crops(name="views"), 224)
+    whole = np.asarray(image.resize((224, 224), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+    short = np.asarray(image.resize((341, 256), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+    expected = [whole, whole[:, :, ::-1], square(image, 224)[:, 16:240, 16:240], short[:, 16:240, 58:282]]
+    assert np.array_equal(views, np.stack(expected))
 
 
 def test_ten_crops_are_corners_centre_and_their_mirrors_in_this_order():
@@ -193,6 +202,6 @@ def test_a_photo_is_too_small_when_a_side_is(size, side):
 
 def test_crops_are_strict_settings():
     assert (Crops().name, Crops().resize, Crops().count, TEN.count) == ("1C", "square", 1, 10)
-    for wrong in ({"name": "5C"}, {"resize": "long"}, {"side": 224}):
+    for wrong in ({"name": "5C"}, {"resize": "long"}, {"side": 225}, {"sides": 224}):
         with pytest.raises(ValidationError):
             Crops.model_validate(wrong)

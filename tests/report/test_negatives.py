@@ -151,3 +151,10 @@ def test_a_corpus_that_has_too_little_shows_nothing(run, trained, corpus):
     assert hard_negatives(run, trained, broken) is None
     two = [p if i in (0, 3) else Broken() for i, p in enumerate(corpus.pictures)]
     assert hard_negatives(run, trained, with_pictures(corpus, two), size=2) is None
+
+
+def test_an_objective_without_a_margin_has_costs_without_one(corpus, tmp_path):
+    recipe = load_recipe("scenes", [*TINY, "text.threshold=1", "stage.1.objective={name='contrastive'}"]).first(1)
+    run = train(recipe, corpus, tmp_path, device="cpu")
+    section = hard_negatives(run, Trained.open(run, "cpu"), corpus)
+    assert "[score of HN − score of GT]" in section.note

@@ -100,6 +100,20 @@ def test_validation_from_the_store_equals_encoding_the_pictures(corpus, tmp_path
     torch.testing.assert_close(from_store, from_pictures, rtol=0, atol=1e-5)
 
 
+def test_a_run_is_measured_from_the_store_where_there_is_one(corpus, tmp_path, stores, monkeypatch):
+    run = train(load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"]), corpus, tmp_path, device="cpu", features=stores)
+    computed = Trained.open(run, "cpu").encode(corpus.split("val"))
+
+    def decode(*_):
+        raise AssertionError("read from the picture")
+
+    monkeypatch.setattr("diptych.features.reader._decoded", decode)
+    stored = Trained.open(run, "cpu", stores=stores).encode(corpus.split("val"))
+    torch.testing.assert_close(stored.images, computed.images, rtol=1e-4, atol=1e-5)
+    with pytest.raises(AssertionError, match="read from the picture"):
+        Trained.open(run, "cpu", stores=tmp_path / "nothing").encode(corpus.split("val"))
+
+
 def test_resuming_a_run_on_random_crops_ends_alike(corpus, stores, tmp_path):
     recipe = load_recipe("vsepp", [*SMALL, "stage.1.crops=RC", "stage.1.epochs=2", "stage.1.batches.size=6"])
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", features=stores, workers=0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.console import bar, note, out, say_skipped
-from diptych.cli.options import Device, Split, Workers
+from diptych.cli.options import Device, Features, Split, Workers
 from diptych.errors import RunError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Draws the queries that are shown at random.")] = 0,
+    features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
 ) -> None:
@@ -69,7 +70,7 @@ def command(
         return encoded
 
     corpus = None if data is None else open_corpus(data)
-    comparison = compare(runs, corpus, split, folds=folds, device=device, encode=encode)
+    comparison = compare(runs, corpus, split, folds=folds, device=device, stores=features, encode=encode)
     for line in comparison.notes:
         note(line)
     if as_json:

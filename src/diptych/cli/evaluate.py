@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.console import bar, note, out, say_skipped
-from diptych.cli.options import Device, Split, Workers
+from diptych.cli.options import Device, Features, Split, Workers
 from diptych.errors import ScoreError
 from diptych.files import write_json
 
@@ -34,6 +34,7 @@ def command(
     report: Annotated[bool, typer.Option("--report", help="Also write RUN/report.html on this split.")] = False,
     into: Annotated[Path | None, typer.Option(help="Also write the result as JSON to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
 ) -> None:
@@ -72,13 +73,13 @@ def command(
             Path(sources[0]), matched.image_groups, matched.text_groups, folds=folds, gallery=gallery
         )
     else:
-        encoded = [_encode(source, corpus, device, threads) for source in sources]
+        encoded = [_encode(source, corpus, device, threads, features) for source in sources]
         result = evaluate_encoded(encoded, folds=folds, gallery=gallery)
         if report:
             if len(encoded) > 1 or encoded[0].corpus is None or folds > 1 or gallery is not None:
                 raise ScoreError("--report needs one run and a corpus, without --folds and --gallery")
             run = Path(sources[0])
-            negatives = hard_negatives(run, Trained.open(run, device), open_corpus(data))
+            negatives = hard_negatives(run, Trained.open(run, device, stores=features), open_corpus(data))
             note(f"wrote {write_report(run, encoded[0], result, split, negatives=negatives)}")
     _print(result, as_json, into)
 
@@ -96,7 +97,7 @@ def _sort(sources: list[str], split: str) -> tuple[list[str], Corpus | None]:
     return sources[:-1], open_corpus(sources[-1]).split(split)
 
 
-def _encode(source: str, corpus: Corpus | None, device: str, workers: int) -> Encoded:
+def _encode(source: str, corpus: Corpus | None, device: str, workers: int, features: Path) -> Encoded:
     from diptych.models.encoded import Encoded
     from diptych.models.trained import Trained
 
@@ -104,7 +105,7 @@ def _encode(source: str, corpus: Corpus | None, device: str, workers: int) -> En
         return Encoded.load(Path(source))
     if corpus is None:
         raise ScoreError(f"{source}: name the corpus to measure the run on as the last argument")
-    trained = Trained.open(source, device)
+    trained = Trained.open(source, device, stores=features)
     with bar(f"encoding {Path(source).name}") as watch:
         encoded = trained.encode(corpus, workers, watch)
     say_skipped(encoded.skipped)

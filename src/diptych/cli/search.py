@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diptych.cli.console import bar, note, out, say_skipped
-from diptych.cli.options import Data, Device, Run
+from diptych.cli.options import Data, Device, Features, Run
 from diptych.errors import DataError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def command(
     split: Annotated[str | None, typer.Option(help="Search only this split.", show_default="all of DATA")] = None,
     sheet: Annotated[Path | None, typer.Option(help="Write the found images as one picture (PNG).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
+    features: Features = Path("features"),
     device: Device = "auto",
 ) -> None:
     """Ask a run: images for a sentence, or sentences for an image.
@@ -52,7 +53,7 @@ def command(
         raise DataError("ask with a sentence or with --image, one of the two")
     if sheet is not None and (image is not None or sheet.suffix != ".png" or not sheet.parent.is_dir()):
         raise DataError(f"--sheet {sheet}: needs a sentence, and the name of a .png file in a folder that is there")
-    trained = Trained.open(run, device)
+    trained = Trained.open(run, device, stores=features)
     corpus = open_corpus(data) if split is None else open_corpus(data).split(split)
     with bar("encoding") as watch:
         gallery = Gallery(trained, corpus, watch=watch)

@@ -50,6 +50,7 @@ def train_and_measure(
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Train what is not trained yet and measure each run on the splits: metrics by run, split and name."""
     from diptych.machine import cores
+    from diptych.models.trained import Trained
     from diptych.training.several import train_each
 
     if into.exists() and not into.is_dir():
@@ -60,7 +61,8 @@ def train_and_measure(
     try:
         each = train_each(runs, corpus, into, device=device, workers=workers, features=features, watching=_watching)
         for name, folder in each:
-            measured[name] = _measure(folder, corpus, parts, splits, device, threads)
+            trained = Trained.open(folder, device, stores=features)
+            measured[name] = _measure(folder, trained, corpus, parts, splits, threads)
     except KeyboardInterrupt:
         note(f"stopped; go on with the same command (folder {into})")
         raise
@@ -78,13 +80,11 @@ def _watching(title: str) -> Iterator[Watcher]:
 
 
 def _measure(
-    run: Path, corpus: Corpus, parts: Mapping[str, Corpus], splits: set[str], device: str, workers: int
+    run: Path, trained: Trained, corpus: Corpus, parts: Mapping[str, Corpus], splits: set[str], workers: int
 ) -> dict[str, dict[str, float]]:
     """The metrics of one gallery on each split; a run without a report gets its report on the way."""
     from diptych.evaluation.runs import validate
-    from diptych.models.trained import Trained
 
-    trained = Trained.open(run, device)
     reported = (run / "report.html").exists()
     metrics = {}
     for split in sorted(splits | (set() if reported else {"val"})):

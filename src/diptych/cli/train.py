@@ -100,7 +100,7 @@ def _train_one(
         else:
             note("stopped before anything was saved; start again with the same command")
         raise
-    trained = Trained.open(folder, device)
+    trained = Trained.open(folder, device, stores=features)
     encoded = trained.encode(corpus.split("val"), cores() if workers is None else workers)
     report = report_on_val(folder, trained, encoded, corpus)
     say(f"trained {folder}, report {report}", "bold green")

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-CropName = Literal["1C", "10C", "whole", "mirrored"]
+CropName = Literal["1C", "10C", "whole", "mirrored", "views"]
 Resize = Literal["square", "short"]
 Dtype = Literal["float16", "float32"]

@@ -32,8 +32,9 @@ class Crops(Settings):
     """What of a photo is seen: its centre (1C), or centre, corners and their mirrors (10C), as in the papers.
 
     `whole` is all of it, squashed to the crop's size, so that nothing is cut off and `resize` does not matter;
-    `mirrored` is that and its mirror. `side` is the crops' size in pixels, the backbone's own unless told: networks
-    that were trained on random crops see things larger there, and are often better on somewhat larger squares.
+    `mirrored` is that and its mirror; `views` are these two and the centres under both rules. `side` is the crops' size
+    in pixels, the backbone's own unless told: networks that were trained on random crops saw things larger there, and
+    are often better on somewhat larger squares.
     """
 
     name: CropName = "1C"
@@ -43,7 +44,7 @@ class Crops(Settings):
     @property
     def count(self) -> int:
         """How many crops a photo has."""
-        return {"1C": 1, "10C": 10, "whole": 1, "mirrored": 2}[self.name]
+        return {"1C": 1, "10C": 10, "whole": 1, "mirrored": 2, "views": 4}[self.name]
 
 
 def resized_side(side: int) -> int:
@@ -61,6 +62,9 @@ def fixed_crops(image: Image.Image, crops: Crops, side: int) -> Pixels:
 
     1C is the centre. 10C is top left, top right, bottom left, bottom right, centre, then their mirrors in that order.
     """
+    if crops.name == "views":
+        parts = [Crops(name="mirrored"), Crops(resize="square"), Crops(resize="short")]
+        return np.concatenate([fixed_crops(image, part, side) for part in parts])
     if crops.name in ("whole", "mirrored"):
         resized = image.resize((side, side), Image.Resampling.BILINEAR)
     else:

@@ -15,6 +15,7 @@ from diptych.data.corpus import Corpus, Integers, Picture
 from diptych.data.reader import ImageReader
 from diptych.errors import DataError, ImageError, RunError
 from diptych.features.reader import image_reader, picture_reader
+from diptych.features.stored import has_store, stored_reader
 from diptych.machine import choose_device
 from diptych.models.encoded import Encoded
 from diptych.models.matcher import Matcher
@@ -30,14 +31,18 @@ Watch = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Trained:
-    """A matcher and the vocabulary that it was trained with."""
+    """A matcher and the vocabulary that it was trained with.
+
+    `stores` is a folder that may hold features of its backbone; what is stored there is read and not computed again.
+    """
 
     matcher: Matcher
     vocabulary: Vocabulary
     device: torch.device
+    stores: Path | None = None
 
     @classmethod
-    def open(cls, run: Path | str, device: str = "auto", snapshot: str = "best") -> Trained:
+    def open(cls, run: Path | str, device: str = "auto", snapshot: str = "best", stores: Path | None = None) -> Trained:
         """The best snapshot of a run, in evaluation mode on the device."""
         folder = Path(run)
         if not folder.is_dir():
@@ -50,11 +55,17 @@ class Trained:
             raise RunError(str(reason)) from None
         matcher = load_matcher(folder / snapshot / "weights.safetensors", vocabulary)
         place = choose_device(device)
-        return cls(matcher.to(place).eval(), vocabulary, place)
+        return cls(matcher.to(place).eval(), vocabulary, place, stores)
 
-    def reader(self, corpus: Corpus) -> ImageReader:
-        """The reader of what the matcher wants of a corpus; who encodes a corpus again keeps it, and its pixels."""
-        return image_reader(corpus, self.matcher.image_input)
+    def reader(self, corpus: Corpus, workers: int = 2, watch: Watch | None = None) -> ImageReader:
+        """The reader of what the matcher wants of a corpus; who encodes a corpus again keeps it, and its pixels.
+
+        Where the backbone has a store, it is read from there, after the features that are missing were added to it.
+        """
+        backbone, crops = self.matcher.pretrained, self.matcher.image_input.crops
+        if self.stores is None or backbone is None or crops is None or not has_store(backbone, crops, self.stores):
+            return image_reader(corpus, self.matcher.image_input)
+        return stored_reader(corpus, backbone, crops, self.stores, workers=workers, device=self.device, watch=watch)[0]
 
     def encode(
         self,
@@ -89,7 +100,7 @@ class Trained:
         reader: ImageReader | None = None,
     ) -> tuple[Tensor, Integers, dict[str, str]]:
         """Encode a corpus' images: the encodings, the image each row belongs to, and the reasons of the skipped."""
-        reader = reader or self.reader(corpus)
+        reader = reader or self.reader(corpus, workers, watch)
         count = len(corpus.image_ids)
         chunks = np.split(np.arange(count), range(IMAGES_AT_ONCE, count, IMAGES_AT_ONCE))
         rows, numbers, done = [], [], 0

@@ -73,18 +73,20 @@ def compare(
     *,
     folds: int = 1,
     device: str = "auto",
+    stores: Path | None = None,
     encode: Encode | None = None,
 ) -> Comparison:
     """Measure runs on the images of a split that all of them can read; the first is the baseline.
 
-    Without a corpus, they are measured on the one that they were trained on.
+    Without a corpus, they are measured on the one that they were trained on. `stores` is a folder that may hold
+    features of their backbones.
     """
     _check_several(runs)
     corpus, notes = open_origin(runs) if corpus is None else (corpus, [])
     encode = encode or (lambda _, trained, part: trained.encode(part))
     names = _names(runs)
     epochs = [_epochs(run) for run in runs]
-    models = [Trained.open(run, device) for run in runs]
+    models = [Trained.open(run, device, stores=stores) for run in runs]
     part = corpus.split(split).matched()
     encoded = [encode(name, model, part) for name, model in zip(names, models, strict=True)]
     skipped = {image: reason for each in encoded for image, reason in each.skipped.items()}

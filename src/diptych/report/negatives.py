@@ -69,7 +69,7 @@ def hard_negatives(
     batch = draw_batch(trained, corpus, stage.splits, size, seed)
     if batch is None:
         return None
-    margin = float(getattr(stage.objective, "margin", 0.0))
+    margin = getattr(stage.objective, "margin", None) or 0.0
     random = np.random.default_rng(seed)
     groups = []
     for direction, scores in (("texts", batch.scores), ("images", batch.scores.T)):

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
-from diptych.data.reader import FeatureReader, ImageReader
-from diptych.features.extract import extract
+from diptych.data.reader import ImageReader
 from diptych.features.reader import CropReader, pictures_of
-from diptych.features.store import Making, free_folder
+from diptych.features.stored import stored_reader
 from diptych.models.trained import Trained
 from diptych.training.recipe import Stage
 
@@ -41,13 +40,11 @@ class StageImages:
         backbone, crops = self.trained.matcher.pretrained, self.trained.matcher.image_input.crops
         if backbone is None or crops is None or any(parameter.requires_grad for parameter in backbone.parameters()):
             return self.trained.reader(corpus)
-        making = Making.of(backbone.name, backbone, crops)
-        folder = free_folder(self.stores, making)
-        stored = extract(
-            pictures_of(corpus),
+        reader, stored = stored_reader(
+            corpus,
             backbone,
-            making,
-            folder,
+            crops,
+            self.stores,
             workers=self.workers,
             device=self.trained.device,
             watch=self.watch,
@@ -58,4 +55,4 @@ class StageImages:
                 f"{len(stored.enlarged)} photos are smaller than the crop and were enlarged; "
                 f"the first is {corpus.image_ids[first]} ({width} x {height})"
             )
-        return FeatureReader(stored.features, stored.readable, stored.skipped)
+        return reader
