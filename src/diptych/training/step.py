@@ -182,15 +182,15 @@ def _cut(rows: NDArray[Any], chunk: int) -> list[NDArray[Any]]:
 
 
 def _random_state(device: torch.device) -> list[Tensor]:
-    """What dropout draws from: the CPU's generator, and that of a GPU."""
+    """What dropout draws from: the CPU's generator, and that of another device."""
     states = [torch.get_rng_state()]
-    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+    return states if device.type == "cpu" else [*states, torch.get_device_module(device).get_rng_state()]
 
 
 def _set_random_state(states: list[Tensor], device: torch.device) -> None:
     torch.set_rng_state(states[0])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(states[1], device)
+    if device.type != "cpu":
+        torch.get_device_module(device).set_rng_state(states[1])
 
 
 def _parameters(optimiser: Optimizer) -> Iterator[Tensor]:
