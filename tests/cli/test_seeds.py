@@ -109,5 +109,7 @@ def test_refusals_are_one_line(trained, tmp_path):
     assert "seed-3: holds a run of another recipe" in refused(
         "--seeds", "3,", "--into", str(folder), "--set", "stage.2.objective.margin=0.5"
     )
+    assert "seed-0: holds a run, and several need a folder" in refused("--seeds", "2", "--into", str(folder / "seed-0"))
+    assert f"{folder}: holds several runs; train --into another folder" in refused("--into", str(folder))
     (tmp_path / "file").touch()
     assert "file: is a file; name a folder" in refused("--seeds", "2", "--into", str(tmp_path / "file"))

@@ -153,7 +153,7 @@ def test_a_query_without_negatives_adds_nothing_to_those_that_have_some():
         assert (scores.grad[1:] != 0).any()
 
 
-@given(batches(), st.sampled_from([1e-6, 0.005, 0.1, 3.0]), st.sampled_from([0.0, 0.2, 1.0]))
+@given(batches(), st.sampled_from([1e-4, 0.005, 0.1, 3.0]), st.sampled_from([0.0, 0.2, 1.0]))
 def test_max_with_margin_is_max_of_hinges_over_pairs_and_temperature(batch, temperature, margin):
     scores, positives = batch
     pairs = len(scores)
@@ -180,11 +180,9 @@ EXTREME = [
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
-@pytest.mark.parametrize("temperature", [0.005, 1e-6])
+@pytest.mark.parametrize("temperature", [0.005, 1e-4])
 @pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
 def test_low_temperatures_stay_finite_and_right_in_low_precision(variant, temperature, dtype):
-    # What half precision cannot hold, 1 / (pairs x temperature), is scaled down as half-precision training does.
-    scale = 2.0**-12 if temperature == 1e-6 else 1.0
     for values in EXTREME:
         mask = same_group(range(len(values)))
         scores = torch.tensor(values).to(dtype).requires_grad_()
@@ -192,12 +190,12 @@ def test_low_temperatures_stay_finite_and_right_in_low_precision(variant, temper
         assert loss.total.dtype == torch.float32
         expected = float(sum(reference(values, mask, temperature, **variant)))
         assert loss.total.item() == pytest.approx(expected, rel=1e-5, abs=1e-4)
-        (loss.total * scale).backward()
+        loss.total.backward()
         assert scores.grad.isfinite().all()
         if variant is SUM or values not in TIED:  # a maximum of equal scores has no slope of its own
-            exact = slopes(values, mask, temperature, **variant) * scale
+            exact = slopes(values, mask, temperature, **variant)
             precision = max(2e-3, torch.finfo(torch.float32).eps / temperature)  # of the largest logits
-            unit = scale / (len(values) * temperature)
+            unit = 1 / (len(values) * temperature)
             torch.testing.assert_close(scores.grad.double(), exact, rtol=precision, atol=precision * unit)
 
 
@@ -272,7 +270,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(changes, message):
 
 
 def test_the_coldest_temperature_is_allowed():
-    assert load_recipe("vsepp", [CONTRASTIVE, "stage.1.objective.temperature=1e-6"]).stage[0].objective.temperature > 0
+    assert load_recipe("vsepp", [CONTRASTIVE, "stage.1.objective.temperature=1e-4"]).stage[0].objective.temperature > 0
 
 
 def test_equal_scores_are_a_trap_with_a_margin_only():

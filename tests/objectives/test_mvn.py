@@ -137,9 +137,8 @@ def test_without_negatives_of_its_own_modality_it_is_contrastive():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
-@pytest.mark.parametrize("temperature", [0.005, 1e-6])
+@pytest.mark.parametrize("temperature", [0.005, 1e-4])
 def test_low_temperatures_stay_finite_and_right_in_low_precision(temperature, dtype):
-    scale = 2.0**-12 if temperature == 1e-6 else 1.0  # else half precision cannot hold the gradient
     # Inner products of these are exact in half precision.
     for sides in (
         [[[1.0, 0.0], [-1.0, 0.0]], [[-1.0, 0.0], [1.0, 0.0]]],
@@ -154,7 +153,7 @@ def test_low_temperatures_stay_finite_and_right_in_low_precision(temperature, dt
         assert loss.dtype == torch.float32
         expected = float(sum(reference(*sides, list(range(len(images))), temperature)))
         assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-4)
-        (loss * scale).backward()
+        loss.backward()
         assert all(leaf.grad.isfinite().all() for leaf in (batch.scores, *batch.within))
 
 

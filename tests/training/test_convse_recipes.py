@@ -78,6 +78,7 @@ def test_the_stages_of_the_paper(name):
     assert "ConVSE" in recipe.paper.reference
     backbone = "resnet152" if "resnet152" in name else "lite0"
     assert (recipe.model.name, recipe.model.joint, recipe.model.image.backbone) == ("vse", 1024, backbone)
+    assert not recipe.model.text_projection  # the GRU's state is the embedding
     for stage in recipe.stage:
         assert stage.crops == "RC"
         assert stage.splits == (("train", "restval") if restval else ("train",))

@@ -88,6 +88,8 @@ def test_runs_that_do_not_say(tmp_path):
     assert "none: no such run" in refused(tmp_path / "none")
     bare = tmp_path / "bare"
     bare.mkdir()
+    assert "bare: no such run" in refused(bare)
+    (bare / "recipe.toml").touch()
     assert "bare: does not say what it was trained on" in refused(bare)
     Origin(make_scenes(train=2, val=2, test=2, texts=1).address, "abc").save(bare)
     assert "bare: was trained on a corpus made in Python" in refused(bare)

@@ -307,3 +307,17 @@ def test_another_recipe_or_other_data_or_another_process(tiny, corpus, tmp_path)
     assert "snapshot.safetensors: damaged" in refused(RunError, {"mine": tiny}, corpus, tmp_path)
     with held(tmp_path, RunError):
         assert "is writing here" in refused(RunError, {"mine": tiny}, corpus, tmp_path)
+
+
+def test_finished_runs_need_their_base_no_more_and_a_refusal_leaves_nothing(tiny, corpus, tmp_path):
+    base = train(tiny.first(1), corpus, tmp_path / "base", device="cpu", workers=0)
+    heads = load_recipe("convsepp-head", [f"stage.1.start={str(base)!r}", "stage.1.epochs=1"])
+    train_all({"one": heads}, corpus, tmp_path / "heads")
+    base.rename(tmp_path / "elsewhere")
+    assert [name for name, _ in train_each({"one": heads}, corpus, tmp_path / "heads", device="cpu")] == ["one"]
+    with pytest.raises(RunError, match="no such file"):
+        train_all({"one": heads}, corpus, tmp_path / "others")
+    wrong = tiny.model_copy(update={"stage": (tiny.stage[0].model_copy(update={"trainable": ("nose",)}),)})
+    with pytest.raises(RecipeError, match="nose"):
+        train_all({"one": wrong}, corpus, tmp_path / "others")
+    assert not (tmp_path / "others").exists()

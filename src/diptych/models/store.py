@@ -107,7 +107,7 @@ def load_matcher(path: Path, vocabulary: Vocabulary) -> Matcher:
 def load_weights(matcher: Matcher, tensors: dict[str, Tensor], path: Path) -> None:
     """Put tensors into a matcher; a missing, an extra or a misshapen one is an error that names it."""
     own = matcher.state_dict()
-    for name in own.keys() ^ tensors.keys():
+    for name in sorted(own.keys() ^ tensors.keys()):
         has, lacks = ("model", "file") if name in own else ("file", "model")
         raise RunError(f"{path}: does not fit the model: the {has} has {name}, the {lacks} has not")
     for name, tensor in own.items():

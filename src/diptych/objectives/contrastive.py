@@ -53,7 +53,10 @@ class Contrastive(Tempered):
     @classmethod
     def _margin_of_max(cls, margin: float | None, fields: ValidationInfo) -> float | None:
         if margin is not None and fields.data.get("negatives") == "sum":
-            raise PydanticCustomError("margin", "a margin belongs to negatives = 'max'; leave it out")
+            raise PydanticCustomError(
+                "margin",
+                "a margin belongs to negatives = 'max'; leave it out, or set all of it: objective={name='contrastive'}",
+            )
         return margin
 
     def lost(self, queries: Queries) -> Tensor:

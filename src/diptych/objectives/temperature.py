@@ -16,8 +16,8 @@ from diptych.objectives.hinge import own_places, own_scores
 from diptych.objectives.objective import Queries, Ranking, Summary
 from diptych.settings import Flag, Number
 
-# Below this, float32 cannot tell scores that differ by a rounding error from scores that differ.
-COLDEST = 1e-6
+# Below this, gradients of a small batch in half precision overflow: they are 1 / (pairs x temperature).
+COLDEST = 1e-4
 
 # A learned temperature stays above this one, as CLIP's does, unless it starts below.
 COLDEST_LEARNED = 0.01

@@ -99,7 +99,7 @@ def _cell(run: Compared, name: str) -> str:
     if run.difference is None:
         return value
     difference = run.difference.differences[name]
-    change = f"[bold]{difference.value:+.1f}*[/]" if difference.found else NOTHING
+    change = f"[bold]{difference.value:+.1f}*[/]" if difference.found else f"{NOTHING} {_signed(difference.value)}"
     return f"{value}\n{change}\n[dim]{difference.low:+.1f} to {difference.high:+.1f}[/]"
 
 
@@ -114,8 +114,12 @@ def _markdown_rows(comparison: Comparison) -> Iterator[tuple[str, Sequence[str]]
 
 
 def _markdown_change(difference: Difference) -> str:
-    value = rf"**{difference.value:+.1f}**\*" if difference.found else NOTHING
+    value = rf"**{difference.value:+.1f}**\*" if difference.found else f"{NOTHING}: {_signed(difference.value)}"
     return f"{value} [{difference.low:+.1f}, {difference.high:+.1f}]"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}"  # no negative zero
 
 
 def _escaped(text: str) -> str:

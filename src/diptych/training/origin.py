@@ -32,7 +32,7 @@ class Origin:
     @classmethod
     def read(cls, run: Path) -> Origin:
         """What a run was trained on; a run that does not say is a RunError."""
-        if not run.is_dir():
+        if not _file(run).is_file() and not (run / "recipe.toml").is_file():
             raise RunError(f"{run}: no such run; name folders that `diptych train` made, and the data with --data")
         if not _file(run).is_file():
             raise RunError(f"{run}: does not say what it was trained on (it has no data.json); name it with --data")

@@ -47,12 +47,13 @@ def train_each(
     CPU, as one that was trained alone, wherever it was stopped and whatever it shared.
     """
     folder = Path(into)
-    runs = {name: with_model(recipe) for name, recipe in runs.items()}
-    with held(folder, RunError):
-        several = _Several(
-            runs, corpus, corpus.digest(), folder, device, workers, Path(features), watching or _silently
-        )
+    if (folder / "recipe.toml").exists():
+        raise RunError(f"{folder}: holds a run, and several need a folder of their own; name another with --into")
+    runs = {name: with_model(recipe, folder / name) for name, recipe in runs.items()}
+    several = _Several(runs, corpus, corpus.digest(), folder, device, workers, Path(features), watching or _silently)
+    with held(folder, RunError) if folder.exists() else nullcontext():  # a refusal leaves no folder behind
         several.check()
+    with held(folder, RunError):
         for number, (name, recipe) in enumerate(runs.items(), 1):
             several.train(folder / name, recipe, f"run {number} of {len(runs)}: {name}")
             yield name, folder / name

@@ -112,7 +112,7 @@ class Start:
 def _differences(has: Any, wanted: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Where two settings differ: the key, and both values."""
     if isinstance(has, dict) and isinstance(wanted, dict) and has.get("name") == wanted.get("name"):
-        for name in has.keys() | wanted.keys():
+        for name in sorted(has.keys() | wanted.keys()):
             yield from _differences(has.get(name), wanted.get(name), f"{key}.{name}" if key else name)
     elif has != wanted:
         yield key or "name", has, wanted

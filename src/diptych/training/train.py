@@ -98,6 +98,8 @@ def _check_empty(run: Path) -> None:
         raise RunError(f"{run}: is a file; name a folder")
     if (run / "recipe.toml").exists():
         raise RunError(f"{run}: already holds a run; go on with --resume, or train --into another folder")
+    if (run / "summary.json").exists() or any(run.glob("*/recipe.toml")):
+        raise RunError(f"{run}: holds several runs; train --into another folder, or one below it")
     remains = [name for name in ("best", "last", "stage-1", "metrics.jsonl") if (run / name).exists()]
     if remains:
         raise RunError(f"{run}: holds {remains[0]} of another run; train --into another folder")
