@@ -31,5 +31,5 @@ class MVN(Tempered):
         """Minus the logarithm of each query's share for its own: (queries,)."""
         assert queries.within is not None, "asked for by needs_within"
         # Groups decide in either modality, so the positives are in the same places.
-        same = self.leads(queries, queries.within).masked_fill(queries.positives, -torch.inf)
+        same = self.leads(queries, queries.within).masked_fill_(queries.positives, -torch.inf)
         return torch.cat([self.rivals(queries), same], 1).logsumexp(1)

@@ -41,7 +41,7 @@ class Tempered(Ranking):
         """
         above = wide(scores) - wide(own_scores(queries))
         if not self.learn_temperature:
-            return above / self.temperature
+            return above.div_(self.temperature)
         learned, coldest = queries.learned["log_temperature"], math.log(min(COLDEST_LEARNED, self.temperature))
         bounded = learned + (learned.clamp(min=coldest) - learned).detach()  # at its bound it still has a gradient
         return above / bounded.exp()
@@ -49,7 +49,7 @@ class Tempered(Ranking):
     def rivals(self, queries: Queries) -> Tensor:
         """The leads of each query's negatives, and of its own, which is 0: (queries, pairs)."""
         siblings = queries.positives & ~own_places(queries)  # neither asked for by this query nor negatives
-        return self.leads(queries, queries.scores).masked_fill(siblings, -torch.inf)
+        return self.leads(queries, queries.scores).masked_fill_(siblings, -torch.inf)
 
     def stuck(self, batch: Summary, total: float) -> bool:
         """Nothing to be stuck in: where all scores are equal, the gradient still tells pairs from negatives."""

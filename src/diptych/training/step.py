@@ -74,48 +74,42 @@ class Step:
             _Chunk(partial(self._encode_texts, ids, lengths), self.device)
             for ids, lengths in zip(_cut(batch.ids, chunk), _cut(batch.lengths, chunk), strict=True)
         ]
-        encodings = [torch.cat([part.take() for part in side]).requires_grad_() for side in (images, texts)]
-        pairs = self._pairs(batch, *encodings)
-        loss, summary = self._loss_in_chunks(pairs, chunk)
-        for side, encoded in zip((images, texts), encodings, strict=True):
-            assert encoded.grad is not None
-            for part, gradient in zip(side, torch.split(encoded.grad, chunk), strict=True):
-                part.backward(gradient)
+        pairs = self._pairs(batch, *(torch.cat([part.take() for part in side]) for side in (images, texts)))
+        loss, summary, *gradients = self._loss_in_chunks(pairs, chunk)
+        for side, gradient in zip((images, texts), gradients, strict=True):
+            for part, own in zip(side, torch.split(gradient, chunk), strict=True):
+                part.backward(own)
         return loss, summary
 
-    def _loss_in_chunks(self, pairs: _Pairs, chunk: int) -> tuple[Loss, Summary]:
-        """The loss of encoded pairs, its gradients in the encodings, and never all of their scores at once."""
+    def _loss_in_chunks(self, pairs: _Pairs, chunk: int) -> tuple[Loss, Summary, Tensor, Tensor]:
+        """The loss of encoded pairs and its gradients in the encodings, never with all of their scores at once."""
         assert isinstance(self.objective, Ranking)  # checked before training began
+        images = pairs.images.index_select(0, pairs.image_of).requires_grad_()  # an image a pair
+        texts = pairs.texts.requires_grad_()
         share = 1 / len(pairs.groups) if self.objective.averaged else 1
         lowest, highest, terms = torch.inf, -torch.inf, {}
-        for name, ask in (("image_to_text", self._ask_images), ("text_to_image", self._ask_texts)):
-            total = pairs.images.new_zeros(())
+        for name, asking, asked in (("image_to_text", images, texts), ("text_to_image", texts, images)):
+            total = images.new_zeros(())
             for own in torch.split(torch.arange(len(pairs.groups), device=self.device), chunk):
-                queries = ask(pairs, own)
+                queries = self._queries(pairs, own, asking, asked, asking is images)
                 lost = self.objective.lost(queries).sum() * share
                 lost.backward()  # type: ignore[no-untyped-call]
                 total += lost.detach()
-                lowest = min(lowest, float(queries.scores.detach().min()))
-                highest = max(highest, float(queries.scores.detach().max()))
+                least, most = torch.aminmax(queries.scores.detach())
+                lowest, highest = min(lowest, float(least)), max(highest, float(most))
             terms[name] = total
         _, places, counts = torch.unique(pairs.groups, return_inverse=True, return_counts=True)
-        return Loss(terms, self.objective.averaged), Summary(lowest, highest, counts[places])
+        summary = Summary(lowest, highest, counts[places])
+        assert images.grad is not None
+        assert texts.grad is not None
+        of_images = torch.zeros_like(pairs.images).index_add_(0, pairs.image_of, images.grad)
+        return Loss(terms, self.objective.averaged), summary, of_images, texts.grad
 
-    def _ask_images(self, pairs: _Pairs, own: Tensor) -> Queries:
-        """The images of some pairs, asking for their texts."""
-        asking = pairs.images[pairs.image_of[own]]
-        scores = self.matcher.score(asking, pairs.texts)  # (queries, pairs)
-        within = self.matcher.score(asking, pairs.images)[:, pairs.image_of] if self.objective.needs_within else None
-        return self._queries(pairs, own, scores, within)
-
-    def _ask_texts(self, pairs: _Pairs, own: Tensor) -> Queries:
-        """The texts of some pairs, asking for their images."""
-        asking = pairs.texts[own]
-        scores = self.matcher.score(pairs.images, asking)[pairs.image_of].t()  # (queries, pairs)
-        within = self.matcher.score(asking, pairs.texts) if self.objective.needs_within else None
-        return self._queries(pairs, own, scores, within)
-
-    def _queries(self, pairs: _Pairs, own: Tensor, scores: Tensor, within: Tensor | None) -> Queries:
+    def _queries(self, pairs: _Pairs, own: Tensor, asking: Tensor, asked: Tensor, are_images: bool) -> Queries:
+        """Some of one side, in the order of the pairs, asking for their own among all of the other side."""
+        some = asking[own[0] : own[-1] + 1]
+        scores = self.matcher.score(some, asked) if are_images else self.matcher.score(asked, some).t()
+        within = self.matcher.score(some, asking) if self.objective.needs_within else None
         return Queries(scores, own, pairs.groups[own][:, None] == pairs.groups, within, dict(self.learned))
 
     def _pairs(self, batch: PairBatch, images: Tensor, texts: Tensor) -> _Pairs:
