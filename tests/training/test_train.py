@@ -210,7 +210,7 @@ def test_a_frozen_part_does_not_move_in_training(corpus, tmp_path):
 
 
 def test_training_learns(corpus, tmp_path):
-    recipe = load_recipe("vse0", [*SMALL, "stage.1.epochs=12", "stage.1.optimiser.rate=0.02", "text.threshold=1"])
+    recipe = load_recipe("vse0", [*SMALL, "stage.1.epochs=20", "stage.1.optimiser.rate=0.02", "text.threshold=1"])
     lines = journal(train(recipe, with_features(corpus), tmp_path, device="cpu"))
     assert lines[-1]["loss"] < 0.7 * lines[0]["loss"]
 
