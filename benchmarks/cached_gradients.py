@@ -4,7 +4,7 @@ VSE++ on 2048-d stored features, word embedding 300, GRU 1024, vocabulary 10k, a
 hinges, the contrastive sum, and MVN, which scores images and texts among themselves as well. A large batch also has
 more to compare: a text with 4,096 images and not with 256, which is part of the time here. Memory is the peak of a
 process that trains, each in a process of its own, since that is what has to fit. Told beside are time and memory of
-the plain step on all 4,096 at once. The quick form has 1,024 pairs, and measures the memory of MVN alone. Needs Linux,
+the plain step on all 4,096 at once. The quick form has 512 pairs, and measures the memory of MVN alone. Needs Linux,
 to read the memory.
 """
 
@@ -96,7 +96,7 @@ def main() -> None:
     """Compare time and memory for each objective; the worst counts."""
     options = arguments(__doc__)
     keep_freed_memory()
-    pairs = 1024 if options.quick else 4096
+    pairs = 512 if options.quick else 4096
     measured = ["mvn"] if options.quick else list(OBJECTIVES)
     memory = {name: memory_of(OBJECTIVES[name], pairs) for name in measured}
     whole, at_rest = peak(Hinge(), pairs), peak(Hinge(), 0)
