@@ -4,7 +4,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from diptych.errors import DiptychError, RecipeError
+from diptych.features.backbone import side_of
 from diptych.features.backbones import timm_models
+from diptych.features.crops import Crops
 
 pytestmark = pytest.mark.usefixtures("timm")
 
@@ -110,6 +112,18 @@ def test_vgg_gives_the_second_fully_connected_layer_after_its_relu(timm, bytes_o
     second = (layers.fc2.weight.flatten(1) @ first + layers.fc2.bias).clamp(min=0)
     assert 0.2 < (second == 0).float().mean() < 0.8
     torch.testing.assert_close(backbone(pixels)[0], second, rtol=1e-3, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_a_residual_network_reads_larger_squares_and_vgg_does_not(timm, bytes_of):
+    larger = Crops(side=288)
+    network = timm_models.build("resnet50").eval()
+    assert side_of(larger, network) == 288
+    assert network(bytes_of(288, 1)).shape == (1, 2048)
+    with torch.device("meta"):
+        vgg = timm_models.build("vgg16")
+    with pytest.raises(RecipeError, match="side = 288: vgg16 reads squares of 224 only"):
+        side_of(larger, vgg)
 
 
 def test_features_that_are_no_grid_have_no_regions(bytes_of):
