@@ -191,7 +191,7 @@ def test_a_start_that_fails_leaves_no_run_behind(corpus, tmp_path, changes, word
 
 def test_stopped_while_features_are_computed_the_same_command_goes_on(corpus, tmp_path):
     class Impatient(Silent):
-        def features(self, done, total):
+        def preparing(self, what, done, total):
             os.kill(os.getpid(), signal.SIGINT)
 
     recipe, folders = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"]), (tmp_path / "run", tmp_path / "features")

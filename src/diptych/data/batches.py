@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Corpus, Integers
+from diptych.data.offline import Offline, OfflineSampler
 from diptych.data.reader import Draw, ImageReader
 from diptych.text.vocabulary import TokenTable
 
@@ -26,26 +28,40 @@ class Pairs:
     images: Integers
     texts: Integers
     draw: Draw
+    offline: Offline | None = None
 
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pairs as arrays: each distinct image once, `image_of` says which row belongs to each pair."""
+    """Pairs as arrays: each distinct image once, `image_of` says which row belongs to each pair, text k to pair k.
+
+    Behind those of the pairs stand the images and texts that only `offline` negatives need, each once; its numbers are
+    rows here.
+    """
 
     images: NDArray[Any]  # (distinct images, ...)
     image_of: Integers  # (pairs,)
-    ids: Integers  # (pairs, length)
-    lengths: Integers  # (pairs,)
+    ids: Integers  # (texts, length)
+    lengths: Integers  # (texts,)
     groups: Integers  # (pairs,)
     skipped: tuple[int, ...] = ()  # images that could not be read
+    offline: Offline | None = None
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        return len(self.groups)
 
 
 class PairSampler:
-    """Every text once an epoch, each with an image of its group; where a group has several, one drawn at random."""
+    """Every text once an epoch, each with an image of its group; where a group has several, one drawn at random.
 
-    def __init__(self, corpus: Corpus, size: int, seed: Sequence[int]) -> None:
+    With an `offline` sampler each pair has its offline negatives, too.
+    """
+
+    def __init__(self, corpus: Corpus, size: int, seed: Sequence[int], offline: OfflineSampler | None = None) -> None:
         self._size = size
         self._seed = seed
+        self._offline = offline
         order = np.argsort(corpus.image_groups, kind="stable")
         groups = corpus.image_groups[order]
         self._images = order
@@ -63,8 +79,13 @@ class PairSampler:
         texts = random.permutation(self._texts)
         draw = (random.random(len(texts)) * self._count[texts]).astype(np.int64)
         images = self._images[self._first[texts] + draw]
-        batches = zip(np.split(images, self._cuts()), np.split(texts, self._cuts()), strict=True)
-        return [Pairs(*batch, (*self._seed, number, step)) for step, batch in enumerate(batches)]
+        offline = None if self._offline is None else self._offline.draw(images, texts, random)
+        ends = [0, *self._cuts(), len(texts)]
+        spans = [slice(start, end) for start, end in pairwise(ends)]
+        return [
+            Pairs(images[span], texts[span], (*self._seed, number, step), _take(offline, span))
+            for step, span in enumerate(spans)
+        ]
 
     def _cuts(self) -> range:
         """Where batches end; a last pair that would be alone, without a negative, joins the batch before."""
@@ -81,15 +102,35 @@ class PairReader:
 
     def read(self, pairs: Pairs) -> PairBatch:
         """Read one batch; safe to call from several threads."""
-        texts = pairs.texts
-        distinct, image_of = np.unique(pairs.images, return_inverse=True)
+        images, texts, offline = pairs.images, pairs.texts, pairs.offline
+        distinct = _first_then(np.unique(images), None if offline is None else offline.images)
         values, readable = self._images.read(distinct, pairs.draw)
         skipped = tuple(distinct[~readable].tolist())
         if skipped:
-            here = readable[image_of]
-            image_of, texts = (np.cumsum(readable) - 1)[image_of[here]], texts[here]
-        ids, lengths = self._tokens.batch(texts)
-        return PairBatch(values, image_of, ids, lengths, self._groups[texts], skipped)
+            distinct = distinct[readable]
+            here = np.isin(images, distinct)
+            here &= offline is None or np.isin(offline.images, distinct).all(1)
+            images, texts, offline = images[here], texts[here], _take(offline, here)
+        every = _first_then(texts, None if offline is None else offline.texts)
+        ids, lengths = self._tokens.batch(every)
+        if offline is not None:
+            offline = replace(offline, images=_places(distinct, offline.images), texts=_places(every, offline.texts))
+        return PairBatch(values, _places(distinct, images), ids, lengths, self._groups[texts], skipped, offline)
+
+
+def _take(offline: Offline | None, pairs: slice | NDArray[np.bool_]) -> Offline | None:
+    return None if offline is None else offline.take(pairs)
+
+
+def _first_then(numbers: Integers, more: Integers | None) -> Integers:
+    """These numbers, and behind them, each once, those of the others that are not among them."""
+    return numbers if more is None else np.concatenate([numbers, np.setdiff1d(more, numbers)])
+
+
+def _places(numbers: Integers, wanted: Integers) -> Integers:
+    """Where in some distinct numbers each wanted one stands."""
+    order = np.argsort(numbers)
+    return order[np.searchsorted(numbers, wanted, sorter=order)]
 
 
 def read_ahead(read: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:

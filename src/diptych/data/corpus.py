@@ -94,7 +94,9 @@ class Corpus:
     """Images and texts in the order of their source, each with its group and its split.
 
     `pictures` or `features` (or both) say what an image looks like; `boxes` holds known regions where a source has
-    them. Everything is columnar: row i of each image column is image i, row j of each text column is text j.
+    them. `region_boxes` says where the regions of `features` lie, (regions, 4) an image: left, top, right, bottom,
+    relative to the photo, zeros where nobody knows. Everything is columnar: row i of each image column is image i,
+    row j of each text column is text j.
     `address` is what `open_corpus` opened, absolute if it is a path; a corpus made in Python has none.
     """
 
@@ -108,12 +110,14 @@ class Corpus:
     pictures: Sequence[Picture] | None = None
     features: Features | None = None
     boxes: Sequence[Sequence[Box]] | None = None
+    region_boxes: Features | None = None
     problems: Sequence[Problem] = field(default=())
     address: str | None = None
 
     def __post_init__(self) -> None:
         images, texts = len(self.image_ids), len(self.texts)
-        for column in (self.image_groups, self.image_splits, self.pictures, self.features, self.boxes):
+        columns = (self.image_groups, self.image_splits, self.pictures, self.features, self.boxes, self.region_boxes)
+        for column in columns:
             if column is not None and len(column) != images:
                 raise DataError(f"{self.name}: a column of {len(column)} rows for {images} images")
         for column in (self.text_groups, self.text_splits):
@@ -133,6 +137,7 @@ class Corpus:
             pictures=None if self.pictures is None else [self.pictures[i] for i in images],
             features=None if self.features is None else self.features.take(images),
             boxes=None if self.boxes is None else [self.boxes[i] for i in images],
+            region_boxes=None if self.region_boxes is None else self.region_boxes.take(images),
         )
 
     def split(self, *names: str) -> Corpus:

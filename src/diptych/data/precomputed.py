@@ -4,21 +4,26 @@
 line in the images' order, as many for each image as the numbers of lines and rows say. `*_ids.txt`, a line an
 image or a caption, may name the images. Where there is a row for each caption, a row that equals the one
 above it is the same image.
+
+`*_boxes.npy`, (images, regions, 4), may say where the regions lie: left, top, right, bottom, relative to the photo, or
+in pixels where `*_sizes.npy` has the width and height of each photo.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.data.corpus import Corpus, Features, Integers, Problem
+from diptych.data.corpus import Corpus, Features, Floats, Integers, Problem
 from diptych.data.gathering import text_in
 from diptych.errors import DataError
 
 _SPLITS = {"train": "train", "dev": "val", "test": "test", "testall": "test"}
+_ROUNDING = 0.01  # of the photo: about a pixel that a box may leave it by
 
 
 @dataclass
@@ -27,6 +32,7 @@ class _Part:
 
     split: str
     vectors: NDArray[np.floating]
+    boxes: Floats | None  # a row for each of `vectors`
     rows: Integers  # the rows of `vectors` that are images
     ids: list[str]
     texts: list[str]
@@ -73,8 +79,20 @@ def _joined(folder: Path, parts: list[_Part], problems: list[Problem]) -> Corpus
         text_groups=np.concatenate(groups),
         text_splits=np.repeat([part.split for part in parts], [len(part.texts) for part in parts]),
         features=Features([part.vectors for part in parts], np.concatenate(rows)),
+        region_boxes=_region_boxes(parts, np.concatenate(rows)),
         problems=tuple(problems),
     )
+
+
+def _region_boxes(parts: list[_Part], rows: Integers) -> Features | None:
+    """The boxes of all parts, zeros for a part that has none."""
+    if all(part.boxes is None for part in parts):
+        return None
+    boxes = []
+    for part in parts:
+        unknown = np.broadcast_to(np.float32(0), (*part.vectors.shape[:2], 4))  # takes no memory
+        boxes.append(unknown if part.boxes is None else part.boxes)
+    return Features(boxes, rows)
 
 
 def _read_part(folder: Path, name: str, problems: list[Problem]) -> _Part:
@@ -94,7 +112,8 @@ def _read_part(folder: Path, name: str, problems: list[Problem]) -> _Part:
             problems.append(Problem(str(captions_file), line + 1, str(reason)))
     prefixed = [f"{name}/{identity}" for identity in ids]
     rows = np.array(list(ids.values()), np.int64)
-    return _Part(_SPLITS[name], vectors, rows, prefixed, texts, images_of_texts)
+    boxes = _boxes(folder, name, vectors, problems)
+    return _Part(_SPLITS[name], vectors, boxes, rows, prefixed, texts, images_of_texts)
 
 
 def _captions(file: Path, vectors_file: Path, images: int) -> list[str]:
@@ -131,18 +150,66 @@ def _images(
     return image_of_row, ids
 
 
+def _boxes(folder: Path, name: str, vectors: NDArray[np.floating], problems: list[Problem]) -> Floats | None:
+    """Where the regions lie, relative to the photo; what cannot be used is a problem, and the corpus has none of it."""
+    file, sizes_file = folder / f"{name}_boxes.npy", folder / f"{name}_sizes.npy"
+    if not file.is_file():
+        return None
+    try:
+        if vectors.ndim == 2:
+            raise DataError("an image has one vector and no regions")
+        boxes = _numbers(file, (*vectors.shape[:2], 4))
+        if boxes.max(initial=0) > 1 + _ROUNDING:  # pixels
+            if not sizes_file.is_file():
+                raise DataError(f"boxes in pixels need the photos' sizes, (width, height) each, in {sizes_file.name}")
+            sizes = _numbers(sizes_file, (len(vectors), 2))
+            if sizes.min() <= 0:
+                raise DataError(f"a photo without width or height in {sizes_file.name}")
+            boxes = boxes / np.tile(sizes, 2)[:, None]  # (images, 1, 4)
+        low, high = boxes.min(initial=0), boxes.max(initial=0)
+        if low < -_ROUNDING or high > 1 + _ROUNDING or (boxes[..., 2:] < boxes[..., :2]).any():
+            raise DataError("boxes that leave their photos, or whose right or bottom lies before left or top")
+    except DataError as reason:
+        problems.append(Problem(str(file), None, f"{reason}; the boxes are not used"))
+        return None
+    return boxes.clip(0, 1)
+
+
+def _numbers(file: Path, shape: tuple[int, ...]) -> Floats:
+    """A small array as float32, which must have this shape."""
+    stored = _array(file)
+    if not np.issubdtype(stored.dtype, np.number) or np.issubdtype(stored.dtype, np.complexfloating):
+        raise DataError(f"{file.name} holds {stored.dtype}, no numbers")
+    if stored.shape != shape:
+        raise DataError(f"{file.name} has the shape {stored.shape}, not {shape} as the features ask for")
+    values: Floats = stored.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise DataError(f"{file.name} holds numbers that are not finite")
+    return values
+
+
 def _vectors_file(folder: Path, name: str) -> Path:
     return folder / f"{name}_ims.npy"
 
 
-def _load(file: Path) -> NDArray[np.floating]:
+def _array(file: Path) -> NDArray[Any]:
+    """The array of a file, mapped."""
     try:
         stored = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as reason:
-        raise DataError(f"{file}: not a complete npy array of numbers ({str(reason).splitlines()[0]})") from None
+        raise DataError(f"not a complete npy array of numbers ({str(reason).splitlines()[0]})") from None
     if isinstance(stored, np.lib.npyio.NpzFile):
         stored.close()
-        raise DataError(f"{file}: an archive of arrays; save the array itself with numpy.save")
+        raise DataError("an archive of arrays; save the array itself with numpy.save")
+    array: NDArray[Any] = stored
+    return array
+
+
+def _load(file: Path) -> NDArray[np.floating]:
+    try:
+        stored = _array(file)
+    except DataError as reason:
+        raise DataError(f"{file}: {reason}") from None
     vectors: NDArray[np.floating] = stored
     if not np.issubdtype(vectors.dtype, np.floating):
         raise DataError(f"{file}: not an array of floating-point numbers")

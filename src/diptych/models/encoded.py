@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from diptych import registry
 from diptych.data.corpus import Corpus, Integers
@@ -71,3 +73,9 @@ class Encoded:
         except RecipeError as reason:
             raise RunError(f"{path}: {reason}") from None
         return cls(settings, images, texts, image_groups.numpy(), text_groups.numpy(), str(about.get("corpus")))
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Encodings one after the other; sets get as many places as the longest has, empty ones being zeros."""
+    places = max(part.shape[1] for part in parts)
+    return torch.cat([pad(part, (0, 0, 0, places - part.shape[1])) if part.dim() == 3 else part for part in parts])

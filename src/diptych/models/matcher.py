@@ -1,13 +1,16 @@
 """The interface that every model follows, and that evaluation, mining and search see nothing beyond.
 
 A matcher has two towers and a score. Encodings are tensors with a row an image or a text; what a row is, only the score
-knows. The score is always higher-is-better.
+knows: a vector, or a set of vectors, (places, size), whose empty places are zeros. The score is always
+higher-is-better.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
@@ -15,6 +18,8 @@ from diptych.features.backbone import Backbone
 from diptych.features.reader import ImageInput
 from diptych.models.towers import Tokens
 from diptych.settings import Settings
+
+PAIRS_AT_ONCE = 16  # what pairs are scored with is a small matrix, of which the diagonal is kept
 
 
 class ModelSettings(Settings, ABC):
@@ -29,6 +34,15 @@ class ModelSettings(Settings, ABC):
     @abstractmethod
     def build(self) -> Matcher:
         """A fresh matcher of fitted settings, its weights at random."""
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """The encodings of a batch to train on, and the model's own terms of the loss, where it has some."""
+
+    images: Tensor
+    texts: Tensor
+    terms: dict[str, Tensor] = field(default_factory=dict)
 
 
 class Matcher(nn.Module, ABC):
@@ -47,6 +61,11 @@ class Matcher(nn.Module, ABC):
         return None
 
     @property
+    def own_terms(self) -> tuple[str, ...]:
+        """The names of the model's own terms of the loss, which `encode_batch` gives; most have none."""
+        return ()
+
+    @property
     def pretrained(self) -> Backbone | None:
         """The backbone whose output `encode_images` reads as well, where there is one."""
         return None
@@ -62,6 +81,15 @@ class Matcher(nn.Module, ABC):
     @abstractmethod
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """Score all encoded images against all encoded texts: (images, texts), higher is better."""
+
+    def score_pairs(self, images: Tensor, texts: Tensor) -> Tensor:
+        """Score encoded image k against encoded text k: (pairs,)."""
+        blocks = zip(torch.split(images, PAIRS_AT_ONCE), torch.split(texts, PAIRS_AT_ONCE), strict=True)
+        return torch.cat([self.score(*block).diagonal() for block in blocks])
+
+    def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
+        """Encode a batch to train on: text k belongs to image `image_of[k]`; texts beyond those are negatives."""
+        return EncodedBatch(self.encode_images(images), self.encode_texts(tokens))
 
     @abstractmethod
     def start_images(self) -> None:

@@ -1,6 +1,6 @@
 """What every tower is: settings that a recipe names, and the network that they build.
 
-A tower's name in a recipe is a file in `models/image_towers/` or `models/text_towers/`.
+A tower's name in a recipe is a file in `models/image_towers/`, `models/region_towers/` or `models/text_towers/`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ class Tokens:
 
 
 class ImageTower(nn.Module, ABC):
-    """One image to one vector before the joint space; `input` says what it reads, `size` how long the vector is."""
+    """One image to one vector before the joint space, or a region tower's several, each `size` long.
+
+    `input` says what it reads.
+    """
 
     input: ImageInput
     size: int
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
-        """A batch of what `input` describes to (images, size)."""
+        """A batch of what `input` describes to (images, size), or (images, regions, size) with zeros for no region."""
 
     @property
     def pretrained(self) -> Backbone | None:
@@ -97,18 +100,15 @@ def start_embedding(embedding: nn.Embedding, vectors: Tensor, found: Tensor) -> 
     embedding.weight[found] = vectors[found].to(embedding.weight)
 
 
-def _named(side: str, kind: type[Kind]) -> Any:
+def _named(towers: str, side: str, kind: type[Kind]) -> Any:
     """Turn a recipe's table into the settings of the tower that it names."""
 
     def resolve(value: Any) -> Any:
-        return (
-            value
-            if isinstance(value, kind)
-            else registry.resolve(f"models.{side}_towers", value, f"model.{side}", kind)
-        )
+        return value if isinstance(value, kind) else registry.resolve(f"models.{towers}", value, f"model.{side}", kind)
 
     return BeforeValidator(resolve)
 
 
-NamedImageTower = Annotated[SerializeAsAny[ImageTowerSettings], _named("image", ImageTowerSettings)]
-NamedTextTower = Annotated[SerializeAsAny[TextTowerSettings], _named("text", TextTowerSettings)]
+NamedImageTower = Annotated[SerializeAsAny[ImageTowerSettings], _named("image_towers", "image", ImageTowerSettings)]
+NamedRegionTower = Annotated[SerializeAsAny[ImageTowerSettings], _named("region_towers", "image", ImageTowerSettings)]
+NamedTextTower = Annotated[SerializeAsAny[TextTowerSettings], _named("text_towers", "text", TextTowerSettings)]

@@ -17,7 +17,7 @@ from diptych.errors import DataError, ImageError, RunError
 from diptych.features.reader import image_reader, picture_reader
 from diptych.features.stored import has_store, stored_reader
 from diptych.machine import choose_device
-from diptych.models.encoded import Encoded
+from diptych.models.encoded import Encoded, joined
 from diptych.models.matcher import Matcher
 from diptych.models.store import load_matcher
 from diptych.models.towers import Tokens
@@ -62,10 +62,10 @@ class Trained:
 
         Where the backbone has a store, it is read from there, after the features that are missing were added to it.
         """
-        backbone, crops = self.matcher.pretrained, self.matcher.image_input.crops
-        if self.stores is None or backbone is None or crops is None or not has_store(backbone, crops, self.stores):
-            return image_reader(corpus, self.matcher.image_input)
-        return stored_reader(corpus, backbone, crops, self.stores, workers=workers, device=self.device, watch=watch)[0]
+        backbone, wanted = self.matcher.pretrained, self.matcher.image_input
+        if self.stores is None or backbone is None or not has_store(backbone, wanted, self.stores):
+            return image_reader(corpus, wanted, backbone)
+        return stored_reader(corpus, backbone, wanted, self.stores, workers=workers, device=self.device, watch=watch)[0]
 
     def encode(
         self,
@@ -116,12 +116,12 @@ class Trained:
             splits = "+".join(sorted(set(corpus.image_splits.tolist())))
             first = next(iter(skipped.values()), "there is none")
             raise DataError(f"{corpus.name}: no image of {splits or 'it'} could be read; first reason: {first}")
-        return torch.cat(rows), np.concatenate(numbers), skipped
+        return joined(rows), np.concatenate(numbers), skipped
 
     @torch.inference_mode()
     def encode_picture(self, picture: Picture) -> Tensor:
         """Encode one picture of no corpus: (1, ...)."""
-        reader = picture_reader([picture], self.matcher.image_input)
+        reader = picture_reader([picture], self.matcher.image_input, self.matcher.pretrained)
         values, readable = reader.read(np.array([0]))
         if not readable.all():
             raise ImageError(reader.skipped[0])
@@ -140,7 +140,7 @@ class Trained:
             done += len(chunk)
             if watch:
                 watch(done, len(order))
-        encoded = torch.cat(rows)
+        encoded = joined(rows)
         out = torch.empty_like(encoded)
         out[torch.from_numpy(order).to(out.device)] = encoded
         return out

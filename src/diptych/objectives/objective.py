@@ -23,18 +23,37 @@ class ScoredPairs:
 
     `scores` is (pairs, pairs), images by texts; `positives` marks the entries whose image and text share a group, the
     diagonal among them. `within`, for objectives that need it, scores the images among themselves and the texts among
-    themselves, (pairs, pairs) each. `learned` are the numbers that the objective itself has to learn.
+    themselves, (pairs, pairs) each, `offline` each pair with its offline negatives. `learned` are the numbers that the
+    objective itself has to learn.
     """
 
     scores: Tensor
     positives: Tensor
     within: tuple[Tensor, Tensor] | None = None
+    offline: OfflineScores | None = None
     learned: Mapping[str, Tensor] = field(default_factory=dict)
 
     def summary(self) -> Summary:
         """What is worth keeping when the scores are gone."""
         scores = self.scores.detach()
         return Summary(float(scores.min()), float(scores.max()), self.positives.sum(1))
+
+
+@dataclass(frozen=True)
+class OfflineScores:
+    """The scores of each pair's offline negatives, (pairs,) each.
+
+    `text` is the drawn text with the pair's image, `image` the drawn image with the pair's text, `both` the drawn image
+    with the drawn text, `derived` an image of the drawn text's group with a text of the drawn image's group. Only what
+    is `drawn` counts, and the last two only where the draws are `apart`, else they would be positives.
+    """
+
+    text: Tensor
+    image: Tensor
+    both: Tensor
+    derived: Tensor
+    drawn: Tensor
+    apart: Tensor
 
 
 @dataclass(frozen=True)
@@ -63,15 +82,19 @@ class Summary:
 
 @dataclass(frozen=True)
 class Loss:
-    """Named terms; what training minimises is their sum. `averaged` says that they are means over the pairs."""
+    """Named terms; what training minimises is their sum. `averaged` says that they are means over the pairs.
+
+    `own` are terms of the model itself, always means over the pairs, which training adds.
+    """
 
     terms: dict[str, Tensor]
     averaged: bool = False
+    own: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def total(self) -> Tensor:
         """The sum of the terms."""
-        first, *rest = self.terms.values()
+        first, *rest = (*self.terms.values(), *self.own.values())
         return sum(rest, first)
 
 
@@ -80,6 +103,7 @@ class Objective(Settings, ABC):
 
     name: str
     needs_within: ClassVar[bool] = False  # whether it reads `within`
+    needs_offline: ClassVar[bool] = False  # whether it reads `offline`
 
     @abstractmethod
     def __call__(self, batch: ScoredPairs) -> Loss:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from diptych.data.corpus import Corpus
 from diptych.data.reader import ImageReader
+from diptych.errors import RecipeError
 from diptych.features.reader import CropReader, pictures_of
 from diptych.features.stored import stored_reader
+from diptych.models.matcher import Matcher
 from diptych.models.trained import Trained
 from diptych.training.recipe import Stage
 
@@ -30,6 +32,7 @@ class StageImages:
     def for_training(self, corpus: Corpus) -> ImageReader:
         """The reader of the training images."""
         wanted = self.trained.matcher.image_input
+        check_regions(self.stage, self.trained.matcher)
         if self.stage.crops == "RC":
             assert wanted.crops is not None  # checked before training began
             return CropReader(pictures_of(corpus), wanted.crops, wanted.shape[-1], random=True)
@@ -37,13 +40,13 @@ class StageImages:
 
     def for_encoding(self, corpus: Corpus) -> ImageReader:
         """The reader of images that are encoded as they are: stored features of a frozen backbone, or the images."""
-        backbone, crops = self.trained.matcher.pretrained, self.trained.matcher.image_input.crops
-        if backbone is None or crops is None or any(parameter.requires_grad for parameter in backbone.parameters()):
+        backbone, wanted = self.trained.matcher.pretrained, self.trained.matcher.image_input
+        if backbone is None or any(parameter.requires_grad for parameter in backbone.parameters()):
             return self.trained.reader(corpus)
         reader, stored = stored_reader(
             corpus,
             backbone,
-            crops,
+            wanted,
             self.stores,
             workers=self.workers,
             device=self.trained.device,
@@ -56,3 +59,17 @@ class StageImages:
                 f"the first is {corpus.image_ids[first]} ({width} x {height})"
             )
         return reader
+
+
+def check_regions(stage: Stage, matcher: Matcher) -> None:
+    """Refuse a stage that would change what proposed regions are pooled from; its parts are already trainable."""
+    regions, backbone = matcher.image_input.regions, matcher.pretrained
+    if regions is None or not regions.proposed or backbone is None:
+        return
+    if stage.crops == "RC":
+        raise RecipeError(f'crops = "RC": {regions.method} finds its boxes in the whole photo; leave the crops out')
+    if any(parameter.requires_grad for parameter in backbone.parameters()):
+        raise RecipeError(
+            f"trainable: {regions.method} reads its regions from a frozen backbone; leave the backbone out of it, "
+            'or use regions = { method = "grid" }'
+        )

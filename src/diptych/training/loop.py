@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from diptych.data.batches import PairBatch, PairReader, PairSampler, read_ahead
 from diptych.data.corpus import Corpus
+from diptych.data.offline import OfflineSampler
 from diptych.errors import RunError
 from diptych.evaluation.runs import validate
 from diptych.files import write_json
@@ -23,9 +25,11 @@ from diptych.models.trained import Trained, Watch
 from diptych.training.checkpoint import Position, Snapshot, save_snapshot
 from diptych.training.images import StageImages
 from diptych.training.journal import Journal
+from diptych.training.offline import stage_lists, training_corpus
 from diptych.training.progress import Watcher
 from diptych.training.recipe import Recipe
 from diptych.training.stage import CollapseWatch, prepare_step, set_rate, set_trainable, train_mode
+from diptych.training.start import stage_file
 
 SECONDS_BETWEEN_SNAPSHOTS = 300.0
 STUCK_STEPS = 100
@@ -59,17 +63,18 @@ class StageLoop:
         self.stage = around.recipe.stage[position.stage - 1]
         set_trainable(trained.matcher, self.stage.trainable)
         self.step = prepare_step(trained.matcher, self.stage, trained.device)
-        if snapshot is not None:
-            snapshot.restore(self.step)
         self.journal = Journal(around.run)
-        train = around.corpus.split(*self.stage.splits).matched()
+        train = training_corpus(self.stage, around.corpus)
+        offline = self._offline_sampler(train)
+        if snapshot is not None:  # after mining, which builds a matcher of its own and so draws random numbers
+            snapshot.restore(self.step)
         images = StageImages(
-            trained, self.stage, around.stores, around.workers, self._watch_features, around.watcher.say
+            trained, self.stage, around.stores, around.workers, partial(self._prepare, "features"), around.watcher.say
         )
         self.train_images = images.for_training(train)
         self.train_ids = train.image_ids
         self.pairs = PairReader(train, self.train_images, trained.vocabulary.encode_all(train.texts))
-        self.sampler = PairSampler(train, self.stage.batches.size, (around.recipe.seed, position.stage))
+        self.sampler = PairSampler(train, self.stage.batches.size, (around.recipe.seed, position.stage), offline)
         self.val = around.corpus.split("val").matched()
         self.val_images = images.for_encoding(self.val)
         # An epoch's worth of steps in the trap, and never fewer than these, is no warm-up any more; nor is a third of
@@ -81,6 +86,19 @@ class StageLoop:
         self.told = {line["image"] for line in told}
         if snapshot is None:
             self._snapshot()
+
+    def _offline_sampler(self, train: Corpus) -> OfflineSampler | None:
+        """What draws offline negatives, where the stage has some; mines first if nobody has."""
+        if self.stage.offline is None:
+            return None
+        before = stage_file(self.around.run, self.position.stage - 1)
+        watch = partial(self._prepare, "mining")
+        lists = stage_lists(
+            self.stage.offline, train, before, self.trained, self.around.stores, self.around.workers, watch
+        )
+        if lists.notice:
+            self.around.watcher.say(lists.notice)
+        return OfflineSampler(train, lists.texts, lists.images, self.stage.offline)
 
     def run(self) -> None:
         """Train until the last epoch or until patience ends; once interrupted, save the last whole step and stop."""
@@ -112,8 +130,8 @@ class StageLoop:
             self._snapshot()
         self.around.stop_if_interrupted()
 
-    def _watch_features(self, done: int, total: int) -> None:
-        self.around.watcher.features(done, total)
+    def _prepare(self, what: str, done: int, total: int) -> None:
+        self.around.watcher.preparing(what, done, total)
         self.around.stop_if_interrupted()
 
     def _rate(self) -> float:
@@ -126,21 +144,21 @@ class StageLoop:
         sums = dict(position.sums)
         collapsed = False
         rate = self._rate()
-        if len(batch.ids):  # a batch whose images are all unreadable trains nothing
+        if len(batch):  # a batch whose images are all unreadable trains nothing
             set_rate(self.step.optimiser, rate)
             loss, summary = self.step(batch)
-            values = {name: float(term.detach()) for name, term in loss.terms.items()}
+            values = {name: float(term.detach()) for name, term in (loss.terms | loss.own).items()}
             if not math.isfinite(sum(values.values())):
                 at = f"stage {position.stage}, epoch {position.epoch}, step {position.step + 1}"
                 raise RunError(f"{at}: the loss is {sum(values.values())}; lower optimiser.rate, which is {rate:g}")
-            pairs = len(batch.ids) if loss.averaged else 1
             for name, value in values.items():
+                pairs = len(batch) if loss.averaged or name in loss.own else 1
                 sums[name] = sums.get(name, 0.0) + value * pairs
-            collapsed = self.watch.collapsed(sum(values.values()), summary)
+            collapsed = self.watch.collapsed(sum(values[name] for name in loss.terms), summary)
         self.position = replace(
             position,
             step=position.step + 1,
-            pairs=position.pairs + len(batch.ids),
+            pairs=position.pairs + len(batch),
             sums=sums,
             stuck=self.watch.stuck,
         )

@@ -21,8 +21,8 @@ class Watcher(Protocol):
         """A step is done; the loss is the epoch's mean a pair so far."""
         ...
 
-    def features(self, done: int, total: int) -> None:
-        """So many of the images have their features now."""
+    def preparing(self, what: str, done: int, total: int) -> None:
+        """So much is done of what a stage needs first: features of images, mined lists."""
         ...
 
     def say(self, message: str, style: str = "") -> None:
@@ -39,7 +39,7 @@ class Silent:
     def step(self, epoch: int, loss: float, pairs_per_second: float) -> None:
         """Nothing."""
 
-    def features(self, done: int, total: int) -> None:
+    def preparing(self, what: str, done: int, total: int) -> None:
         """Nothing."""
 
     def say(self, message: str, style: str = "") -> None:
@@ -63,7 +63,7 @@ class Bar:
             disable=not self.console.is_terminal,  # a file wants lines, not a bar
         )
         self._progress.start()
-        self._features: TaskID | None = None
+        self._first: TaskID | None = None  # what has to be done before a stage
         return self
 
     def __exit__(
@@ -80,16 +80,18 @@ class Bar:
         figures = f"epoch {epoch}  loss {loss:.4f}  {pairs_per_second:,.0f} pairs/s"
         self._progress.update(self._task, advance=1, figures=figures)
 
-    def features(self, done: int, total: int) -> None:
-        """Show a bar of its own until all are there."""
-        if self._features is None:
-            self._features = self._progress.add_task("features", total=total, figures="")
+    def preparing(self, what: str, done: int, total: int) -> None:
+        """Show a bar of its own until all is done."""
+        if self._first is None:
+            if done == total:  # the end is sometimes told twice
+                return
+            self._first = self._progress.add_task(what, total=total, figures="")
             if not self.console.is_terminal:
-                self.say(f"computing the features of {total:,} images")
-        self._progress.update(self._features, completed=done, total=total)
+                self.say(f"{what}: {total:,} to do")
+        self._progress.update(self._first, completed=done, total=total)
         if done == total:
-            self._progress.remove_task(self._features)
-            self._features = None
+            self._progress.remove_task(self._first)
+            self._first = None
 
     def say(self, message: str, style: str = "") -> None:
         """Print above the bar, as it is: file names may hold anything."""

@@ -17,6 +17,7 @@ import tomli_w
 from pydantic import Field, SerializeAsAny, ValidationError
 
 from diptych import registry
+from diptych.data.offline import OfflineSettings
 from diptych.errors import RecipeError, nearest
 from diptych.models.matcher import ModelSettings
 from diptych.models.projected import Head
@@ -59,6 +60,7 @@ class Stage(Settings):
     `start` is scratch, previous (the best snapshot of the stage before) or the path of a run; `head` attaches a
     projection head to both sides of what it starts from; `crops = "RC"` trains on a random crop of each image, drawn
     each time it is read; `trainable` names parts of the matcher, or all;
+    `offline` gives each pair hard negatives from mined lists, for objectives that read them;
     `patience` stops after that many epochs without a better `select` on val.
     """
 
@@ -70,6 +72,7 @@ class Stage(Settings):
     epochs: Count = 30
     objective: SerializeAsAny[Objective]
     batches: Batches = Batches()
+    offline: OfflineSettings | None = None
     optimiser: Optimiser = Optimiser()
     schedule: Schedule = StepSchedule()
     select: str = "rsum"

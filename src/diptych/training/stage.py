@@ -55,6 +55,9 @@ def check_chunks(matcher: Matcher, objective: Objective) -> None:
     """Refuse to train in chunks what has another result for each way to cut a batch."""
     if not isinstance(objective, Ranking):
         raise RecipeError(f"batches.chunk: {objective.name!r} needs all scores of a batch at once; leave chunk out")
+    if matcher.own_terms:
+        terms = ", ".join(matcher.own_terms)
+        raise RecipeError(f"batches.chunk: the model has a loss of its own ({terms}); leave chunk out")
     train_mode(matcher)
     for name, module in matcher.named_modules():
         if isinstance(module, _BatchNorm) and module.training:

@@ -20,6 +20,7 @@ from diptych.models.store import load_about, load_matcher
 from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors, read_word_vectors
 from diptych.training.checkpoint import Snapshot
+from diptych.training.offline import check_offline
 from diptych.training.progress import Watcher
 from diptych.training.recipe import Recipe, Stage, load_recipe
 from diptych.training.stage import check_chunks, make_optimiser, set_trainable
@@ -59,6 +60,7 @@ class Start:
                 raise RecipeError(f"stage.{number}.select = {stage.select!r}: cannot select by it; {offer}")
             if number == 1 and stage.start == "previous":
                 raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
+        check_offline(recipe, corpus)
         val = _val(corpus, recipe)
         vocabulary = _vocabulary(recipe, corpus, run)
         features = None if corpus.features is None else corpus.features.shape

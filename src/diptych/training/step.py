@@ -21,9 +21,11 @@ from torch.optim import Optimizer
 
 from diptych.data.batches import PairBatch
 from diptych.data.corpus import Integers
-from diptych.models.matcher import Matcher
+from diptych.data.offline import Offline
+from diptych.models.encoded import joined
+from diptych.models.matcher import EncodedBatch, Matcher
 from diptych.models.towers import Tokens
-from diptych.objectives.objective import Loss, Objective, Queries, Ranking, ScoredPairs, Summary
+from diptych.objectives.objective import Loss, Objective, OfflineScores, Queries, Ranking, ScoredPairs, Summary
 
 
 @dataclass(frozen=True)
@@ -52,21 +54,35 @@ class Step:
 
     def gradients(self, batch: PairBatch) -> tuple[Loss, Summary]:
         """Add a batch's gradients to those of all trainable parameters."""
-        if self.chunk is None or self.chunk >= len(batch.ids):
+        if self.chunk is None or self.chunk >= len(batch):
             return self._whole(batch)
         return self._in_chunks(_alphabetical(batch), self.chunk)
 
     def _whole(self, batch: PairBatch) -> tuple[Loss, Summary]:
-        pairs = self._pairs(batch, self._encode_images(batch.images), self._encode_texts(batch.ids, batch.lengths))
-        scores = self.matcher.score(pairs.images, pairs.texts)[pairs.image_of]  # (pairs, pairs)
+        image_of, groups = self._here(batch.image_of), self._here(batch.groups)
+        encoded = self.matcher.encode_batch(self._here(batch.images), self._tokens(batch.ids, batch.lengths), image_of)
+        # Behind the pairs' own stand the images and texts that only offline negatives need.
+        images, texts = encoded.images[: int(batch.image_of.max()) + 1], encoded.texts[: len(batch)]
+        scores = self.matcher.score(images, texts)[image_of]  # (pairs, pairs)
         within = None
         if self.objective.needs_within:
-            among_images = self.matcher.score(pairs.images, pairs.images)[pairs.image_of][:, pairs.image_of]
-            within = (among_images, self.matcher.score(pairs.texts, pairs.texts))
-        scored = ScoredPairs(scores, pairs.groups[:, None] == pairs.groups, within, dict(self.learned))
-        loss = self.objective(scored)
+            among_images = self.matcher.score(images, images)[image_of][:, image_of]
+            within = (among_images, self.matcher.score(texts, texts))
+        offline = None if batch.offline is None else self._offline(batch.offline, encoded, image_of)
+        scored = ScoredPairs(scores, groups[:, None] == groups, within, offline, dict(self.learned))
+        loss = replace(self.objective(scored), own=encoded.terms)
         loss.total.backward()  # type: ignore[no-untyped-call]
         return loss, scored.summary()
+
+    def _offline(self, offline: Offline, encoded: EncodedBatch, image_of: Tensor) -> OfflineScores:
+        """Score each pair's offline negatives; all of them were encoded once, however often they are drawn."""
+        images, texts = self._here(offline.images), self._here(offline.texts)  # (pairs, 2)
+        own = torch.arange(len(images), device=self.device)
+        pairs = ((image_of, texts[:, 0]), (images[:, 0], own), (images[:, 0], texts[:, 0]), (images[:, 1], texts[:, 1]))
+        rows = [torch.cat(side) for side in zip(*pairs, strict=True)]
+        scores = self.matcher.score_pairs(encoded.images[rows[0]], encoded.texts[rows[1]])
+        text, image, both, derived = scores.chunk(4)
+        return OfflineScores(text, image, both, derived, self._here(offline.drawn), self._here(offline.apart))
 
     def _in_chunks(self, batch: PairBatch, chunk: int) -> tuple[Loss, Summary]:
         images = [_Chunk(partial(self._encode_images, part), self.device) for part in _cut(batch.images, chunk)]
@@ -74,7 +90,7 @@ class Step:
             _Chunk(partial(self._encode_texts, ids, lengths), self.device)
             for ids, lengths in zip(_cut(batch.ids, chunk), _cut(batch.lengths, chunk), strict=True)
         ]
-        pairs = self._pairs(batch, *(torch.cat([part.take() for part in side]) for side in (images, texts)))
+        pairs = self._pairs(batch, *(joined([part.take() for part in side]) for side in (images, texts)))
         loss, summary, *gradients = self._loss_in_chunks(pairs, chunk)
         for side, gradient in zip((images, texts), gradients, strict=True):
             for part, own in zip(side, torch.split(gradient, chunk), strict=True):
@@ -113,17 +129,19 @@ class Step:
         return Queries(scores, own, pairs.groups[own][:, None] == pairs.groups, within, dict(self.learned))
 
     def _pairs(self, batch: PairBatch, images: Tensor, texts: Tensor) -> _Pairs:
-        image_of, groups = (torch.from_numpy(column).to(self.device) for column in (batch.image_of, batch.groups))
-        return _Pairs(images, texts, image_of, groups)
+        return _Pairs(images, texts, self._here(batch.image_of), self._here(batch.groups))
 
     def _encode_images(self, images: NDArray[Any]) -> Tensor:
-        return self.matcher.encode_images(torch.from_numpy(images).to(self.device))
+        return self.matcher.encode_images(self._here(images))
 
     def _encode_texts(self, ids: Integers, lengths: Integers) -> Tensor:
-        ids = np.ascontiguousarray(ids[:, : lengths.max()])
-        return self.matcher.encode_texts(
-            Tokens(torch.from_numpy(ids).to(self.device), torch.from_numpy(lengths).to(self.device))
-        )
+        return self.matcher.encode_texts(self._tokens(ids, lengths))
+
+    def _tokens(self, ids: Integers, lengths: Integers) -> Tokens:
+        return Tokens(self._here(np.ascontiguousarray(ids[:, : lengths.max()])), self._here(lengths))
+
+    def _here(self, values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self.device)
 
 
 @dataclass(frozen=True)
@@ -156,7 +174,8 @@ class _Chunk:
         _set_random_state(self._random, self._device)
         encoded = self._encode()
         if encoded.requires_grad:
-            encoded.backward(gradient)  # type: ignore[no-untyped-call]
+            own = gradient[:, : encoded.shape[1]]  # a set may have fewer places than the longest of the batch
+            encoded.backward(own)  # type: ignore[no-untyped-call]
 
 
 def _alphabetical(batch: PairBatch) -> PairBatch:
