@@ -190,7 +190,10 @@ def test_every_recipe_of_heads_trains_two_steps_on_a_run(name, whole, corpus, tm
     two_steps(recipe, corpus, tmp_path, tmp_path)
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if name not in [*ALL_STAGES, *HEADS]])
+REGIONS = [name for name in recipe_names() if name.startswith(("scan", "bfan", "vsrn"))]  # in test_region_recipes.py
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name not in [*ALL_STAGES, *HEADS, *REGIONS]])
 def test_every_recipe_trains_two_steps_on_scenes(name, few, tmp_path, stores):
     changes = {
         "backbone": ["model.image.backbone=lite0"],  # the others' weights come from a hub

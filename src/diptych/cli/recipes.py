@@ -9,20 +9,49 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from diptych.cli.console import note, out
+from diptych.errors import RecipeError, nearest
 
 app = typer.Typer(help="Look at the recipes.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_command() -> None:
-    """List the recipes that come with Diptych."""
+def list_command(
+    part: Annotated[str, typer.Argument(metavar="[NAME]", help="Only those with this in their name, all of them.")] = "",
+) -> None:
+    """List the recipes that come with Diptych; without a name, the first of each family.
+
+    Examples:
+
+        diptych recipes list
+
+        diptych recipes list vsrn
+    """
     from diptych.training.recipe import load_recipe, recipe_names
 
+    names = [name for name in recipe_names() if part in name]
+    if not names:
+        raise RecipeError(f"no recipe with {part!r} in its name; {nearest(part, recipe_names())}")
+    families = _families(names)
     table = Table("recipe", "stages", "what it trains", box=None, pad_edge=False)
-    for name in recipe_names():
+    for name in names if part else families:
         recipe = load_recipe(name)
-        table.add_row(f"[bold]{name}", str(len(recipe.stage)), recipe.title)
+        more = f" [dim]({len(families[name])} more)" if not part and families[name] else ""
+        table.add_row(f"[bold]{name}", str(len(recipe.stage)), recipe.title + more)
     out.print(table)
+    if not part:
+        note("all of a family, such as the rows of a paper: diptych recipes list NAME")
+
+
+def _families(names: list[str]) -> dict[str, list[str]]:
+    """The names that no other begins, each with those that it begins: `vsepp` with `vsepp-small`."""
+    families: dict[str, list[str]] = {}
+    for name in sorted(names, key=len):
+        first = next((root for root in families if name.startswith(f"{root}-")), None)
+        if first is None:
+            families[name] = []
+        else:
+            families[first].append(name)
+    return dict(sorted(families.items()))
 
 
 @app.command("show")
