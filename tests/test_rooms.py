@@ -18,12 +18,26 @@ MAY_IMPORT = {
     "models": FOUNDATION | {"text", "data", "features"},
     "objectives": FOUNDATION | {"text", "data", "features", "models"},
     "evaluation": FOUNDATION | {"text", "data", "features", "models", "objectives"},
+    "mining": FOUNDATION | {"text", "data", "features", "models", "objectives", "evaluation"},
     "index": FOUNDATION | {"text", "data", "features", "models", "evaluation"},
-    "training": FOUNDATION | {"text", "data", "features", "models", "objectives", "evaluation"},
-    "report": FOUNDATION | {"text", "data", "features", "models", "objectives", "evaluation", "training", "index"},
+    "training": FOUNDATION | {"text", "data", "features", "models", "objectives", "evaluation", "mining"},
+    "report": FOUNDATION
+    | {"text", "data", "features", "models", "objectives", "evaluation", "mining", "training", "index"},
     "recipes": set(),
     "cli": FOUNDATION
-    | {"text", "data", "features", "models", "objectives", "evaluation", "index", "training", "report", "recipes"},
+    | {
+        "text",
+        "data",
+        "features",
+        "models",
+        "objectives",
+        "evaluation",
+        "mining",
+        "index",
+        "training",
+        "report",
+        "recipes",
+    },
 }
 
 

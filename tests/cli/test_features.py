@@ -1,5 +1,7 @@
 """`diptych features` as people use it, with a network that takes no time."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -74,7 +76,7 @@ def test_features_are_computed_once(photos, tmp_path):
 
 
 def test_the_store_has_what_was_asked_for(photos, tmp_path):
-    options = ("--backbone", "timm:x", "--crops", "10C", "--resize", "short", "--grid", "--dtype", "float16")
+    options = ("--backbone", "timm:x", "--crops", "10C", "--resize", "short", "--regions", "grid", "--dtype", "float16")
     result = invoke(photos, *options)
     assert result.exit_code == 0, result.output
     rows = np.load(tmp_path / "features" / "timm-x-10C-short-grid-float16" / "part-00000.npy")
@@ -147,3 +149,32 @@ def test_a_held_store_is_refused(photos, tmp_path):
 
     with held(tmp_path / "features" / "lite0-1C", DataError):
         assert "is writing here" in refused(photos)
+
+
+def test_regions_are_asked_for_by_their_method(photos, tmp_path, monkeypatch):
+    from diptych.features import extract
+
+    monkeypatch.setattr(extract, "proposer", lambda regions: lambda photo: np.ones((regions.count, 4), np.float32) / 2)
+    result = invoke(photos, "--crops", "whole", "--regions", "selective-search", "--count", 5)
+    assert result.exit_code == 0, result.output
+    folder = tmp_path / "features" / "lite0-whole-selective-search-5"
+    assert np.load(folder / "part-00000.npy").shape == (3, 5, 3)
+    assert np.load(folder / "part-00000.boxes.npy").shape == (3, 5, 4)
+
+
+def test_mistakes_with_regions_are_one_line(photos, tmp_path):
+    search = ("--regions", "selective-search")
+    assert "selective-search needs crops = \"whole\", not '1C'" in refused(photos, *search)
+    assert "--regions edge-boxes: needs --edge-model FILE" in refused(photos, "--regions", "edge-boxes")
+    assert "--edge-model: belongs to --regions edge-boxes" in refused(photos, *search, "--edge-model", "x")
+    assert "--edge-model: belongs to --regions edge-boxes" in refused(photos, "--edge-model", "x")
+    edges = ("--crops", "whole", "--regions", "edge-boxes", "--edge-model", tmp_path / "gone.yml")
+    assert f"{tmp_path / 'gone.yml'}: no such file of a structured forest" in refused(photos, *edges)
+    assert invoke(photos, "--regions", "boxes").exit_code == 2
+    assert invoke(photos, *search, "--crops", "whole", "--count", 0).exit_code == 2
+
+
+def test_a_missing_extra_is_one_line(photos, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    words = (photos, "--crops", "whole", "--regions", "selective-search")
+    assert "cv2 is not installed; run: pip install 'diptych[regions]'" in refused(*words)

@@ -207,3 +207,88 @@ def test_missing_files(tmp_path: Path) -> None:
     (tmp_path / "train_caps.txt").unlink()
     with pytest.raises(DataError, match=r"train_caps\.txt: no such file"):
         read_precomputed(tmp_path)
+
+
+RELATIVE = np.array([[[0, 0, 1, 1], [0.1, 0.2, 0.5, 0.9]], [[0.25, 0, 0.5, 0.5], [0, 0, 0, 0]]], np.float32)
+
+
+def boxes_of(corpus: Corpus) -> np.ndarray:
+    assert corpus.region_boxes is not None
+    return corpus.region_boxes[np.arange(len(corpus.image_ids))]
+
+
+def test_relative_boxes_are_read_with_the_regions(tmp_path: Path) -> None:
+    part(tmp_path, "train", (2, 2, 5), ["a", "b"])
+    part(tmp_path, "dev", (1, 2, 5), ["c"])
+    np.save(tmp_path / "train_boxes.npy", RELATIVE)
+    corpus = read_precomputed(tmp_path)
+    assert corpus.problems == ()
+    np.testing.assert_array_equal(boxes_of(corpus), [*RELATIVE, np.zeros((2, 4))])  # dev has none
+    np.testing.assert_array_equal(boxes_of(corpus.take(np.array([1]), np.array([1]))), RELATIVE[1:])
+    assert boxes_of(corpus.split("val")).tolist() == [[[0] * 4] * 2]
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float16, np.float64])
+def test_boxes_in_pixels_are_made_relative_by_the_photos_sizes(tmp_path: Path, kind: type) -> None:
+    part(tmp_path, "train", (2, 2, 5), ["a", "b"])
+    sizes = np.array([[100, 50], [200, 400]])
+    np.save(tmp_path / "train_boxes.npy", (RELATIVE * np.tile(sizes, 2)[:, None]).round().astype(kind))
+    np.save(tmp_path / "train_sizes.npy", sizes)
+    corpus = read_precomputed(tmp_path)
+    assert corpus.problems == ()
+    np.testing.assert_allclose(boxes_of(corpus), RELATIVE, atol=1e-6)
+
+
+def test_boxes_follow_their_images_where_rows_are_repeated_or_left_out(tmp_path: Path) -> None:
+    part(tmp_path, "train", (5, 2, 3), list("abcde"), ["x", "x", "y", "z", "y"])
+    vectors = np.load(tmp_path / "train_ims.npy")
+    vectors[1] = vectors[0]  # a row a caption: the second is the first's
+    np.save(tmp_path / "train_ims.npy", vectors)
+    boxes = np.stack([np.full((2, 4), row / 10, np.float32) for row in range(5)])
+    np.save(tmp_path / "train_boxes.npy", boxes)
+    corpus = read_precomputed(tmp_path)
+    assert corpus.image_ids == ["train/x", "train/y", "train/z"]
+    np.testing.assert_array_equal(boxes_of(corpus), boxes[[0, 2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("shape", "boxes", "sizes", "words"),
+    [
+        (
+            (2, 2, 5),
+            RELATIVE * 100,
+            None,
+            "boxes in pixels need the photos' sizes, (width, height) each, in train_sizes",
+        ),
+        ((2, 2, 5), RELATIVE * 100, [[100, 50]], "train_sizes.npy has the shape (1, 2), not (2, 2)"),
+        ((2, 2, 5), RELATIVE * 100, [[100, 0], [100, 50]], "a photo without width or height in train_sizes.npy"),
+        ((2, 2, 5), RELATIVE * 100, [[50, 50], [50, 50]], "boxes that leave their photos"),
+        ((2, 2, 5), RELATIVE[:, :, ::-1] / 2, None, "right or bottom lies before"),
+        ((2, 2, 5), RELATIVE[:1], None, "train_boxes.npy has the shape (1, 2, 4), not (2, 2, 4)"),
+        ((2, 2, 5), RELATIVE * np.nan, None, "train_boxes.npy holds numbers that are not finite"),
+        ((2, 2, 5), RELATIVE.astype("U"), None, "no numbers"),
+        ((2, 5), RELATIVE, None, "an image has one vector and no regions"),
+    ],
+    ids=["pixels", "other sizes", "empty photo", "outside", "turned", "shape", "nan", "words", "pooled"],
+)
+def test_boxes_that_cannot_be_used_are_a_problem(
+    tmp_path: Path, shape: tuple[int, ...], boxes: np.ndarray, sizes: list[list[int]] | None, words: str
+) -> None:
+    part(tmp_path, "train", shape, ["a", "b"])
+    np.save(tmp_path / "train_boxes.npy", boxes)
+    if sizes is not None:
+        np.save(tmp_path / "train_sizes.npy", np.array(sizes))
+    corpus = read_precomputed(tmp_path)
+    assert corpus.region_boxes is None
+    (problem,) = messages(corpus)
+    assert problem[:2] == ("train_boxes.npy", None)
+    assert words in problem[2]
+    assert problem[2].endswith("; the boxes are not used")
+
+
+def test_damaged_boxes_are_a_problem(tmp_path: Path) -> None:
+    part(tmp_path, "train", (2, 2, 5), ["a", "b"])
+    for content in (b"", b"no array"):
+        (tmp_path / "train_boxes.npy").write_bytes(content)
+        (problem,) = messages(read_precomputed(tmp_path))
+        assert "not a complete npy array of numbers" in problem[2]

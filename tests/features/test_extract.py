@@ -21,6 +21,8 @@ from diptych.features import identity
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops
 from diptych.features.extract import extract
+from diptych.features.regions import Regions
+from diptych.features.roi_align import roi_align
 from diptych.features.store import FeatureStore, Making
 
 CPU = torch.device("cpu")
@@ -77,13 +79,13 @@ def part_a_batch(monkeypatch):
     monkeypatch.setattr(extraction, "PART_SECONDS", 0)
 
 
-def run(pictures, folder, backbone=None, *, crops="1C", regions=False, dtype="float32", workers=2, watch=None):
+def run(pictures, folder, backbone=None, *, crops="1C", regions=None, dtype="float32", workers=2, watch=None):
     backbone = backbone or Tiny()
     making = Making.of("tiny", backbone, Crops(name=crops), regions=regions, dtype=dtype)
     return extract(pictures, backbone, making, folder, workers=workers, device=CPU, watch=watch)
 
 
-def expected(pictures, *, crops="1C", regions=False, dtype="float32"):
+def expected(pictures, *, crops="1C", regions=None, dtype="float32"):
     """Each picture alone."""
     network = Tiny()
     rows = []
@@ -98,7 +100,7 @@ def values(stored):
 
 
 @pytest.mark.parametrize("crops", ["1C", "10C"])
-@pytest.mark.parametrize("regions", [False, True], ids=["pooled", "grid"])
+@pytest.mark.parametrize("regions", [None, Regions()], ids=["pooled", "grid"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_each_picture_has_its_own_features(pictures, folder, crops, regions, dtype):
     how = {"crops": crops, "regions": regions, "dtype": dtype}
@@ -389,9 +391,11 @@ def test_squares_of_another_side_for_a_backbone_that_reads_them(pictures, folder
     assert squares[0].shape == (1, 3, 64, 64)
     np.testing.assert_allclose(values(stored), torch.cat([network(each).detach() for each in squares]), atol=1e-6)
     assert len(stored.enlarged) == 3
-    grid = Making.of("tiny", network, crops, regions=True)
-    with pytest.raises(DataError, match="a grid is stored of squares of 32 only"):
-        extract(pictures, network, grid, folder / "grid", workers=0, device=CPU)
+    grid = Making.of("tiny", network, crops, regions=Regions())
+    stored = extract(pictures[:3], network, grid, folder / "grid", workers=0, device=CPU)
+    assert stored.features.shape == (81, 3)  # nine windows of seven pixels fit into 64, four into 32
+    cells = torch.cat([network.regions(each).detach() for each in squares])
+    np.testing.assert_allclose(values(stored), cells, atol=1e-6)
     fixed = Tiny()
     fixed.name = "tiny"
     with pytest.raises(RecipeError, match="side = 64: tiny reads squares of 14 only"):
@@ -443,3 +447,52 @@ def test_nobody_gets_another_ones_features(tmp_path_factory, runs, missing, work
     making = Making.of("tiny", Tiny(), Crops())
     distinct = {kind for kinds in runs for place, kind in enumerate(kinds) if kind >= 0 and place not in missing}
     assert len(FeatureStore.open(Path(root / "features"), making)) == len(distinct)
+
+
+SEARCH = Regions(method="selective-search", count=3)
+
+
+def two_boxes(regions):
+    """Stands for OpenCV: two boxes that depend on the photo, and one place that stays empty."""
+
+    def propose(photo):
+        red, green, blue = (float(value) / 256 for value in photo.resize((1, 1)).getpixel((0, 0)))
+        return np.array([[0, 0, 1, 1], [red / 2, green / 2, 0.5 + blue / 2, 1], [0, 0, 0, 0]], np.float32)
+
+    return propose
+
+
+@pytest.fixture
+def proposing(monkeypatch):
+    monkeypatch.setattr(extraction, "proposer", two_boxes)
+
+
+def test_proposals_are_stored_with_their_boxes(pictures, folder, proposing, part_a_batch):
+    broken = folder.parent / "broken.png"
+    broken.write_bytes(b"nothing")
+    given = [*pictures[:20], PictureFile(broken), *pictures[20:]]
+    stored = run(given, folder, crops="whole", regions=SEARCH)
+    assert len(list(folder.glob("part-*.boxes.npy"))) == 3
+    assert stored.readable.tolist() == [*range(20), *range(21, 41)]
+    boxes = stored.boxes[np.arange(40)]
+    np.testing.assert_array_equal(boxes, [two_boxes(SEARCH)(picture.load()) for picture in pictures])
+    assert len(np.unique(boxes[:, 1], axis=0)) > 30  # they differ from photo to photo
+    grids = torch.from_numpy(expected(pictures, crops="whole", regions=Regions()))  # (40, 4, 3)
+    maps = grids.transpose(1, 2).reshape(40, 3, 2, 2)
+    np.testing.assert_allclose(values(stored), roi_align(maps, torch.from_numpy(boxes)), atol=1e-6)
+    assert not values(stored)[:, 2].any()
+    network = Tiny()
+    again = run(given[::-1], folder, network, crops="whole", regions=SEARCH)
+    assert network.shown == again.computed == 0
+    np.testing.assert_array_equal(again.boxes[np.arange(40)], boxes[::-1])
+
+
+def test_a_grid_has_no_stored_boxes(pictures, folder):
+    assert run(pictures[:2], folder, regions=Regions()).boxes is None
+    assert not list(folder.glob("*.boxes.npy"))
+
+
+def test_proposals_of_a_crop_are_refused_before_any_work(pictures, folder):
+    with pytest.raises(RecipeError, match=r"selective-search needs crops = \"whole\", not '1C'"):
+        run(pictures, folder, crops="1C", regions=SEARCH)
+    assert not folder.exists()

@@ -1,12 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from diptych.data.corpus import Features
 from diptych.data.images import PictureFile
+from diptych.data.reader import FeatureReader
 from diptych.data.scenes import make_scenes
 from diptych.errors import DataError, ImageError
 from diptych.features.crops import Crops, fixed_crops, random_crop
-from diptych.features.reader import CropReader, ImageInput, image_reader, picture_reader
+from diptych.features.reader import CropReader, ImageInput, RegionReader, image_reader, picture_reader
 
 
 class Broken:
@@ -87,3 +91,47 @@ def test_a_model_and_a_corpus_that_do_not_fit():
         image_reader(drawn, ImageInput("features", (8,)))
     with pytest.raises(DataError, match="the id of an image"):
         picture_reader(drawn.pictures, ImageInput("features", (8,)))
+
+
+def test_an_image_without_regions_is_left_out_and_nobody_moves_up():
+    rows = np.random.default_rng(0).random((5, 3, 2)).astype(np.float32)
+    rows[1] = 0
+    rows[2, 0] = 0  # another region is there
+    rows[4, 1:] = 0  # one region is enough
+    names = [f"image {number}" for number in range(5)]
+    reader = RegionReader(FeatureReader(Features([rows])), names)
+    for _ in range(2):
+        values, readable = reader.read(np.array([4, 1, 2, 0]))
+        assert readable.tolist() == [True, False, True, True]
+        np.testing.assert_array_equal(values, rows[[4, 2, 0]])
+    assert list(reader.skipped) == [1]
+    assert reader.skipped[1].startswith("image 1: has no regions, all of its rows are zeros; ")
+    values, readable = reader.read(np.array([3]))
+    np.testing.assert_array_equal(values, rows[[3]])
+    values, readable = reader.read(np.array([1]))
+    assert values.shape == (0, 3, 2)
+    assert not readable.any()
+
+
+def test_an_unreadable_image_and_one_without_regions_keep_apart():
+    rows = np.ones((3, 2, 2), np.float32)
+    rows[1] = 0
+    stored = FeatureReader(Features([rows]), np.array([0, 2, 3]), {1: "one.jpg: truncated"})
+    reader = RegionReader(stored, ["zero", "one", "two", "three"])
+    values, readable = reader.read(np.arange(4))
+    assert readable.tolist() == [True, False, False, True]
+    assert len(values) == 2
+    assert reader.skipped[1] == "one.jpg: truncated"
+    assert reader.skipped[2].startswith("two: has no regions")
+
+
+def test_regions_that_came_with_a_corpus_are_read_as_regions(pictures):
+    rows = np.ones((2, 3, 4), np.float32)
+    rows[1] = 0
+    scenes = make_scenes(train=2, val=1, test=1).split("train")
+    corpus = replace(scenes, pictures=None, features=Features([rows]))
+    reader = image_reader(corpus, ImageInput("features", (3, 4)))
+    assert reader.read(np.arange(2))[1].tolist() == [True, False]
+    assert corpus.image_ids[1] in reader.skipped[1]
+    one = replace(scenes, pictures=None, features=Features([rows[:, 0]]))
+    assert image_reader(one, ImageInput("features", (4,))).read(np.arange(2))[1].all()  # one vector may be zero

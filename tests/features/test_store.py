@@ -5,13 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import diptych
 from diptych.errors import DataError
 from diptych.features.crops import Crops
+from diptych.features.regions import Regions
 from diptych.features.store import FeatureStore, Making, Part, store_folder
 
-MAKING = Making(backbone="tiny", weights="ab" * 32, crops=Crops(), regions=False, dtype="float16")
+MAKING = Making(backbone="tiny", weights="ab" * 32, crops=Crops(), regions=None, dtype="float16")
+PROPOSED = Regions(method="selective-search", count=2)
+FOREST = Regions(method="edge-boxes", model="forest.yml")
 
 
 @pytest.fixture
@@ -112,10 +116,12 @@ def test_a_store_says_who_made_it(folder):
         ({"crops": Crops(name="10C")}, "crops 1C, asked for 10C"),
         ({"crops": Crops(resize="short")}, "resize square, asked for short"),
         ({"crops": Crops(side=288)}, "side the backbone's own, asked for 288"),
-        ({"regions": True}, "regions off, asked for on"),
+        ({"regions": Regions()}, "regions none, asked for grid"),
+        ({"regions": Regions(method="selective-search", count=5)}, "regions none, asked for selective-search-5"),
+        ({"forest": "ef" * 32}, "structured forest none, asked for efefefefefef"),
         ({"dtype": "float32"}, "dtype float16, asked for float32"),
     ],
-    ids=["backbone", "weights", "crops", "resize", "side", "regions", "dtype"],
+    ids=["backbone", "weights", "crops", "resize", "side", "grid", "proposals", "forest", "dtype"],
 )
 def test_a_store_made_otherwise_is_refused(folder, changes, words):
     message = refused(folder, **changes)
@@ -237,10 +243,99 @@ def test_rows_and_images_that_differ_in_number_are_not_written(folder, rows):
     [
         ({"backbone": "lite0", "dtype": "float32"}, "lite0-1C"),
         ({"backbone": "lite0", "crops": Crops(name="10C", resize="short")}, "lite0-10C-short-float16"),
-        ({"backbone": "timm:a/b c", "regions": True, "dtype": "float16"}, "timm-a-b-c-1C-grid-float16"),
+        ({"backbone": "timm:a/b c", "regions": Regions(), "dtype": "float16"}, "timm-a-b-c-1C-grid-float16"),
+        ({"regions": PROPOSED, "dtype": "float32"}, "tiny-1C-selective-search-2"),
+        ({"regions": FOREST, "forest": "ef" * 32, "dtype": "float32"}, "tiny-1C-edge-boxes-36-efefefef"),
         ({"backbone": "../../etc:x", "dtype": "float32"}, "etc-x-1C"),
     ],
-    ids=["plain", "ten short", "grid", "hostile"],
+    ids=["plain", "ten short", "grid", "proposals", "forest", "hostile"],
 )
 def test_the_name_of_a_folder(changes, name):
     assert store_folder(Path("features"), MAKING.model_copy(update=changes)) == Path("features") / name
+
+
+@pytest.fixture
+def proposed(tmp_path):
+    """A store of two regions an image, with their boxes."""
+    folder = tmp_path / "proposed"
+    store = FeatureStore.make(folder, MAKING.model_copy(update={"regions": PROPOSED}), (2, 3))
+    random = np.random.default_rng(1)
+    boxes = random.random((3, 2, 4), np.float32)
+    rows = random.standard_normal((3, 2, 3)).astype(np.float16)
+    store.write(Part(rows=["a", "b"]), rows[:2], boxes[:2])
+    store.write(Part(rows=["c"]), rows[2:], boxes[2:])
+    return folder, rows, boxes
+
+
+def test_boxes_lie_beside_their_rows(proposed):
+    folder, rows, boxes = proposed
+    store = opened(folder, regions=PROPOSED)
+    np.testing.assert_array_equal(store.boxes(list("caab"))[np.arange(4)], boxes[[2, 0, 0, 1]])
+    np.testing.assert_array_equal(store.features(list("cb"))[np.arange(2)], rows[[2, 1]].astype(np.float32))
+    assert (folder / "part-00001.boxes.npy").exists()
+    with pytest.raises(DataError, match="no features of the image with hash zz"):
+        store.boxes(["zz"])
+
+
+def test_a_store_without_proposals_has_no_boxes(folder, proposed, rows):
+    assert opened(folder).boxes(["a"]) is None
+    with pytest.raises(ValueError, match="for 1 images"):
+        opened(folder).write(Part(rows=["h"]), rows[:1], np.zeros((1, 3, 4), np.float32))
+    with pytest.raises(ValueError, match="for 1 images"):
+        opened(proposed[0], regions=PROPOSED).write(Part(rows=["h"]), np.zeros((1, 2, 3), np.float16))
+
+
+def test_a_part_counts_once_its_boxes_are_there(proposed, monkeypatch):
+    """The JSON is written last: a process that is killed before leaves neither rows nor boxes to be read."""
+    folder = proposed[0]
+    store = opened(folder, regions=PROPOSED)
+    written = []
+    monkeypatch.setattr("diptych.features.store.write_json", lambda path, value: written.extend(folder.glob("*2.*")))
+    with pytest.raises(DataError, match=r"part-00002\.json: no such file"):
+        store.write(Part(rows=["d"]), np.zeros((1, 2, 3), np.float16), np.zeros((1, 2, 4), np.float32))
+    assert sorted(path.name for path in written) == ["part-00002.boxes.npy", "part-00002.npy"]
+    assert len(opened(folder, regions=PROPOSED)) == 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: path.unlink(), "no such file"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "damaged or truncated"),
+        (
+            lambda path: np.save(path, np.zeros((2, 3, 4), np.float32)),
+            r"shape (2, 3, 4), not float32 of shape (2, 2, 4)",
+        ),
+    ],
+    ids=["gone", "cut", "other"],
+)
+def test_damaged_boxes_are_named(proposed, damage, words):
+    folder = proposed[0]
+    damage(folder / "part-00000.boxes.npy")
+    message = refused(folder, regions=PROPOSED)
+    assert words in message
+    assert "part-00000.boxes.npy" in message
+    assert "part-00000.* and compute the features again" in message
+
+
+def test_a_structured_forest_is_known_by_its_content_not_by_its_path(tmp_path):
+    making = {}
+    for name, content in {"one": b"trees", "copy": b"trees", "other": b"more trees"}.items():
+        (tmp_path / name).write_bytes(content)
+        regions = Regions(method="edge-boxes", model=str(tmp_path / name))
+        making[name] = Making.of(
+            "tiny", torch.nn.Linear(1, 1).requires_grad_(False), Crops(name="whole"), regions=regions
+        )
+        making[name] = making[name].model_copy(update={"weights": "ab"})
+    folder = tmp_path / "store"
+    FeatureStore.make(folder, making["one"], (36, 3))
+    assert len(FeatureStore.open(folder, making["copy"])) == 0
+    with pytest.raises(DataError, match=r"structured forest [0-9a-f]{12}, asked for"):
+        FeatureStore.open(folder, making["other"])
+    with pytest.raises(DataError, match=r"gone: no such file of a structured forest; .* model\.yml\.gz"):
+        Making.of("tiny", torch.nn.Linear(1, 1), Crops(), regions=Regions(method="edge-boxes", model="gone"))
+
+
+@pytest.mark.parametrize(("said", "means"), [(False, None), (True, Regions())], ids=["pooled", "grid"])
+def test_stores_of_the_first_version_are_read(said, means):
+    assert Making(backbone="tiny", weights="ab", regions=said).regions == means

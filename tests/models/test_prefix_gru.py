@@ -52,6 +52,16 @@ def test_every_distinct_prefix_is_one_node(texts):
     assert tree.distinct.tolist() == sorted({word for text in texts for word in text})
 
 
+@given(texts)
+def test_the_path_leads_to_the_node_of_every_prefix(texts):
+    tree = PrefixTree.of(*vars(padded(texts)).values())
+    nodes = {}
+    for text, path in zip(texts, tree.path.tolist(), strict=True):
+        for length, node in enumerate(path[: len(text)], 1):
+            assert nodes.setdefault(tuple(text[:length]), node) == node
+    assert sorted(nodes.values()) == list(range(sum(tree.nodes)))
+
+
 def test_padding_changes_nothing():
     gru = tower()
     alone = gru(padded([[1, 2]]))

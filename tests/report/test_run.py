@@ -58,7 +58,7 @@ def test_what_is_not_given_is_left_out(run, encoded):
 
 
 def test_sampling_is_measured_with_the_runs_own_scores(encoded):
-    rows = sampling_rows(encoded, encoded.corpus, 4)
+    rows = sampling_rows(encoded_score(encoded), encoded.corpus, 4)
     assert [row.direction for row in rows[:2]] == ["image to text", "text to image"]
     for row in rows:
         score, groups = encoded_score(encoded), (encoded.corpus.image_groups, encoded.corpus.text_groups)

@@ -15,13 +15,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from diptych.cli.console import err, note, say, say_skipped
 from diptych.cli.options import Data, Device, Workers
 from diptych.errors import DataError
-from diptych.features.choices import CropName, Dtype, Resize
+from diptych.features.choices import CropName, Dtype, RegionMethod, Resize
 from diptych.settings import first_mistake
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
     from diptych.features.crops import Crops
     from diptych.features.extract import Stored, Watch
+    from diptych.features.regions import Regions
 
 LINE_SECONDS = 60
 
@@ -34,7 +35,14 @@ def command(
     side: Annotated[
         int | None, typer.Option(help="Pixels of a crop's side, a multiple of 32.", show_default="the backbone's own")
     ] = None,
-    grid: Annotated[bool, typer.Option("--grid", help="Store the cells of the last map, not their mean.")] = False,
+    regions: Annotated[
+        RegionMethod | None,
+        typer.Option(help="Several vectors a photo: the cells of the last map, or boxes.", show_default="one vector"),
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="Boxes a photo, at most.")] = 36,
+    edge_model: Annotated[
+        Path | None, typer.Option(help="OpenCV's structured forest for edge-boxes.", show_default="none")
+    ] = None,
     dtype: Annotated[Dtype, typer.Option(help="The numbers on disk.")] = "float32",
     weights: Annotated[
         Path | None, typer.Option(help="Weights of the backbone (safetensors).", show_default="the pretrained ones")
@@ -55,12 +63,15 @@ def command(
 
         diptych features dataset_flickr8k.json --crops 10C --into features/ten
 
-        diptych features photos/ --backbone timm:resnet50 --grid --dtype float16
+        diptych features photos/ --regions grid --dtype float16
+
+        diptych features photos/ --crops whole --regions selective-search
     """
     from diptych.data.open import open_corpus
     from diptych.features.backbone import side_of
     from diptych.features.extract import extract
     from diptych.features.names import load_backbone
+    from diptych.features.regions import check_seen
     from diptych.features.store import Making, store_folder
     from diptych.machine import choose_device, cores, keep_freed_memory
 
@@ -69,9 +80,10 @@ def command(
     corpus = open_corpus(data)
     if corpus.pictures is None:
         raise DataError(f"{corpus.name}: has stored features but no pictures; there is nothing to compute")
+    seen, places = _crops(crops, resize, side), _regions(regions, count, edge_model)
+    check_seen(places, seen)
     network = load_backbone(backbone, weights)
-    seen = _crops(crops, resize, side)
-    making = Making.of(backbone, network, seen, regions=grid, dtype=dtype)
+    making = Making.of(backbone, network, seen, regions=places, dtype=dtype)
     folder = into or store_folder(Path("features"), making)
     try:
         with _bar() as watch:
@@ -97,6 +109,18 @@ def _crops(name: CropName, resize: Resize, side: int | None) -> Crops:
         return Crops(name=name, resize=resize, side=side)
     except ValidationError as error:
         raise DataError(f"--{first_mistake(error, Crops)}") from None
+
+
+def _regions(method: RegionMethod | None, count: int, edge_model: Path | None) -> Regions | None:
+    from diptych.features.regions import Regions
+
+    if method == "edge-boxes" and edge_model is None:
+        raise DataError("--regions edge-boxes: needs --edge-model FILE, OpenCV's structured forest (model.yml.gz)")
+    if method != "edge-boxes" and edge_model is not None:
+        raise DataError("--edge-model: belongs to --regions edge-boxes; leave it out")
+    if method is None:
+        return None
+    return Regions(method=method, count=count, model=None if edge_model is None else str(edge_model))
 
 
 def _tell(corpus: Corpus, stored: Stored, folder: Path, side: int) -> None:

@@ -11,7 +11,7 @@ import sys
 import typer
 
 from diptych import __version__
-from diptych.cli import compare, data, demo, doctor, encode, evaluate, features, recipes, search, sweep, train
+from diptych.cli import compare, data, demo, doctor, encode, evaluate, features, mine, recipes, search, sweep, train
 from diptych.cli.console import complain
 from diptych.errors import DiptychError
 
@@ -30,6 +30,7 @@ app = typer.Typer(
 app.command("features")(features.command)
 app.command("train")(train.command)
 app.command("sweep")(sweep.command)
+app.command("mine")(mine.command)
 app.command("evaluate")(evaluate.command)
 app.command("compare")(compare.command)
 app.command("encode")(encode.command)

@@ -16,7 +16,7 @@ app = typer.Typer(help="Look at the recipes.", no_args_is_help=True)
 
 @app.command("list")
 def list_command(
-    part: Annotated[str, typer.Argument(metavar="[NAME]", help="Only those with this in their name, all of them.")] = "",
+    part: Annotated[str, typer.Argument(metavar="[NAME]", help="All that have this in their name.")] = "",
 ) -> None:
     """List the recipes that come with Diptych; without a name, the first of each family.
 

@@ -96,7 +96,8 @@ class OfflineSampler:
         )
 
     def _correspond(self, images: Integers, texts: Integers) -> NDArray[np.bool_]:
-        return self._corpus.image_groups[images] == self._corpus.text_groups[texts]
+        same: NDArray[np.bool_] = self._corpus.image_groups[images] == self._corpus.text_groups[texts]
+        return same
 
     def _shares(self, count: int, random: np.random.Generator) -> NDArray[np.float64]:
         """Where in the two lists to draw, from 0 to 1: (2, count)."""

@@ -115,18 +115,26 @@ def ranks(
 
     A NaN score, or a query without a positive, is a ScoreError that names the image or text by its row.
     """
+    image_rows = np.arange(score.images) if image_rows is None else image_rows
+    text_rows = np.arange(score.texts) if text_rows is None else text_rows
+    images, texts = sides(score, image_groups, text_groups, image_rows, text_rows)
+    Tally(score, images, texts).run(block)
+    groups = image_groups[image_rows], text_groups[text_rows]
+    return Ranks(images.ranks(), texts.ranks(), *groups, image_rows, text_rows)
+
+
+def sides(
+    score: Score, image_groups: Integers, text_groups: Integers, image_rows: Integers, text_rows: Integers
+) -> tuple[Side, Side]:
+    """These images and these texts in group order, after a check that groups and scores fit and all have a positive."""
     if (score.images, score.texts) != (len(image_groups), len(text_groups)):
         given = f"{score.images} images and {score.texts} texts"
         wanted = f"{len(image_groups)} images and {len(text_groups)} texts"
         raise ScoreError(f"scores of {given} for groups of {wanted}; make both from the same corpus and split")
-    image_rows = np.arange(score.images) if image_rows is None else image_rows
-    text_rows = np.arange(score.texts) if text_rows is None else text_rows
     image_groups, text_groups = image_groups[image_rows], text_groups[text_rows]
     check_positives(image_rows, image_groups, text_rows, text_groups)
     image_numbers, text_numbers = _numbered(image_groups, text_groups)
-    tally = _Tally(score, _Side(image_rows, image_numbers), _Side(text_rows, text_numbers))
-    tally.run(_panels(tally.images.numbers, tally.texts.numbers, block))
-    return Ranks(tally.images.ranks(), tally.texts.ranks(), image_groups, text_groups, image_rows, text_rows)
+    return Side(image_rows, image_numbers), Side(text_rows, text_numbers)
 
 
 def _widened(index: Index, length: int) -> tuple[int, Index]:
@@ -197,7 +205,7 @@ def _spans(start: int, stop: int, size: int) -> list[slice]:
     return [slice(begin, min(begin + size, stop)) for begin in range(start, stop, size)]
 
 
-class _Side:
+class Side:
     """The images or the texts in group order: the best positive of each, and its negatives that are no worse."""
 
     def __init__(self, rows: Integers, numbers: Integers) -> None:
@@ -220,14 +228,16 @@ class _Side:
         return ranks
 
 
-class _Tally:
+class Tally:
     """Goes over the tiles, each once, first those with positives, and keeps count on both sides."""
 
-    def __init__(self, score: Score, images: _Side, texts: _Side) -> None:
+    def __init__(self, score: Score, images: Side, texts: Side) -> None:
         self.score, self.images, self.texts = score, images, texts
         self.buffer = torch.empty(0)
 
-    def run(self, panels: list[_Panel]) -> None:
+    def run(self, block: int) -> None:
+        """Learn and count with tiles of at most a block."""
+        panels = _panels(self.images.numbers, self.texts.numbers, block)
         for panel in panels:
             for rows, columns, tile in self.tiles([panel], panel):
                 positives = self.positives(rows, columns, tile)
@@ -248,6 +258,7 @@ class _Tally:
                 yield rows, columns, self.checked(against(self.images.index(rows)), rows, columns)
 
     def positives(self, rows: slice, columns: slice, tile: Tensor) -> Tensor:
+        """Which pairs of a tile share their group."""
         same = self.images.numbers[rows, None] == self.texts.numbers[columns]
         return torch.from_numpy(same).to(tile.device)  # (images, texts)
 
@@ -263,16 +274,19 @@ class _Tally:
 
     def count(self, rows: slice, columns: slice, tile: Tensor, positives: Tensor | None) -> None:
         """Count the negatives of this tile that score at least as high as the best positive."""
+        for side, span, axis in ((self.images, rows, 1), (self.texts, columns, 0)):
+            side.counts[span] += self.at_least(side.best[span], axis, tile, positives)
+
+    def at_least(self, thresholds: Tensor, axis: int, tile: Tensor, positives: Tensor | None) -> Tensor:
+        """How many negatives along an axis reach the threshold of each query."""
         if self.buffer.numel() < tile.numel() or self.buffer.device != tile.device:
             self.buffer = torch.empty(tile.numel(), device=tile.device)
         above = self.buffer[: tile.numel()].view(tile.shape)
-        for side, span, axis in ((self.images, rows, 1), (self.texts, columns, 0)):
-            thresholds = side.best[span].to(tile.dtype).to(tile.device).unsqueeze(axis)
-            # ones and zeros as floats: several times faster to make and to sum than booleans
-            torch.ge(tile, thresholds, out=above)
-            if positives is not None:
-                above.masked_fill_(positives, 0)
-            side.counts[span] += above.sum(axis).cpu().long()
+        # ones and zeros as floats: several times faster to make and to sum than booleans
+        torch.ge(tile, thresholds.to(tile.dtype).to(tile.device).unsqueeze(axis), out=above)
+        if positives is not None:
+            above.masked_fill_(positives, 0)
+        return above.sum(axis).cpu().long()
 
     def checked(self, tile: Tensor, rows: slice, columns: slice) -> Tensor:
         """The tile, if it is scores and has no NaN."""

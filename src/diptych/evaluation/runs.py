@@ -21,6 +21,9 @@ from diptych.models.trained import Trained, Watch
 
 _FLOATS = tuple(np.dtype(kind) for kind in (np.float16, np.float32, np.float64))
 
+KEPT = 1 << 26  # scores of a matrix: 256 MB
+KEPT_AT_ONCE = 64  # images
+
 # The metrics a snapshot can be chosen by: those of which more is better.
 SELECTABLE = (*(f"{side}_r{cutoff}" for side in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for cutoff in CUTOFFS), "rsum")
 
@@ -41,14 +44,35 @@ def evaluate(
     return evaluate_encoded([trained.encode(corpus.split(split), watch=watch)], folds=folds, gallery=gallery)
 
 
-def evaluate_encoded(encoded: Sequence[Encoded], *, folds: int = 1, gallery: int | None = None) -> Result:
-    """Measure encodings; several are an ensemble, whose score is the mean of theirs."""
-    first = encoded[0]
+def evaluate_encoded(
+    encoded: Sequence[Encoded], *, folds: int = 1, gallery: int | None = None, score: Score | None = None
+) -> Result:
+    """Measure encodings; several are an ensemble, whose score is the mean of theirs. Who has it already gives it."""
+    score = ensemble_score(encoded) if score is None else score
+    return measure(score, encoded[0].image_groups, encoded[0].text_groups, folds=folds, gallery=gallery)
+
+
+def ensemble_score(encoded: Sequence[Encoded]) -> Score:
+    """The score of encodings, the mean of theirs where there are several."""
     for other in encoded[1:]:
-        if other.digest != first.digest:
+        if other.digest != encoded[0].digest:
             raise ScoreError("an ensemble needs encodings of the same images and texts; these differ in their corpus")
-    score = mean_score([encoded_score(each) for each in encoded]) if len(encoded) > 1 else encoded_score(first)
-    return measure(score, first.image_groups, first.text_groups, folds=folds, gallery=gallery)
+    return mean_score([encoded_score(each) for each in encoded]) if len(encoded) > 1 else encoded_score(encoded[0])
+
+
+@torch.no_grad()
+def kept_score(encoded: Sequence[Encoded], most: int = KEPT) -> Score:
+    """The score of encodings for who goes over it more than once: costly scores are computed now and kept.
+
+    Those of embedding models are quicker to compute again than to keep, and a matrix of more than `most` scores is not
+    kept either.
+    """
+    score = ensemble_score(encoded)
+    if score.images * score.texts > most or all(each.matcher().joint is not None for each in encoded):
+        return score
+    spans = [slice(start, start + KEPT_AT_ONCE) for start in range(0, score.images, KEPT_AT_ONCE)]
+    against = score.against(slice(0, score.texts))
+    return matrix_score(torch.cat([against(rows).cpu() for rows in spans]))
 
 
 def validate(encoded: Encoded) -> dict[str, float]:

@@ -47,6 +47,17 @@ def side_of(crops: Crops, backbone: Backbone) -> int:
     return crops.side
 
 
+@torch.inference_mode()
+def grid_of(crops: Crops, backbone: Backbone) -> tuple[int, int]:
+    """The shape (cells, channels) of a backbone's last map of these crops; the backbone is in evaluation mode."""
+    side = side_of(crops, backbone)
+    if side == backbone.side:
+        return backbone.grid
+    nothing = torch.zeros(1, 3, side, side, dtype=torch.uint8, device=next(backbone.parameters()).device)
+    _, cells, channels = backbone.regions(nothing).shape
+    return cells, channels
+
+
 @torch.no_grad()
 def weights_digest(backbone: nn.Module) -> str:
     """What identifies a network's weights: a hash of every parameter and statistic with its name."""

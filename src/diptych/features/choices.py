@@ -1,4 +1,4 @@
-"""The words that recipes and the command line choose crops and numbers with."""
+"""The words that recipes and the command line choose crops, regions and numbers with."""
 
 from __future__ import annotations
 
@@ -7,3 +7,4 @@ from typing import Literal
 CropName = Literal["1C", "10C", "whole", "mirrored", "views"]
 Resize = Literal["square", "short"]
 Dtype = Literal["float16", "float32"]
+RegionMethod = Literal["grid", "selective-search", "edge-boxes"]

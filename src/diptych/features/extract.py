@@ -20,12 +20,15 @@ from PIL import Image
 from torch import Tensor
 
 from diptych.data.batches import read_ahead
-from diptych.data.corpus import Features, Integers, Picture
+from diptych.data.corpus import Features, Floats, Integers, Picture
 from diptych.data.images import PictureFile, decode
 from diptych.errors import DataError, ImageError
-from diptych.features.backbone import Backbone, side_of
+from diptych.features.backbone import Backbone, grid_of, side_of
 from diptych.features.crops import fixed_crops, resized_side, too_small
 from diptych.features.identity import Seen, file_hash, pixels_hash, stamp
+from diptych.features.proposals import Propose, proposer
+from diptych.features.regions import check_seen
+from diptych.features.roi_align import pool_cells
 from diptych.features.store import FeatureStore, Making, Part
 from diptych.files import held, remove_leftovers
 
@@ -46,6 +49,7 @@ class Stored:
     """The features of some pictures: row i belongs to picture `readable[i]`.
 
     `skipped` says why the others have none; `enlarged` names those smaller than the crop, with width and height.
+    `boxes` are those of proposed regions, (regions, 4) an image, relative to the photo; zeros where there is no region.
     """
 
     features: Features
@@ -53,6 +57,7 @@ class Stored:
     skipped: dict[int, str]
     enlarged: dict[int, tuple[int, int]]
     computed: int
+    boxes: Features | None = None
 
 
 def extract(
@@ -72,8 +77,7 @@ def extract(
     """
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file; name a folder for the features")
-    if side_of(making.crops, backbone) != backbone.side and making.regions:
-        raise DataError(f"a grid is stored of squares of {backbone.side} only; leave the side out, or the grid")
+    check_seen(making.regions, making.crops)
     store = FeatureStore.open(folder, making) if (folder / "about.json").exists() else None
     seen = Seen(folder / "seen.json")
     hashes = [seen.hash_of(picture.path) if isinstance(picture, PictureFile) else None for picture in pictures]
@@ -82,8 +86,10 @@ def extract(
         return _gather(pictures, hashes, store, {}, 0)
     with held(folder, DataError):
         remove_leftovers(folder)
-        store = FeatureStore.make(folder, making, backbone.grid if making.regions else (backbone.size,))
-        work = _Extraction(pictures, hashes, _Network(backbone, making, device), store, seen)
+        network = _Network(backbone, making, device)
+        propose = proposer(making.regions) if making.regions and making.regions.proposed else None
+        store = FeatureStore.make(folder, making, network.shape)
+        work = _Extraction(pictures, hashes, network, store, seen, propose)
         try:
             work.run(wanted, workers, watch)
         except BaseException:
@@ -102,6 +108,7 @@ class _Look:
     image: int
     digest: str | None = None  # None: there was nothing to hash
     squares: NDArray[np.uint8] | None = None  # (crops, 3, side, side)
+    boxes: Floats | None = None  # (regions, 4), where they are proposed
     enlarged: tuple[int, int] | None = None
     reason: str | None = None
     lasting: bool = False  # the reason lies in the bytes
@@ -110,8 +117,11 @@ class _Look:
 class _Reader:
     """Hashes pictures, and decodes and crops those that a store lacks; safe to call from several threads."""
 
-    def __init__(self, pictures: Sequence[Picture], store: FeatureStore, seen: Seen, side: int) -> None:
+    def __init__(
+        self, pictures: Sequence[Picture], store: FeatureStore, seen: Seen, side: int, propose: Propose | None
+    ) -> None:
         self._pictures = pictures
+        self.propose = propose
         self._store = store
         self._seen = seen
         self._side = side
@@ -154,7 +164,8 @@ class _Reader:
     def _crop(self, image: int, digest: str, decoded: Image.Image) -> _Look:
         small = too_small(decoded.size, self._side)
         squares = fixed_crops(decoded, self._store.making.crops, self._side)
-        return _Look(image, digest, squares, enlarged=decoded.size if small else None)
+        boxes = None if self.propose is None else self.propose(decoded)
+        return _Look(image, digest, squares, boxes, enlarged=decoded.size if small else None)
 
     def _claim(self, digest: str) -> bool:
         """Whether the caller is the first to ask for an image that the store lacks."""
@@ -166,7 +177,7 @@ class _Reader:
 
 
 class _Network:
-    """The backbone on its device: squares of some images to their rows."""
+    """The backbone on its device: squares of some images, and their boxes where they have some, to their rows."""
 
     def __init__(self, backbone: Backbone, making: Making, device: torch.device) -> None:
         crops = making.crops.count
@@ -177,18 +188,28 @@ class _Network:
         self._device = device
         self._input = np.zeros((self.images, crops, 3, self.side, self.side), np.uint8)
         backbone.eval().to(device)
+        self.shape: tuple[int, ...] = grid_of(making.crops, backbone) if making.regions else (backbone.size,)  # a row's
+        self._boxes: Floats | None = None
+        if making.regions and making.regions.proposed:
+            self.shape = (making.regions.count, self.shape[-1])
+            self._boxes = np.zeros((self.images, making.regions.count, 4), np.float32)
 
     @torch.inference_mode()
-    def rows(self, squares: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
+    def rows(self, looks: Sequence[_Look]) -> Floats:
         """The features of at most `images` images, each the mean over its crops.
 
         A network may sum in another order for another number of images, so it is always given the same number.
         """
-        for place, own in enumerate(squares):
-            self._input[place] = own
+        for place, look in enumerate(looks):
+            assert look.squares is not None
+            self._input[place] = look.squares
+            if self._boxes is not None and look.boxes is not None:
+                self._boxes[place] = look.boxes
         found = self._run(torch.from_numpy(self._input).flatten(0, 1).to(self._device))  # (images * crops, ...)
-        rows: NDArray[np.float32] = found.view(*self._input.shape[:2], *found.shape[1:]).mean(1).float().cpu().numpy()
-        return rows[: len(squares)]
+        if self._boxes is not None:
+            found = pool_cells(found, torch.from_numpy(self._boxes).to(self._device))  # (images, regions, channels)
+        rows: Floats = found.view(*self._input.shape[:2], *found.shape[1:]).mean(1).float().cpu().numpy()
+        return rows[: len(looks)]
 
 
 class _Extraction:
@@ -201,6 +222,7 @@ class _Extraction:
         network: _Network,
         store: FeatureStore,
         seen: Seen,
+        propose: Propose | None,
     ) -> None:
         self.reasons: dict[int | str, str] = {}  # by picture and by hash, of what may be readable another time
         self.computed = 0
@@ -208,7 +230,7 @@ class _Extraction:
         self._network = network
         self._store = store
         self._seen = seen
-        self._reader = _Reader(pictures, store, seen, network.side)
+        self._reader = _Reader(pictures, store, seen, network.side, propose)
         self._start_part()
 
     def run(self, wanted: Sequence[int], workers: int, watch: Watch | None) -> None:
@@ -244,7 +266,7 @@ class _Extraction:
             self.reasons[look.image if look.digest is None else look.digest] = look.reason
 
     def _compute(self, looks: Sequence[_Look]) -> None:
-        rows = self._network.rows([look.squares for look in looks if look.squares is not None])
+        rows = self._network.rows(looks)
         # Images and rows in one step: an interrupt between two would part them.
         self._finished.append(([replace(look, squares=None) for look in looks], rows))
         finished = sum(len(rows) for _, rows in self._finished)
@@ -263,12 +285,19 @@ class _Extraction:
                 enlarged={str(look.digest): look.enlarged for look in looks if look.enlarged is not None},
                 unreadable=self._unreadable,
             )
-            self._store.write(part, np.concatenate(rows))
+            self._store.write(part, np.concatenate(rows), self._boxes_of(looks))
             self.computed += len(looks)
         self._start_part()
 
+    def _boxes_of(self, looks: Sequence[_Look]) -> Floats | None:
+        """The boxes that go with the rows: (images, regions, 4)."""
+        if self._reader.propose is None:
+            return None
+        boxes = [look.boxes for look in looks if look.boxes is not None]
+        return np.stack(boxes) if boxes else np.empty((0, self._store.shape[0], 4), np.float32)
+
     def _start_part(self) -> None:
-        self._finished: list[tuple[list[_Look], NDArray[np.float32]]] = []
+        self._finished: list[tuple[list[_Look], Floats]] = []
         self._unreadable: dict[str, str] = {}
         self._started = time.monotonic()
 
@@ -290,7 +319,8 @@ def _gather(
             skipped[image] = _with_path(pictures[image], store.unreadable.get(digest) or reasons[digest])
     enlarged = {image: store.enlarged[digest] for image, digest in found.items() if digest in store.enlarged}
     rows = store.features(list(found.values()))
-    return Stored(rows, np.array(list(found), np.int64), skipped, enlarged, computed)
+    boxes = store.boxes(list(found.values()))
+    return Stored(rows, np.array(list(found), np.int64), skipped, enlarged, computed, boxes)
 
 
 def _why_unreadable(path: Path) -> str:

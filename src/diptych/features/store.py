@@ -2,6 +2,7 @@
 
 A store is a folder. `about.json` says how its rows were made. Rows lie in parts that are never written again:
 `part-00000.npy`, and `part-00000.json` with the image of each row, which is written last and makes the part count.
+Where regions were proposed, their boxes lie beside the rows in `part-00000.boxes.npy`.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from typing import Any, TypeVar
 import numpy as np
 import PIL
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 import diptych
-from diptych.data.corpus import Features
+from diptych.data.corpus import Features, Floats, Integers
 from diptych.errors import DataError
 from diptych.features.backbone import Backbone, weights_digest
 from diptych.features.choices import Dtype
 from diptych.features.crops import Crops
+from diptych.features.identity import file_hash
+from diptych.features.regions import Regions, forest_file
 from diptych.files import read_json, replacing, write_json
-from diptych.settings import Flag, Settings, first_mistake
+from diptych.settings import Settings, first_mistake
 
 FORMAT = 1
 DECODER = f"Pillow {PIL.__version__}"
@@ -37,8 +40,15 @@ class Making(Settings):
     backbone: str
     weights: str  # the digest
     crops: Crops = Crops()
-    regions: Flag = False  # the grid of the last map, or one vector an image
+    regions: Regions | None = None  # several vectors an image, or one
+    forest: str | None = None  # the digest of the regions' model, whatever its path
     dtype: Dtype = "float32"
+
+    @field_validator("regions", mode="before")
+    @classmethod
+    def _of_the_first_version(cls, regions: Any) -> Any:
+        """Stores of version 0.1.0 know the grid alone, and say whether they have it."""
+        return (Regions() if regions else None) if isinstance(regions, bool) else regions
 
     @classmethod
     def of(
@@ -47,11 +57,18 @@ class Making(Settings):
         backbone: Backbone,
         crops: Crops,
         *,
-        regions: bool = False,
+        regions: Regions | None = None,
         dtype: Dtype = "float32",
     ) -> Making:
         """The making of a backbone that is here, with the digest of its weights."""
-        return cls(backbone=name, weights=weights_digest(backbone), crops=crops, regions=regions, dtype=dtype)
+        return cls(
+            backbone=name,
+            weights=weights_digest(backbone),
+            crops=crops,
+            regions=regions,
+            forest=_forest_digest(regions),
+            dtype=dtype,
+        )
 
 
 class About(Settings):
@@ -60,7 +77,7 @@ class About(Settings):
     format: int
     version: str
     making: Making
-    shape: tuple[int, ...]  # of a row: (size,) or (cells, channels)
+    shape: tuple[int, ...]  # of a row: (size,) or (regions, channels)
 
 
 class Part(Settings):
@@ -76,7 +93,8 @@ def store_folder(root: Path, making: Making) -> Path:
     """Where features of this making lie by default, such as `features/lite0-1C`."""
     words = [re.sub(r"[^\w.]+", "-", making.backbone).strip("-."), making.crops.name]
     words += ["short"] * (making.crops.resize == "short") + [str(making.crops.side)] * (making.crops.side is not None)
-    words += ["grid"] * making.regions
+    words += [making.regions.label] if making.regions else []
+    words += [making.forest[:8]] if making.forest else []
     words += [making.dtype] * (making.dtype != "float32")
     return root / "-".join(words)
 
@@ -98,7 +116,9 @@ class FeatureStore:
         self.making = about.making
         self.enlarged: dict[str, tuple[int, int]] = {}
         self.unreadable: dict[str, str] = {}
+        self._proposed = self.making.regions is not None and self.making.regions.proposed
         self._arrays: list[NDArray[np.floating]] = [np.empty((0, *self.shape), self.making.dtype)]
+        self._boxes: list[NDArray[np.floating]] = [np.empty((0, self.shape[0], 4), np.float32)]
         self._row: dict[str, int] = {}
         self._count = 0
         self._next = 0
@@ -142,19 +162,27 @@ class FeatureStore:
 
     def features(self, hashes: Sequence[str]) -> Features:
         """The rows of these images, in this order; nothing is read yet."""
+        return Features(self._arrays, self._rows_of(hashes))
+
+    def boxes(self, hashes: Sequence[str]) -> Features | None:
+        """The proposed regions of these images, (regions, 4) relative to the photo each, where there are some."""
+        return Features(self._boxes, self._rows_of(hashes)) if self._proposed else None
+
+    def _rows_of(self, hashes: Sequence[str]) -> Integers:
         for digest in hashes:
             if digest not in self._row:
                 raise DataError(f"{self.folder}: no features of the image with hash {digest[:12]}; compute them first")
-        return Features(self._arrays, np.array([self._row[digest] for digest in hashes], np.int64))
+        return np.array([self._row[digest] for digest in hashes], np.int64)
 
-    def write(self, part: Part, rows: NDArray[np.floating]) -> None:
+    def write(self, part: Part, rows: NDArray[np.floating], boxes: Floats | None = None) -> None:
         """Add a part: whole, or not at all. Values that the store's numbers cannot hold are refused."""
-        if rows.shape != (len(part.rows), *self.shape):
+        if rows.shape != (len(part.rows), *self.shape) or (boxes is not None) != self._proposed:
             raise ValueError(f"rows of shape {rows.shape} for {len(part.rows)} images")
         rows = self._finite(rows)
         name = self.folder / f"part-{self._next:05d}"
-        with replacing(name.with_suffix(".npy")) as temporary, temporary.open("wb") as file:
-            np.save(file, rows, allow_pickle=False)
+        if boxes is not None:
+            _save(_boxes_file(name), boxes)
+        _save(name.with_suffix(".npy"), rows)
         write_json(name.with_suffix(".json"), part.model_dump(mode="json"))
         self._add(name.with_suffix(".json"))
 
@@ -173,11 +201,9 @@ class FeatureStore:
         if number is None:
             raise DataError(f"{path}: not the name of a part; move it away")
         part = _read(Part, path, remedy)
-        rows = _mapped(path.with_suffix(".npy"), remedy)
-        wanted = (len(part.rows), *self.shape)
-        if rows.shape != wanted or rows.dtype != self.making.dtype:
-            found = f"{rows.dtype} of shape {rows.shape}, not {self.making.dtype} of shape {wanted}"
-            raise DataError(f"{path.with_suffix('.npy')}: holds {found}; {remedy}")
+        rows = _mapped(path.with_suffix(".npy"), self.making.dtype, (len(part.rows), *self.shape), remedy)
+        if self._proposed:
+            self._boxes.append(_mapped(_boxes_file(path), "float32", (len(rows), self.shape[0], 4), remedy))
         self._arrays.append(rows)
         for row, digest in enumerate(part.rows):
             self._row.setdefault(digest, self._count + row)
@@ -188,14 +214,32 @@ class FeatureStore:
             self.unreadable |= part.unreadable
 
 
-def _mapped(path: Path, remedy: str) -> NDArray[Any]:
+def _boxes_file(part: Path) -> Path:
+    return part.with_name(f"{part.stem}.boxes.npy")
+
+
+def _save(path: Path, values: NDArray[np.floating]) -> None:
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.save(file, values, allow_pickle=False)
+
+
+def _mapped(path: Path, dtype: Dtype, shape: tuple[int, ...], remedy: str) -> NDArray[Any]:
     try:
         # As a plain array: the subclass for mapped ones costs time whenever rows are taken.
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        values = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; {remedy}") from None
     except (ValueError, EOFError, SyntaxError) as reason:
         raise DataError(f"{path}: damaged or truncated ({' '.join(str(reason).split())}); {remedy}") from None
+    if values.shape != shape or values.dtype != dtype:
+        found = f"{values.dtype} of shape {values.shape}, not {dtype} of shape {shape}"
+        raise DataError(f"{path}: holds {found}; {remedy}")
+    return values
+
+
+def _forest_digest(regions: Regions | None) -> str | None:
+    file = None if regions is None else forest_file(regions)
+    return None if file is None else file_hash(file)
 
 
 def _about(folder: Path) -> About:
@@ -226,7 +270,8 @@ def _difference(theirs: Making, ours: Making) -> str | None:
         ("crops", theirs.crops.name, ours.crops.name),
         ("resize", theirs.crops.resize, ours.crops.resize),
         ("side", *(making.crops.side or "the backbone's own" for making in (theirs, ours))),
-        ("regions", *("on" if making.regions else "off" for making in (theirs, ours))),
+        ("regions", *(making.regions.label if making.regions else "none" for making in (theirs, ours))),
+        ("structured forest", *((making.forest or "none")[:12] for making in (theirs, ours))),
         ("dtype", theirs.dtype, ours.dtype),
     ):
         if there != here:

@@ -4,34 +4,60 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from diptych.data.corpus import Corpus
-from diptych.data.reader import FeatureReader
-from diptych.features.backbone import Backbone
-from diptych.features.crops import Crops
+from diptych.data.corpus import Corpus, Floats
+from diptych.data.reader import FeatureReader, ImageReader
+from diptych.features.backbone import Backbone, grid_of
+from diptych.features.choices import Dtype
 from diptych.features.extract import Stored, Watch, extract
-from diptych.features.reader import pictures_of
+from diptych.features.reader import ImageInput, RegionReader, pictures_of, proposed_boxes
+from diptych.features.regions import grid_boxes
 from diptych.features.store import Making, free_folder
 
 
 def stored_reader(
     corpus: Corpus,
     backbone: Backbone,
-    crops: Crops,
+    wanted: ImageInput,
     stores: Path,
     *,
     workers: int,
     device: torch.device,
     watch: Watch | None = None,
-) -> tuple[FeatureReader, Stored]:
+) -> tuple[ImageReader, Stored]:
     """The reader of a corpus' features in the store of this backbone below a folder, and what is in it."""
-    making = Making.of(backbone.name, backbone, crops)
+    making = making_of(backbone, wanted)
     folder = free_folder(stores, making)
     stored = extract(pictures_of(corpus), backbone, making, folder, workers=workers, device=device, watch=watch)
-    return FeatureReader(stored.features, stored.readable, stored.skipped), stored
+    reader = FeatureReader(stored.features, stored.readable, stored.skipped)
+    return (reader if wanted.regions is None else RegionReader(reader, corpus.image_ids)), stored
 
 
-def has_store(backbone: Backbone, crops: Crops, stores: Path) -> bool:
-    """Whether features of this backbone, with these weights and crops, are stored below a folder."""
-    return (free_folder(stores, Making.of(backbone.name, backbone, crops)) / "about.json").exists()
+def has_store(backbone: Backbone, wanted: ImageInput, stores: Path) -> bool:
+    """Whether features of this backbone, with these weights, crops and regions, are stored below a folder."""
+    return (free_folder(stores, making_of(backbone, wanted)) / "about.json").exists()
+
+
+def making_of(backbone: Backbone, wanted: ImageInput) -> Making:
+    """How what a tower reads is stored; regions, which are many, in half the space."""
+    assert wanted.crops is not None, "a backbone reads crops"
+    dtype: Dtype = "float32" if wanted.regions is None else "float16"
+    return Making.of(backbone.name, backbone, wanted.crops, regions=wanted.regions, dtype=dtype)
+
+
+def region_boxes(corpus: Corpus, wanted: ImageInput, backbone: Backbone | None) -> Floats | None:
+    """Where the regions that a model reads lie: (images, regions, 4), or none where nobody knows.
+
+    A box is left, top, right, bottom, relative to the whole photo; zeros are no region, or one at no known place.
+    Proposals, being found anew, take a fraction of a second a photo.
+    """
+    if wanted.kind == "features":
+        return None if corpus.region_boxes is None else corpus.region_boxes[np.arange(len(corpus.image_ids))]
+    if wanted.regions is None or wanted.crops is None or backbone is None:
+        return None
+    if wanted.regions.proposed:
+        return proposed_boxes(pictures_of(corpus), wanted)
+    cells, _ = grid_of(wanted.crops, backbone)
+    return np.repeat(grid_boxes(cells, wanted.crops, wanted.shape[-1])[None], len(corpus.image_ids), axis=0)

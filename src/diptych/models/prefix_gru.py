@@ -22,14 +22,14 @@ class PrefixTree:
 
     Level t holds the prefixes of t + 1 words. `words[t]` is the last word of each node as a row of the table of
     distinct words, `inner[t]` the nodes that go on, `parents[t + 1]` each node's parent as a row of `inner[t]`, and
-    `ends` the node of each whole text, counted over all levels.
+    `path` the node of each text at each of its words, counted over all levels; beyond a text it means nothing.
     """
 
     distinct: Tensor  # (distinct words,)
     words: list[Tensor]
     parents: list[Tensor]
     inner: list[Tensor]
-    ends: Tensor  # (texts,)
+    path: Tensor  # (texts, length)
 
     @property
     def nodes(self) -> list[int]:
@@ -70,11 +70,10 @@ class PrefixTree:
                 parents.append(parent)
             else:
                 parents.append(torch.zeros_like(words[0]))
-        starts = torch.tensor([0, *sizes], device=ids.device).cumsum(0)
-        last = lengths[order] - 1
-        ends = torch.empty_like(last)
-        ends[order] = starts[last] + node.gather(1, last[:, None]).squeeze(1)
-        return cls(distinct[padded:], words, parents, inner, ends)
+        starts = torch.tensor([0, *sizes[:-1]], device=ids.device).cumsum(0)
+        path = torch.empty_like(node)
+        path[order] = starts + node
+        return cls(distinct[padded:], words, parents, inner, path)
 
 
 class _Level(NamedTuple):
@@ -171,18 +170,26 @@ def _cell_gradients(
     return through
 
 
-def last_states(
-    ids: Tensor,
-    lengths: Tensor,
+def prefix_states(
+    tree: PrefixTree,
     embedding: Tensor,
     weight_input: Tensor,
     weight_hidden: Tensor,
     bias_input: Tensor,
     bias_hidden: Tensor,
 ) -> Tensor:
-    """The GRU's state after the last word of each text, (texts, hidden), from padded `ids` (texts, length)."""
-    tree = PrefixTree.of(ids, lengths)
+    """The GRU's state after each prefix, (nodes, hidden); a text's own are those of its `path`."""
     vectors = torch.nn.functional.embedding(tree.distinct, embedding)  # (distinct words, word size)
     table = torch.nn.functional.linear(vectors, weight_input, bias_input)  # (distinct words, 3 hidden)
     states: Tensor = _PrefixStates.apply(table, weight_hidden, bias_hidden, tree)  # type: ignore[no-untyped-call]
-    return states.index_select(0, tree.ends)
+    return states
+
+
+def last_states(ids: Tensor, lengths: Tensor, embedding: Tensor, *weights: Tensor) -> Tensor:
+    """The state after the last word of each text, (texts, hidden), from padded `ids` (texts, length).
+
+    The weights are those of `torch.nn.GRU`, in its order.
+    """
+    tree = PrefixTree.of(ids, lengths)
+    ends = tree.path.gather(1, lengths[:, None] - 1).squeeze(1)
+    return prefix_states(tree, embedding, *weights).index_select(0, ends)

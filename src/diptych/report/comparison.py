@@ -10,11 +10,13 @@ import numpy as np
 
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError, RunError
+from diptych.evaluation.cross_retrieval import CrossRetrieval
 from diptych.evaluation.paired import Paired, paired
 from diptych.evaluation.protocols import Result
-from diptych.evaluation.runs import evaluate_encoded
+from diptych.evaluation.runs import evaluate_encoded, kept_score
 from diptych.models.encoded import Encoded
 from diptych.models.trained import Trained
+from diptych.report.cross_retrieval import cross_of
 from diptych.report.epochs import Epoch, read_epochs
 from diptych.training.origin import open_origin
 from diptych.training.recipe import load_recipe
@@ -27,7 +29,8 @@ Encode = Callable[[str, Trained, Corpus], Encoded]
 class Compared:
     """One of the runs: what it is called here, how its training went, what it reached.
 
-    `difference` is this run minus the baseline, on the same draws; the baseline itself has none.
+    `difference` is this run minus the baseline, on the same draws; the baseline itself has none. `cross` are the
+    cross-retrieval ranks, which there are in one gallery with negatives.
     """
 
     path: Path
@@ -37,6 +40,7 @@ class Compared:
     encoded: Encoded
     result: Result
     difference: Paired | None = None
+    cross: CrossRetrieval | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +98,19 @@ def compare(
     for number, each in enumerate(encoded):
         if len(each.skipped) != len(skipped):
             encoded[number] = encode(names[number], models[number], shared)
-    results = [evaluate_encoded([each], folds=folds) for each in encoded]
+    measured = [_measured(each, folds) for each in encoded]
+    results = [result for result, _ in measured]
     differences = [None, *(paired(results[0].folds, result.folds) for result in results[1:])]
     titles = [load_recipe(str(run / "recipe.toml")).title for run in runs]
-    compared = map(Compared, runs, names, titles, epochs, encoded, results, differences)
+    crosses = [cross for _, cross in measured]
+    compared = map(Compared, runs, names, titles, epochs, encoded, results, differences, crosses)
     return Comparison(shared, split, tuple(compared), skipped, notes)
+
+
+def _measured(encoded: Encoded, folds: int) -> tuple[Result, CrossRetrieval | None]:
+    score = kept_score([encoded]) if folds == 1 else None
+    result = evaluate_encoded([encoded], folds=folds, score=score)
+    return result, None if score is None else cross_of(score, encoded)
 
 
 def _check_several(runs: Sequence[Path]) -> None:

@@ -1,6 +1,7 @@
 """The page of several runs: recall against the epoch, recalls with their differences, and queries that tell them apart.
 
-The first is Fig. 2 of Faghri et al. 2018, the last Fig. 2 and 3 of the ConVSE paper.
+The first is Fig. 2 of Faghri et al. 2018 and Fig. 4 of the AOQ paper, whose Fig. 6 are the cross-retrieval ranks; the
+last is Fig. 2 and 3 of the ConVSE paper.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from diptych.evaluation.paired import Difference
 from diptych.evaluation.protocols import Result
 from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 from diptych.report.comparison import Compared, Comparison
+from diptych.report.cross_retrieval import cross_chart
 from diptych.report.curves import Mark, line_chart
 from diptych.report.differing import Differing, differing_queries
 from diptych.report.epochs import recall_line, stage_marks
@@ -51,7 +53,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class ComparisonContents:
-    """Everything the page of several runs shows; `differing` is empty where they were measured over folds."""
+    """Everything the page of several runs shows; over folds, `cross` is none and `differing` empty."""
 
     title: str
     subtitle: str
@@ -62,6 +64,7 @@ class ComparisonContents:
     baseline: str
     blocks: Mapping[DirectionName, Sequence[Row]]
     sums: Sequence[Sum]
+    cross: Markup | None
     differing: Sequence[Differing]
 
 
@@ -98,12 +101,13 @@ def comparison_contents(comparison: Comparison, seed: int = 0) -> ComparisonCont
         baseline=comparison.baseline.name,
         blocks=_blocks(runs),
         sums=[Sum(run.name, measured(run.result, "rsum"), _differences(run).get("rsum")) for run in runs],
+        cross=cross_chart(crosses) if (crosses := {run.name: run.cross for run in runs if run.cross}) else None,
         differing=differing_queries(comparison, seed) if len(result.folds) == 1 else [],
     )
 
 
 def recall_charts(comparison: Comparison) -> list[Markup]:
-    """R@1 on val against the epoch, a chart a direction, a line a run (Fig. 2)."""
+    """R@1 on val against the epoch, a chart a direction, a line a run."""
     return [
         line_chart(
             {run.name: recall_line(run.epochs, f"{prefix}_r1") for run in comparison.runs},

@@ -84,6 +84,7 @@ def _run_json(run: Compared) -> dict[str, Any]:
         "metrics": run.result.metrics.to_json(),
         "intervals": run.result.intervals.to_json(),
         "difference": run.difference and run.difference.to_json(),
+        "cross_retrieval": run.cross and run.cross.to_json(),
     }
 
 

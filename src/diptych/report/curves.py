@@ -1,4 +1,4 @@
-"""Line charts as SVG that stands by itself inside a page: no script, no outside address, light and dark."""
+"""Line and bar charts as SVG that stands by itself inside a page: no script, no outside address, light and dark."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ Point = tuple[float, float | None]
 _WIDTH, _PLOT_HEIGHT, _LEFT, _RIGHT = 460, 210, 52, 12
 _HEAD, _LEGEND_HEIGHT, _SPACE, _FOOT = 45, 20, 14, 42
 _QUIET = 'opacity="0.7"'
+_RULE = Markup('<path class="{}" d="{}" stroke="currentColor" stroke-opacity="{}"/>')
 _LETTER = 7.1  # the width of a letter, about: nothing can be measured here
 
 _MOST_MARKERS = 80  # a line; tooltips of ten thousand steps would outweigh the page
@@ -78,14 +79,8 @@ def line_chart(
     names = list(series)
     lines = [[_checked(point) for point in series[name]] for name in names]
     seen = [point for line in lines for point in line if point is not None]
-    entries, legend_rows = _legend(names, _HEAD + _LEGEND_HEIGHT / 2)
-    top = _HEAD + legend_rows * _LEGEND_HEIGHT + _SPACE
+    parts, top = _head(title, y_label, names)
     bottom = top + _PLOT_HEIGHT
-    parts = [
-        _text(0, 16, title, 'font-size="15" font-weight="600"'),
-        _text(0, 35, y_label, _QUIET),
-        *entries,
-    ]
     if seen:
         xs, ys = [x for x, _ in seen], [y for _, y in seen]
         intervals = 10 if max(map(abs, xs)) < 1000 else 5  # long numbers need room
@@ -97,10 +92,54 @@ def line_chart(
             parts.append(_line(name, line, number, across, up))
     else:
         parts.append(_nothing((top + bottom) / 2))
+    return _svg(bottom + _FOOT, _summary(title, names, lines), parts)
+
+
+def bar_chart(
+    series: Mapping[str, Sequence[float]], labels: Sequence[str], *, title: str, x_label: str, y_label: str
+) -> Markup:
+    """Draw named series of values from 0 on as one SVG: for each label a group with a bar a series."""
+    names = list(series)
+    parts, top = _head(title, y_label, names)
+    bottom = top + _PLOT_HEIGHT
+    up = _axis(
+        [0.0, *(value for values in series.values() for value in values)], bottom, top, 5, whole=False, widen=True
+    )
+    room = (_WIDTH - _RIGHT - _LEFT) / len(labels)
+    width = 0.78 * room / max(1, len(names))
+    middles = [round(_LEFT + (place + 0.5) * room, 2) for place in range(len(labels))]
+    parts += _levels(up) + _below(list(zip(middles, labels, strict=True)), up, x_label)
+    for number, (name, values) in enumerate(series.items()):
+        bars = [
+            _bar(middle + (number - len(names) / 2) * width, width, up, value, f"{name}: {value:.4g} at {label}")
+            for middle, label, value in zip(middles, labels, values, strict=True)
+        ]
+        group = Markup('<g class="series" fill="{}">{}</g>')
+        parts.append(group.format(_COLOURS[number % len(_COLOURS)], Markup("").join(bars)))
+    told = (
+        f"{name} has {', '.join(f'{value:.4g} at {label}' for label, value in zip(labels, values, strict=True))}"
+        for name, values in series.items()
+    )
+    return _svg(bottom + _FOOT, _printable(f"{title}: {'; '.join(told)}"), parts)
+
+
+def _bar(left: float, width: float, up: _Axis, value: float, tooltip: str) -> Markup:
+    shape = f"M{left + 0.5:.2f},{up.at(0)}V{up.at(value)}h{width - 1:.2f}V{up.at(0)}z"
+    return Markup('<path class="column" d="{}"><title>{}</title></path>').format(shape, _printable(tooltip))
+
+
+def _head(title: str, y_label: str, names: Sequence[str]) -> tuple[list[Markup], int]:
+    """The title, the name of the left axis and the legend, and where the plot may begin below them."""
+    entries, rows = _legend(names, _HEAD + _LEGEND_HEIGHT / 2)
+    heading = _text(0, 16, title, 'font-size="15" font-weight="600"')
+    return [heading, _text(0, 35, y_label, _QUIET), *entries], _HEAD + rows * _LEGEND_HEIGHT + _SPACE
+
+
+def _svg(height: float, summary: str, parts: Sequence[Markup]) -> Markup:
     return Markup(
         '<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {} {}" width="{}" role="img" '
         'aria-label="{}" font-size="13" fill="currentColor">{}</svg>'
-    ).format(_WIDTH, bottom + _FOOT, _WIDTH, _summary(title, names, lines), Markup("").join(parts))
+    ).format(_WIDTH, height, _WIDTH, summary, Markup("").join(parts))
 
 
 def _checked(point: Point) -> tuple[float, float] | None:
@@ -134,16 +173,25 @@ def _round_step(rough: float) -> float:
 
 def _frame(across: _Axis, up: _Axis, x_label: str) -> list[Markup]:
     """The grid, the ticks and the name of the lower axis, quieter than the lines."""
+    return _levels(up) + _below([(across.at(value), across.write(value)) for value in across.ticks], up, x_label)
+
+
+def _levels(up: _Axis) -> list[Markup]:
+    """The rules at the values of the left axis, and the values."""
     parts = []
-    rule = Markup('<path class="{}" d="{}" stroke="currentColor" stroke-opacity="{}"/>')
     for value in up.ticks:
         y = up.at(value)
-        parts.append(rule.format("grid", f"M{_LEFT},{y}H{_WIDTH - _RIGHT}", 0.45 if y == up.start else 0.14))
+        parts.append(_RULE.format("grid", f"M{_LEFT},{y}H{_WIDTH - _RIGHT}", 0.45 if y == up.start else 0.14))
         parts.append(_text(_LEFT - 8, y + 4, up.write(value), f'text-anchor="end" {_QUIET}'))
-    for value in across.ticks:
-        x = across.at(value)
-        parts.append(rule.format("tick", f"M{x},{up.start}v4", 0.45))
-        parts.append(_text(x, up.start + 18, across.write(value), f'text-anchor="middle" {_QUIET}'))
+    return parts
+
+
+def _below(ticks: Sequence[tuple[float, str]], up: _Axis, x_label: str) -> list[Markup]:
+    """The ticks of the lower axis at their places, and its name."""
+    parts = []
+    for x, text in ticks:
+        parts.append(_RULE.format("tick", f"M{x},{up.start}v4", 0.45))
+        parts.append(_text(x, up.start + 18, text, f'text-anchor="middle" {_QUIET}'))
     parts.append(_text(_WIDTH - _RIGHT, up.start + 36, x_label, f'text-anchor="end" {_QUIET}'))
     return parts
 

@@ -127,6 +127,32 @@ class CardSection:
 
 
 @dataclass(frozen=True)
+class Word:
+    """A word of a caption, what it attends to as a picture (a data: URI), and its cosine with that where it has one."""
+
+    text: str
+    picture: str
+    cosine: float | None = None
+
+
+@dataclass(frozen=True)
+class AttendedPhoto:
+    """A photo, by its name and a data: URI, with one of its captions word by word."""
+
+    name: str
+    picture: str
+    words: Sequence[Word]
+
+
+@dataclass(frozen=True)
+class AttentionSection:
+    """Photos with what each word attends to, and a note that says how to read them, or why there are none."""
+
+    note: str
+    photos: Sequence[AttendedPhoto] = ()
+
+
+@dataclass(frozen=True)
 class SamplingRow:
     """How often a batch of this size holds no negative from above a percentile, predicted and measured.
 
@@ -142,7 +168,7 @@ class SamplingRow:
 
 @dataclass(frozen=True)
 class Contents:
-    """Everything a report shows; what is empty is left out. `curves` are SVG charts as `line_chart` makes them."""
+    """Everything a report shows; what is empty is left out. `curves` and `cross` are charts as SVG."""
 
     title: str
     subtitle: str = ""
@@ -154,7 +180,9 @@ class Contents:
     questions: Sequence[Question] = ()
     best: Sequence[Example] = ()
     worst: Sequence[Example] = ()
+    attention: AttentionSection | None = None
     negatives: CardSection | None = None
+    cross: Markup | None = None
     sampling: Sequence[SamplingRow] = ()
     recipe: str = ""
 

@@ -56,15 +56,24 @@ def contact_sheet(
 
 def thumbnail(picture: Picture, side: int = 128) -> str:
     """The picture within a square of this side as a data: URI, a grey tile where it cannot be decoded."""
+    return data_uri(small_picture(picture, side))
+
+
+def small_picture(picture: Picture, side: int) -> Image.Image:
+    """The picture within a square of this side, a grey tile where it cannot be decoded."""
     try:
         image = _decoded(picture, side)
-        small = _scaled(image, min(1.0, side / max(image.size)))
+        return _scaled(image, min(1.0, side / max(image.size)))
     except ImageError:
-        small = _unreadable(side)
+        return _unreadable(side)
+
+
+def data_uri(image: Image.Image) -> str:
+    """An image as a data: URI that a page can hold."""
     # Drawings are smaller and sharper as PNG, photos many times smaller as JPEG.
     encoded = {"png": io.BytesIO(), "jpeg": io.BytesIO()}
-    small.save(encoded["png"], format="PNG", optimize=True)
-    small.save(encoded["jpeg"], format="JPEG", quality=_JPEG_QUALITY, optimize=True)
+    image.save(encoded["png"], format="PNG", optimize=True)
+    image.save(encoded["jpeg"], format="JPEG", quality=_JPEG_QUALITY, optimize=True)
     kind = min(encoded, key=lambda name: encoded[name].tell())
     return f"data:image/{kind};base64,{base64.b64encode(encoded[kind].getvalue()).decode('ascii')}"
 

@@ -14,9 +14,13 @@ from diptych import __version__
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.protocols import Result
+from diptych.evaluation.ranks import Score
+from diptych.evaluation.runs import kept_score
 from diptych.index.search import Hit
 from diptych.models.encoded import Encoded
+from diptych.report.attention import attention_section
 from diptych.report.choice import one_a_group
+from diptych.report.cross_retrieval import cross_chart, cross_of
 from diptych.report.curves import line_chart
 from diptych.report.epochs import Epoch, read_epochs, recall_line, stage_marks
 from diptych.report.page import Answer, CardSection, Contents, Example, Fact, Question, write_page
@@ -39,14 +43,17 @@ def write_report(
     split: str,
     questions: Sequence[tuple[str, Sequence[Hit]]] = (),
     negatives: CardSection | None = None,
+    score: Score | None = None,
 ) -> Path:
     """Write a run's report.html from its journal and a result on one gallery.
 
-    It also shows, where they are given, answered questions and the `hard_negatives` of a training batch.
+    It also shows, where they are given, answered questions and the `hard_negatives` of a training batch. Who has the
+    score of the encodings already, as `kept_score` makes it, gives it.
     """
     corpus = encoded.corpus
     if corpus is None:
         raise ScoreError("a report needs the corpus, not encodings read from a file")
+    score = kept_score([encoded]) if score is None else score
     recipe = load_recipe(str(run / "recipe.toml"))
     epochs = read_epochs(run)
     events = [line["message"] for line in Journal(run).lines() if "message" in line]
@@ -71,8 +78,10 @@ def write_report(
         questions=[_question(corpus, text, hits) for text, hits in questions],
         best=examples.chosen(best=True),
         worst=examples.chosen(best=False),
+        attention=attention_section(encoded, examples.image_rows(best=True)),
         negatives=negatives,
-        sampling=sampling_rows(encoded, corpus, recipe.stage[-1].batches.size),
+        cross=cross_chart({run.name: cross}) if (cross := cross_of(score, encoded)) else None,
+        sampling=sampling_rows(score, corpus, recipe.stage[-1].batches.size),
         recipe=recipe.to_toml(),
     )
     path = run / "report.html"
@@ -92,8 +101,11 @@ class Examples:
     def chosen(self, best: bool) -> list[Example]:
         """Some queries of both directions, each of another group: the best ranked ones, or the worst."""
         texts = [self.of_text(row) for row in self._rows(self.ranks.texts, self.ranks.text_groups, best)]
-        images = [self.of_image(row) for row in self._rows(self.ranks.images, self.ranks.image_groups, best)]
-        return [*texts, *images]
+        return [*texts, *(self.of_image(row) for row in self.image_rows(best))]
+
+    def image_rows(self, best: bool) -> list[int]:
+        """The images among the chosen queries, by their rows."""
+        return self._rows(self.ranks.images, self.ranks.image_groups, best)
 
     def of_text(self, row: int) -> Example:
         """A text and the images found for it."""

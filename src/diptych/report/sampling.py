@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from diptych.data.corpus import Corpus
 from diptych.evaluation.analysis import Misses, measured_misses
-from diptych.evaluation.runs import encoded_score
-from diptych.models.encoded import Encoded
+from diptych.evaluation.ranks import Score
 from diptych.report.page import DirectionName, Measure, SamplingRow
 
 PERCENTILES = (0.9, 0.99, 0.999)
 
 
-def sampling_rows(encoded: Encoded, corpus: Corpus, batch: int) -> list[SamplingRow]:
-    """Both directions at a few percentiles of what was encoded; none where that does not fill a batch."""
+def sampling_rows(score: Score, corpus: Corpus, batch: int) -> list[SamplingRow]:
+    """Both directions at a few percentiles of a corpus' scores; none where that does not fill a batch."""
     if len(corpus.texts) < batch:
         return []
     rows = []
     for percentile in PERCENTILES:
-        found = measured_misses(
-            encoded_score(encoded), corpus.image_groups, corpus.text_groups, batch=batch, percentile=percentile
-        )
+        groups = corpus.image_groups, corpus.text_groups
+        found = measured_misses(score, *groups, batch=batch, percentile=percentile)
         sides: dict[DirectionName, Misses] = {
             "image to text": found.image_to_text,
             "text to image": found.text_to_image,

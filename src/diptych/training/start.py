@@ -20,6 +20,7 @@ from diptych.models.store import load_about, load_matcher
 from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors, read_word_vectors
 from diptych.training.checkpoint import Snapshot
+from diptych.training.images import check_regions
 from diptych.training.offline import check_offline
 from diptych.training.progress import Watcher
 from diptych.training.recipe import Recipe, Stage, load_recipe
@@ -67,7 +68,7 @@ class Start:
         assert recipe.model is not None, "given by with_model"
         settings = recipe.model.fitted(len(vocabulary), features)
         matcher = _check_stages(recipe, settings)
-        image_reader(val, matcher.image_input)
+        image_reader(val, matcher.image_input, matcher.pretrained)
         if matcher.image_input.kind == "features":
             shape = " x ".join(map(str, matcher.image_input.shape))
             watcher.say(f"images: the features of size {shape} that came with {corpus.name}")
@@ -137,6 +138,7 @@ def _check_stages(recipe: Recipe, settings: ModelSettings) -> Matcher:
 def _check_stage(stage: Stage, matcher: Matcher) -> None:
     set_trainable(matcher, stage.trainable)
     make_optimiser(matcher, stage.optimiser)
+    check_regions(stage, matcher)
     if stage.crops == "RC" and matcher.image_input.crops is None:
         raise RecipeError('crops = "RC": random crops need pictures and an image tower with a backbone')
     if stage.batches.chunk is not None:

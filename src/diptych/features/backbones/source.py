@@ -19,7 +19,7 @@ from torch import Tensor
 from diptych.errors import DiptychError, RecipeError, nearest
 
 
-def import_source(module: str, command: str) -> Any:
+def import_source(module: str, command: str, instead: str = "lite0") -> Any:
     """Import a source's package; one that is missing or does not import is one line with what to do."""
     try:
         return importlib.import_module(module)
@@ -29,7 +29,7 @@ def import_source(module: str, command: str) -> Any:
         raise DiptychError(f"{module} needs {reason.name}, which is not installed; run: {command}") from None
     except Exception as reason:  # torchvision beside a torch it was not built for raises a RuntimeError
         advice = "; install the torchvision that was built for this torch" if "torchvision" in str(reason) else ""
-        raise DiptychError(f"{module} cannot be imported ({one_line(reason)}){advice}, or use lite0") from None
+        raise DiptychError(f"{module} cannot be imported ({one_line(reason)}){advice}, or use {instead}") from None
 
 
 def unknown_name(name: str, known: Iterable[str]) -> RecipeError:

@@ -1,0 +1,68 @@
+"""The pass over all scores of a corpus, tile by tile, each of which serves both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from diptych.data.corpus import Floats, Integers
+from diptych.errors import ScoreError
+from diptych.evaluation.ranks import STEP, Score
+from diptych.mining.exclusions import Exclusions
+from diptych.mining.top import Top
+
+
+class Tiles:
+    """The lists so far of a pass over all tiles, which can be left after any tile and taken up again."""
+
+    def __init__(self, score: Score, exclusions: Exclusions, top_texts: int, top_images: int, block: int) -> None:
+        self.score, self.exclusions = score, exclusions
+        self.texts_of_images = Top(score.images, min(top_texts, score.texts))
+        self.images_of_texts = Top(score.texts, min(top_images, score.images))
+        height = min(block, max(1, int((block * score.images / score.texts) ** 0.5)))  # shaped like the whole
+        height -= height % STEP if height > STEP else 0
+        self.rows = _spans(score.images, height)
+        self.columns = _spans(score.texts, max(1, block // height))
+        self.done = 0  # tiles: all images with the first texts, then with the next ones
+
+    def left(self) -> Generator[int, None, None]:
+        """Go through the tiles that are left; after each, it gives how many texts have been compared."""
+        with ThreadPoolExecutor(1) as beside:
+            while self.done < len(self.rows) * len(self.columns):
+                column, row = divmod(self.done, len(self.rows))
+                columns = self.columns[column]
+                against, excluded = self.score.against(columns), self.exclusions.against(columns)
+                for rows in self.rows[row:]:
+                    with torch.inference_mode():
+                        scores = _checked(against(rows), rows, columns)  # (images, texts)
+                    scores = _without(scores, excluded(rows))
+                    texts = beside.submit(self.images_of_texts.offer, scores.T, columns, rows)  # shares nothing with:
+                    self.texts_of_images.offer(scores, rows, columns)
+                    texts.result()
+                    self.done += 1
+                    yield columns.start + (columns.stop - columns.start) * rows.stop // self.score.images
+
+
+def _without(scores: Floats, excluded: tuple[Integers, Integers]) -> Floats:
+    """The scores with minus infinity where a pair is excluded."""
+    if len(excluded[0]):
+        scores = scores.copy()  # it may be a part of somebody's matrix
+        scores[excluded] = -np.inf
+    return scores
+
+
+def _spans(count: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def _checked(tile: Tensor, rows: slice, columns: slice) -> Floats:
+    """The tile as an array, row by row in memory, if it has no NaN."""
+    # the sum is NaN if any score is, or if infinities cancel: only then is it worth looking at each
+    if tile.sum().isnan() and len(wrong := tile.isnan().nonzero()):
+        image, text = rows.start + int(wrong[0, 0]), columns.start + int(wrong[0, 1])
+        raise ScoreError(f"image {image} and text {text}: their score is not a number (rows count from 0)")
+    return np.ascontiguousarray(tile.float().cpu().numpy())

@@ -1,0 +1,131 @@
+"""`diptych mine` as people use it."""
+
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from diptych.cli.main import app
+from diptych.data.open import open_corpus
+from diptych.errors import DiptychError
+from diptych.mining import lists as mined
+from diptych.mining import tiles
+from diptych.mining.lists import Lists, weights_digest
+from diptych.models.trained import Trained
+
+SCENES = "scenes:train=24,val=6,test=6,texts=2"
+TINY = [
+    *("--set", "model.joint=16", "--set", "model.text.hidden=16", "--set", "model.text.word=8"),
+    *("--set", "model.image.width=2", "--set", "model.image.pixels=32"),
+    *("--set", "stage.1.batches.size=16", "--set", "stage.2.batches.size=16", "--set", "stage.2.epochs=1"),
+]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mine") / "run"
+    result = invoke("train", "scenes", SCENES, "--into", folder, "--device", "cpu", *TINY)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def refused(*words):
+    result = invoke(*words)
+    assert result.exit_code != 0
+    assert isinstance(result.exception, DiptychError), result.output
+    assert "\n" not in str(result.exception)
+    return str(result.exception)
+
+
+def test_the_hardest_negatives_of_a_run(run):
+    result = invoke("mine", run, SCENES, "--top-texts", 5, "--top-images", 4, "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    corpus = open_corpus(SCENES).split("train").matched()
+    lists = Lists.load(run / mined.FILE)
+    lists.check(corpus.digest(), weights_digest(run), run / mined.FILE)
+    encoded = Trained.open(run, "cpu").encode(corpus)
+    scores = (encoded.images @ encoded.texts.T).numpy()
+    said = [
+        {corpus.texts[text] for text in np.flatnonzero(corpus.text_groups == group)} for group in corpus.image_groups
+    ]
+    for image, texts in enumerate(said):
+        scores[image, [text in texts for text in corpus.texts]] = -np.inf
+    best = np.take_along_axis(scores, lists.texts, 1)
+    np.testing.assert_allclose(best, -np.sort(-scores, axis=1)[:, :5], atol=1e-5)
+    assert "lists of 24 images and 48 texts" in result.output
+    assert corpus.texts[lists.texts[0, 0]] in result.output
+    assert f"{lists.about.hardness.first_image:.3f}" in result.output
+    assert "fewer negatives" not in result.output
+    assert "is not what" not in result.output
+
+
+def test_where_there_are_fewer_negatives_it_is_said(run, tmp_path):
+    into = tmp_path / "elsewhere" / "val.safetensors"
+    result = invoke("mine", run, SCENES, "--split", "val", "--into", into)
+    assert result.exit_code == 0, result.output
+    assert "there are fewer negatives than asked for" in result.stderr
+    lists = Lists.load(into)
+    assert lists.about.splits == ("val",)
+    assert lists.texts.shape == (6, 12)
+
+
+def test_several_splits_are_mined_as_one(run):
+    assert invoke("mine", run, SCENES, "--split", "train", "--split", "val").exit_code == 0
+    assert Lists.load(run / mined.FILE).texts.shape == (30, 60)
+
+
+def test_a_second_time_nothing_is_computed(run, monkeypatch):
+    first = invoke("mine", run, SCENES)
+    monkeypatch.setattr(Trained, "encode_images", None)
+    assert invoke("mine", run, SCENES).stdout == first.stdout
+
+
+def test_stopped_it_says_that_the_same_command_goes_on(run, monkeypatch):
+    offer, offered = tiles.Top.offer, []
+
+    def interrupted(*given):
+        if not offered:  # a second Ctrl-C would stop at once
+            os.kill(os.getpid(), signal.SIGINT)
+        offered.append(given)
+        return offer(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tiles.Top, "offer", interrupted)
+        result = invoke("mine", run, SCENES)
+    assert result.exit_code == 130
+    assert "the same command goes on" in result.stderr
+    assert (run / f"{mined.FILE}.partial").is_file()
+    assert invoke("mine", run, SCENES).exit_code == 0
+    assert not (run / f"{mined.FILE}.partial").exists()
+
+
+def test_other_data_than_the_run_was_trained_on_is_said(run):
+    result = invoke("mine", run, "scenes:train=20,val=6,test=6,texts=2")
+    assert result.exit_code == 0
+    assert "is not what" in result.stderr
+
+
+def test_what_cannot_be_mined_is_one_line(run, tmp_path):
+    assert "no such run" in refused("mine", tmp_path / "nothing", SCENES)
+    assert "no split 'trian'; did you mean 'train'?" in refused("mine", run, SCENES, "--split", "trian")
+    assert "one group; there are no negatives" in refused("mine", run, "scenes:train=1,val=6,test=6,texts=2")
+    weights = run / "best" / "weights.safetensors"
+    before = weights.read_bytes()
+    assert "not a file of lists" in refused("mine", run, SCENES, "--into", weights)
+    assert weights.read_bytes() == before
+
+
+def test_help_has_examples():
+    assert "diptych mine runs/first scenes" in invoke("mine", "--help").output

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from diptych.errors import DataError, RecipeError
+from diptych.features.crops import Crops, fixed_crops
+from diptych.features.regions import Regions, check_seen, forest_file, grid_boxes
+from diptych.settings import first_mistake
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"method": "edge-boxes"}, "model = None: edge-boxes needs the file of OpenCV's structured forest"),
+        ({"method": "grid", "model": "x.yml"}, "model = 'x.yml': a structured forest belongs to edge-boxes"),
+        ({"method": "boxes"}, "method = 'boxes'"),
+        ({"method": "selective-search", "count": 0}, "count = 0"),
+        ({"cuont": 3}, "unknown key 'cuont'; did you mean 'count'"),
+    ],
+    ids=["no forest", "forest of a grid", "method", "count", "key"],
+)
+def test_mistakes_are_named(given, words):
+    with pytest.raises(ValidationError) as raised:
+        Regions(**given)
+    assert words in first_mistake(raised.value, Regions)
+
+
+def test_labels_of_folders_and_what_differs_from_photo_to_photo():
+    assert (Regions().label, Regions(count=7).label, Regions().proposed) == ("grid", "grid", False)
+    search = Regions(method="selective-search", count=7)
+    assert (search.label, search.proposed) == ("selective-search-7", True)
+
+
+def test_a_forest_that_is_not_there_is_named(tmp_path):
+    assert forest_file(Regions()) is None
+    with pytest.raises(DataError, match=r"gone\.yml: no such file of a structured forest"):
+        forest_file(Regions(method="edge-boxes", model=str(tmp_path / "gone.yml")))
+
+
+def test_proposals_of_a_part_of_the_photo_are_refused():
+    search = Regions(method="selective-search")
+    check_seen(search, Crops(name="whole"))
+    check_seen(Regions(), Crops(name="1C"))
+    check_seen(None, Crops(name="10C"))
+    with pytest.raises(RecipeError, match="selective-search needs crops = \"whole\", not '1C'"):
+        check_seen(search, Crops(name="1C"))
+
+
+@pytest.mark.parametrize("name", ["whole", "1C"])
+@pytest.mark.parametrize("size", [(300, 200), (123, 457)], ids=["wide", "high"])
+def test_a_cell_lies_where_its_pixels_come_from(name, size):
+    """Each cell of a crop of a smooth photo has the mean colour of its box of the photo."""
+    from PIL import Image
+
+    width, height = size
+    down, across = np.mgrid[0:height, 0:width]
+    ramps = np.stack([across * 255 / width, down * 255 / height, np.zeros((height, width))], axis=2)
+    crop = fixed_crops(Image.fromarray(ramps.astype(np.uint8)), Crops(name=name), 96)[0]  # (3, 96, 96)
+    cells = crop.reshape(3, 3, 32, 3, 32).mean((2, 4))  # (3, rows, columns)
+    boxes = grid_boxes(9, Crops(name=name), 96)
+    assert boxes.shape == (9, 4)
+    for number, (left, top, right, bottom) in enumerate(boxes):
+        place = divmod(number, 3)
+        assert cells[0][place] == pytest.approx((left + right) / 2 * 255, abs=2)
+        assert cells[1][place] == pytest.approx((top + bottom) / 2 * 255, abs=2)
+    assert boxes[0].tolist() == pytest.approx(
+        [0, 0, 1 / 3, 1 / 3] if name == "whole" else [7 / 110, 7 / 110, *[39 / 110] * 2]
+    )
+
+
+@pytest.mark.parametrize("crops", [Crops(name="10C"), Crops(name="mirrored"), Crops(resize="short")])
+def test_cells_of_several_crops_lie_nowhere(crops):
+    with pytest.raises(RecipeError, match="lie in no one place"):
+        grid_boxes(9, crops, 96)
