@@ -4,9 +4,12 @@ import torch
 
 from diptych.data.corpus import Corpus
 from diptych.errors import RunError, ScoreError
-from diptych.evaluation.runs import encoded_score, evaluate_encoded
+from diptych.evaluation.ranks import ranks
+from diptych.evaluation.runs import encoded_score, evaluate_encoded, kept_score
 from diptych.models.encoded import Encoded
 from diptych.models.image_towers.features import FeatureSettings
+from diptych.models.region_towers.features import RegionFeatureSettings
+from diptych.models.scan import SCANSettings
 from diptych.models.text_towers.gru import GRUSettings
 from diptych.models.vse import VSESettings
 
@@ -81,3 +84,40 @@ def test_unmatched_images_and_texts_are_left_out_before_ranking():
     matched = corpus.matched()
     assert matched.image_ids == ["a"]
     assert matched.texts == ["x", "y"]
+
+
+def sets(images=70):
+    random = torch.Generator().manual_seed(0)
+    settings = SCANSettings(joint=4, image=RegionFeatureSettings(shape=(3, 4)), words=9)
+    groups = np.arange(images), np.arange(2 * images) // 2
+    regions, words = (torch.randn(size, generator=random) for size in ((images, 3, 4), (2 * images, 5, 4)))
+    return Encoded(settings, regions, words, *groups, "one", made_by=settings.build())
+
+
+def test_costly_scores_are_computed_once_and_are_the_same(monkeypatch):
+    encodings = sets()
+    plain = ranks(encoded_score(encodings), encodings.image_groups, encodings.text_groups)
+    scored = []
+    score = encodings.made_by.score
+
+    def counted(images, texts):
+        scored.append(len(images) * len(texts))
+        return score(images, texts)
+
+    monkeypatch.setattr(encodings.made_by, "score", counted)
+    kept = kept_score([encodings])
+    for _ in range(3):
+        found = ranks(kept, encodings.image_groups, encodings.text_groups, block=999)
+        assert found.images.tolist() == plain.images.tolist()
+    assert sum(scored) == pytest.approx(70 * 140, rel=0.05)  # the last few images may be widened
+    too_large = kept_score([encodings], most=70 * 140 - 1)
+    del scored[:]
+    ranks(too_large, encodings.image_groups, encodings.text_groups)
+    assert scored
+    assert evaluate_encoded([encodings], score=kept).to_json() == evaluate_encoded([encodings]).to_json()
+
+
+def test_scores_of_embedding_models_are_not_kept(monkeypatch):
+    pair = encoded(*random_pair(0))
+    monkeypatch.setattr("diptych.evaluation.runs.matrix_score", None)
+    assert evaluate_encoded([pair], score=kept_score([pair])).to_json() == evaluate_encoded([pair]).to_json()

@@ -4,12 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from diptych.data.corpus import Corpus
 from diptych.evaluation.chance import chance_recall
+from diptych.evaluation.cross_retrieval import cross_retrieval
 from diptych.evaluation.paired import Difference
+from diptych.evaluation.runs import encoded_score
 from diptych.report.comparison import compare
 from diptych.report.comparison_page import comparison_contents, recall_charts, render_comparison, write_comparison
+from diptych.report.cross_retrieval import cross_chart
 
 
 def test_charts_tell_all_runs_and_where_their_stages_begin(three):
@@ -49,6 +53,18 @@ def test_the_page_shows_values_differences_and_queries(three, tmp_path):
             assert f'<span class="value">{value:.1f}</span>' in page
 
 
+def test_bars_tell_the_cross_retrieval_ranks_of_all_runs(three):
+    chart = comparison_contents(three).cross
+    assert chart.count('class="column"') == 3 * 8
+    assert chart == cross_chart({run.name: run.cross for run in three.runs})
+    for run in three.runs:
+        groups = run.encoded.image_groups, run.encoded.text_groups
+        expected = cross_retrieval(encoded_score(run.encoded), *groups)
+        assert run.cross.cross.tolist() == expected.cross.tolist()
+        assert f"{escape(run.name)}: {expected.shares['6–10']:.4g} at 6–10" in chart
+    assert chart in render_comparison(comparison_contents(three))
+
+
 def test_right_and_wrong_are_told_by_more_than_their_colour(three):
     contents = comparison_contents(three)
     page = render_comparison(contents)
@@ -77,6 +93,8 @@ def test_over_folds_the_page_has_no_queries_and_the_mean_of_chance(compared_runs
     folds = compare(compared_runs[:2], compared_corpus, folds=3, device="cpu")
     contents = comparison_contents(folds)
     assert contents.differing == []
+    assert contents.cross is None
+    assert 'id="cross"' not in render_comparison(contents)
     assert "where the runs differ" not in render_comparison(contents)
     parts = folds.baseline.result.folds
     chances = [chance_recall(part.image_groups, part.text_groups, 5) for part in parts]

@@ -102,6 +102,7 @@ def test_json_tells_everything_under_lasting_names(three):
         assert each["metrics"] == run.result.metrics.to_json()
         assert each["intervals"] == run.result.intervals.to_json()
     assert told["runs"][0]["difference"] is None
+    assert told["runs"][1]["cross_retrieval"]["pairs"] == 28
     found = told["runs"][1]["difference"]
     assert found["differences"]["rsum"] == {"value": -12.34, "low": -20.0, "high": -1.26, "found": True}
     assert not found["differences"]["i2t_r1"]["found"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from diptych.report.curves import Mark, line_chart
+from diptych.report.curves import Mark, bar_chart, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -239,3 +239,43 @@ def test_marks_stand_between_their_points_in_the_colour_of_their_line():
     assert names["stage 2"].get("text-anchor") == "start"
     assert names["stage 3"].get("text-anchor") == "end"  # it would stand out on the right
     assert names["stage 2"].get("y") != names["stage 3"].get("y")  # and never on each other
+
+
+def bars(series, labels=("1", "2–5", "> 5")) -> Element:
+    return ElementTree.fromstring(bar_chart(series, labels, title="Ranks", x_label="rank", y_label="percent"))
+
+
+def columns(group: Element) -> list[tuple[float, float, float]]:
+    """Left, top and bottom of each bar."""
+    found = [path.get("d") for path in group.iter(f"{SVG}path") if path.get("class") == "column"]
+    return [tuple(map(float, re.match(r"M([\d.]+),([\d.]+)V([\d.]+)", shape).group(1, 3, 2))) for shape in found]
+
+
+def test_a_bar_reaches_its_value_above_its_label():
+    chart = bars({"a": [50.0, 0.0, 25.0], "<b>": [100.0, 25.0, 0.0]})
+    first, second = map(columns, groups(chart))
+    values, names = ticks(chart, "end"), ticks(chart, "middle")
+    assert values["100"][1] - 4 == pytest.approx(second[0][1])  # letters stand a little lower than their rule
+    assert values["0"][1] - 4 == pytest.approx(second[0][2])
+    assert first[0][1] == pytest.approx((second[0][1] + second[0][2]) / 2, abs=0.02)  # half as high
+    for place, label in enumerate(("1", "2–5", "> 5")):
+        assert first[place][0] < names[label][0] <= second[place][0]
+    assert [title.text for title in groups(chart)[1].iter(f"{SVG}title")] == [
+        "<b>: 100 at 1",
+        "<b>: 25 at 2–5",
+        "<b>: 0 at > 5",
+    ]
+    assert "a has 50 at 1, 0 at 2–5, 25 at > 5; <b> has 100" in chart.get("aria-label")
+
+
+def test_long_labels_are_written_small():
+    sizes = [
+        {text.get("font-size") for text in chart.iter(f"{SVG}text") if text.get("text-anchor") == "middle"}
+        for chart in (bars({"a": [1.0] * 3}), bars({"a": [1.0] * 9}, ["101–200"] * 9))
+    ]
+    assert sizes == [{"13"}, {"11"}]
+
+
+def test_bars_of_nothing_and_of_zeros_are_drawn():
+    assert columns(groups(bars({"a": [0.0, 0.0, 0.0]}))[0])
+    assert not groups(bars({}))

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from diptych.report.curves import line_chart
+from diptych.report.curves import bar_chart, line_chart
 from diptych.report.page import (
     Answer,
+    AttendedPhoto,
+    AttentionSection,
     Card,
     Cards,
     CardSection,
@@ -25,6 +27,7 @@ from diptych.report.page import (
     Measure,
     Question,
     SamplingRow,
+    Word,
     render,
     write_page,
 )
@@ -98,6 +101,7 @@ def everything(text: str = "words", picture: str = PICTURE) -> Contents:
     texts = [Answer(text, 0.9 - i / 10, i == 0) for i in range(5)]
     unknown = [Answer(text, -0.25, None, picture), Answer(text, 0.1)]
     chart = line_chart({text: [(1, 2.0), (2, 3.0)]}, title=text, x_label=text, y_label=text)
+    words = [Word(text, picture, 0.61), Word("a", picture)]
     return Contents(
         title=text,
         subtitle=text,
@@ -124,6 +128,8 @@ def everything(text: str = "words", picture: str = PICTURE) -> Contents:
             Example("text to image", 57, [images[0]], query_text=text, truth=Answer(text, 0.01, True, picture)),
             Example("image to text", 1204, [texts[1]], query_text=text, truth=Answer("own " + text, 0.02, True)),
         ],
+        attention=AttentionSection(text, [AttendedPhoto(text, picture, words)]),
+        cross=bar_chart({text: [1.0, 2.0]}, [text, "more"], title=text, x_label=text, y_label=text),
         negatives=CardSection(
             text,
             [
@@ -139,6 +145,7 @@ def everything(text: str = "words", picture: str = PICTURE) -> Contents:
 def test_everything_is_there_and_well_formed():
     page = Page(render(everything()))
     sections = {"events", "recall", "curves", "questions", "best", "worst", "negatives", "sampling", "recipe"}
+    sections |= {"attention", "cross"}
     assert page.identities() == sections
     headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
     assert headings.count(1) == 1
@@ -159,7 +166,10 @@ def test_nothing_leaves_only_the_title():
 @pytest.mark.parametrize(
     ("name", "identity"),
     [("directions", "recall"), ("curves", "curves")]
-    + [(name, name) for name in ("events", "questions", "best", "worst", "negatives", "sampling", "recipe")],
+    + [
+        (name, name)
+        for name in ("events", "questions", "best", "worst", "attention", "negatives", "cross", "sampling", "recipe")
+    ],
 )
 def test_an_empty_part_leaves_its_section_out(name, identity):
     empty = next(field.default for field in fields(Contents) if field.name == name)
@@ -292,6 +302,16 @@ def test_many_events_fold_and_few_do_not():
     assert all(event in page.words() for event in events)
     assert "and 3 more" in page.words()
     assert "more" not in Page(render(Contents("t", events=events[:6]))).words()
+
+
+def test_each_word_stands_beneath_its_picture_with_its_cosine():
+    words = [Word("dogs", PICTURE, 0.614), Word("run", PICTURE)]
+    page = Page(render(Contents("t", attention=AttentionSection("how", [AttendedPhoto("a.jpg", PICTURE, words)]))))
+    assert "how a.jpg dogs 0.61 run" in " ".join(page.words().split())
+    assert [a["alt"] for tag, a in page.elements if tag == "img"][1:] == [
+        "what “dogs” looks at",
+        "what “run” looks at",
+    ]
 
 
 def test_the_recipe_keeps_its_lines():

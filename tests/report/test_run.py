@@ -48,6 +48,8 @@ def test_the_report_shows_what_the_run_left(run, corpus, encoded):
     assert ">stage 2</text>" in page  # where it begins
     assert "negatives = " in page  # the recipe
     assert "drawn as one batch" in page
+    assert page.count('class="column"') == 8  # the intervals of the cross-retrieval rank
+    assert 'id="attention"' not in page  # the model has none
     assert negatives.groups[0].cards[0].beside[1].text in page
 
 

@@ -124,6 +124,14 @@ def test_offline_negatives_change_what_is_learned(whole, corpus, tmp_path):
     assert any(not torch.equal(first[name], second[name]) for name in first)
 
 
+def test_any_stage_before_can_mine(corpus, tmp_path):
+    warm_up = ONLINE.replace("epochs = 1", "epochs = 2")
+    how = recipe(tmp_path, MODEL, ONLINE, warm_up, OFFLINE, overrides=["stage.3.offline.lists=stage-1"])
+    run = train(how, corpus, tmp_path / "run", device="cpu")
+    assert lists_file(run / "stage-1").is_file()
+    assert not lists_file(run / "stage-2").exists()
+
+
 def test_a_teachers_lists(whole, corpus, tmp_path):
     teacher = tmp_path / "teacher"
     shutil.copytree(whole, teacher)
@@ -145,14 +153,15 @@ def corpus_of_other_texts(corpus):
 @pytest.mark.parametrize(
     ("parts", "overrides", "words"),
     [
-        ((OFFLINE,), [], 'stage.1.offline.lists = "previous": there is no stage before'),
+        ((OFFLINE,), [], "stage.1.offline.lists = 'previous': no stage before this one"),
+        ((ONLINE, OFFLINE), ["stage.2.offline.lists=stage-2"], "'stage-2': no stage before this one"),
         ((OFFLINE,), ["stage.1.offline.lists=runs/none"], "runs/none: no such run"),
         ((ONLINE,), ["stage.1.offline.lists=previous"], "'hinge' reads no offline negatives"),
         ((ONLINE, OFFLINE), ["stage.2.batches.chunk=4"], "'quintuplet' needs all scores"),
         ((ONLINE, OFFLINE), ["stage.2.offline.top_text=4"], "top_texts"),
         ((ONLINE, OFFLINE), ["stage.2.offline.draw=gauss"], "uniform"),
     ],
-    ids=["no stage before", "no run", "hinge", "chunk", "unknown key", "draw"],
+    ids=["no stage before", "own stage", "no run", "hinge", "chunk", "unknown key", "draw"],
 )
 def test_what_cannot_work_is_refused_before_anything_is_written(corpus, tmp_path, parts, overrides, words):
     with pytest.raises(DiptychError) as error:

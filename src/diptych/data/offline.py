@@ -7,6 +7,7 @@ the drawn image's group (Chen et al. 2020, AOQ, section 3.2).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,10 +23,11 @@ DRAWS = 50  # before an image and a text that correspond are left as they are
 class OfflineSettings(Settings):
     """A stage's `offline` table: whose lists, how much of them, and how negatives are drawn from them.
 
-    `lists` is the path of a run that has mined (a teacher, where it is another model), or `previous`: the best of the
-    stage before mines, before this stage begins. Draws are `uniform` from the first `top_texts` and `top_images`, or
-    `normal`, which spares the very hardest, often positives that nobody marked: mean h / 2, deviation h / 6, nothing
-    beyond the list. `single_draw` uses one draw for both lists of a pair, as the authors' public code does.
+    `lists` is the path of a run that has mined (a teacher, where it is another model), or a stage before this one,
+    `stage-2` or just `previous`, whose best mines before this stage begins. Draws are `uniform` from the first
+    `top_texts` and `top_images`, or `normal`, which spares the very hardest, often positives that nobody marked: mean
+    h / 2, deviation h / 6, nothing beyond the list. `single_draw` uses one draw for both lists of a pair, as the
+    authors' public code does.
     """
 
     lists: str
@@ -33,6 +35,13 @@ class OfflineSettings(Settings):
     top_images: Count = 60
     draw: Literal["uniform", "normal"] = "uniform"
     single_draw: Flag = False
+
+    def stage(self, number: int) -> int | None:
+        """The number of the stage whose best mines for the stage of this number; none, where a run has mined."""
+        if self.lists == "previous":
+            return number - 1
+        named = re.fullmatch(r"stage-(\d+)", self.lists)
+        return int(named[1]) if named else None
 
 
 @dataclass(frozen=True)

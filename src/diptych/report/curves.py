@@ -108,7 +108,9 @@ def bar_chart(
     room = (_WIDTH - _RIGHT - _LEFT) / len(labels)
     width = 0.78 * room / max(1, len(names))
     middles = [round(_LEFT + (place + 0.5) * room, 2) for place in range(len(labels))]
-    parts += _levels(up) + _below(list(zip(middles, labels, strict=True)), up, x_label)
+    size = 13 if max(map(len, labels)) * _LETTER < room - 6 else 11
+    ticks = list(zip(middles, labels, strict=True))
+    parts += _levels(up) + _below(ticks, up, x_label, f'font-size="{size}"')
     for number, (name, values) in enumerate(series.items()):
         bars = [
             _bar(middle + (number - len(names) / 2) * width, width, up, value, f"{name}: {value:.4g} at {label}")
@@ -186,12 +188,12 @@ def _levels(up: _Axis) -> list[Markup]:
     return parts
 
 
-def _below(ticks: Sequence[tuple[float, str]], up: _Axis, x_label: str) -> list[Markup]:
+def _below(ticks: Sequence[tuple[float, str]], up: _Axis, x_label: str, style: str = "") -> list[Markup]:
     """The ticks of the lower axis at their places, and its name."""
     parts = []
     for x, text in ticks:
         parts.append(_RULE.format("tick", f"M{x},{up.start}v4", 0.45))
-        parts.append(_text(x, up.start + 18, text, f'text-anchor="middle" {_QUIET}'))
+        parts.append(_text(x, up.start + 18, text, f'text-anchor="middle" {_QUIET} {style}'))
     parts.append(_text(_WIDTH - _RIGHT, up.start + 36, x_label, f'text-anchor="end" {_QUIET}'))
     return parts
 

@@ -91,10 +91,11 @@ class StageLoop:
         """What draws offline negatives, where the stage has some; mines first if nobody has."""
         if self.stage.offline is None:
             return None
-        before = stage_file(self.around.run, self.position.stage - 1)
+        before = self.stage.offline.stage(self.position.stage)
+        weights = None if before is None else stage_file(self.around.run, before)
         watch = partial(self._prepare, "mining")
         lists = stage_lists(
-            self.stage.offline, train, before, self.trained, self.around.stores, self.around.workers, watch
+            self.stage.offline, train, weights, self.trained, self.around.stores, self.around.workers, watch
         )
         if lists.notice:
             self.around.watcher.say(lists.notice)

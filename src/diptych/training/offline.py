@@ -33,12 +33,13 @@ def check_offline(recipe: Recipe, corpus: Corpus) -> None:
             continue
         if not stage.objective.needs_offline:
             raise RecipeError(f"{where}: the objective {name!r} reads no offline negatives; use 'quintuplet'")
-        if stage.offline.lists != "previous":
+        before = stage.offline.stage(number)
+        if before is None:
             lists_of_run(Path(stage.offline.lists), training_corpus(stage, corpus))
-        elif number == 1:
-            raise RecipeError(f'{where}.lists = "previous": there is no stage before; name a run that has mined')
-        elif recipe.stage[number - 2].splits != stage.splits:
-            raise RecipeError(f"{where}: the stage before trains on other splits; its lists would be of other data")
+        elif not 1 <= before < number:
+            raise RecipeError(
+                f"{where}.lists = {stage.offline.lists!r}: no stage before this one; name a run that has mined"
+            )
 
 
 def lists_of_run(run: Path, train: Corpus) -> Lists:
@@ -54,10 +55,16 @@ def lists_of_run(run: Path, train: Corpus) -> Lists:
 
 
 def stage_lists(
-    settings: OfflineSettings, train: Corpus, before: Path, trained: Trained, stores: Path, workers: int, watch: Watch
+    settings: OfflineSettings,
+    train: Corpus,
+    before: Path | None,
+    trained: Trained,
+    stores: Path,
+    workers: int,
+    watch: Watch,
 ) -> Lists:
-    """The lists of a stage; `previous` ones are mined with the weights of the stage before, and kept beside those."""
-    if settings.lists != "previous":
+    """The lists of a stage: those of a run, or mined with the weights `before` of an earlier stage, and kept there."""
+    if before is None:
         return lists_of_run(Path(settings.lists), train).head(settings.top_texts, settings.top_images)
     matcher = load_matcher(before, trained.vocabulary).to(trained.device).eval()
     return mine(
