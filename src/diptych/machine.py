@@ -1,10 +1,15 @@
-"""The machine: which device to use, how many threads, and an allocator that keeps what it has."""
+"""The machine: which device to use, how many threads, an allocator that keeps what it has, and a Ctrl-C that waits."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 import torch
 
@@ -52,3 +57,24 @@ def keep_freed_memory() -> bool:
     settings = {mmap_max: 0, trim_threshold: 2**31 - 1, top_pad: 256 * 2**20}
     accepted = [mallopt(ctypes.c_int(option), ctypes.c_int(value)) == 1 for option, value in settings.items()]
     return all(accepted)
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """Turn Ctrl-C and SIGTERM into an event that is looked at when it suits; a second one stops at once."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+
+    def remember(_number: int, _frame: FrameType | None) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

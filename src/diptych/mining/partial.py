@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 
 from diptych.errors import RunError
+from diptych.machine import interruptible
 from diptych.mining.tiles import Tiles
 from diptych.models.store import load_tensors, save_tensors
 
@@ -31,7 +29,7 @@ class Partial:
         """Do all that is left; on Ctrl-C, or whatever `tell` raises, what was done is saved first."""
         self._take_up(tiles)
         saved = time.monotonic()
-        with _held_back() as stopped, closing(tiles.left()) as left:
+        with interruptible() as stopped, closing(tiles.left()) as left:
             for texts in left:
                 try:
                     tell(texts)
@@ -66,24 +64,3 @@ class Partial:
             tiles.texts_of_images.restore(tensors["texts"].numpy())
             tiles.images_of_texts.restore(tensors["images"].numpy())
             tiles.done = about["done"]
-
-
-@contextmanager
-def _held_back() -> Iterator[threading.Event]:
-    """Turn Ctrl-C and SIGTERM into an event that is looked at between tiles; a second one stops at once."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-
-    def remember(_number: int, _frame: FrameType | None) -> None:
-        if event.is_set():
-            raise KeyboardInterrupt
-        event.set()
-
-    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

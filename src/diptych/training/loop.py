@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from diptych.data.batches import PairBatch, PairReader, PairSampler, read_ahead
@@ -244,24 +240,3 @@ def _epoch_line(position: Position, epochs: int, metrics: dict[str, float], bett
         f"stage {position.stage}  epoch {position.epoch}/{epochs}  loss {loss:.4f}  val rsum {metrics['rsum']:.1f}  "
         f"R@1 {metrics['i2t_r1']:.1f} / {metrics['t2i_r1']:.1f}" + ("  best" if better else "")
     )
-
-
-@contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """Turn Ctrl-C and SIGTERM into an event that is looked at between steps; a second one stops at once."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-
-    def remember(_number: int, _frame: FrameType | None) -> None:
-        if event.is_set():
-            raise KeyboardInterrupt
-        event.set()
-
-    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -14,8 +14,8 @@ from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops
 from diptych.features.regions import Regions
 from diptych.features.stored import stored_reader
+from diptych.models import pretrained as module
 from diptych.models.matcher import Matcher
-from diptych.models.region_towers import backbone as module
 from diptych.models.region_towers.backbone import RegionBackboneSettings
 from diptych.models.region_towers.features import RegionFeatureSettings
 from diptych.models.trained import Trained
