@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -162,18 +164,36 @@ def test_each_image_and_text_is_read_once_and_found_by_its_row(workers, unreadab
     for pairs, batch in zip(drawn, read_ahead(reader.read, drawn, workers), strict=True):
         kept = np.ones(len(pairs.texts), bool)
         if unreadable is not None:
-            kept = (pairs.images != unreadable) & (pairs.offline.images != unreadable).all(1)
+            kept = pairs.images != unreadable
+        offline = pairs.offline.take(kept)
+        whole = (offline.images != unreadable).all(1) if unreadable is not None else offline.drawn
+        images, texts = pairs.images[kept], pairs.texts[kept]
+        offline = offline.only(whole, images, texts)
+        assert (offline.images[~whole] == images[~whole, None]).all()
+        assert not offline.apart[~whole].any()
         numbers = batch.images[:, 0]  # an image's feature is its number
         assert len(set(numbers)) == len(numbers)
         assert numbers[batch.image_of].tolist() == pairs.images[kept].tolist()
-        assert numbers[batch.offline.images].tolist() == pairs.offline.images[kept].tolist()
+        assert numbers[batch.offline.images].tolist() == offline.images.tolist()
+        assert batch.offline.drawn.tolist() == offline.drawn.tolist()
         assert batch.image_of.max(initial=-1) < len(np.unique(pairs.images))  # the pairs' own come first
         every = table.batch(pairs.texts[kept])[0]
         assert len(batch) == kept.sum()
         assert batch.ids[: len(batch), : every.shape[1]].tolist() == every.tolist()
         rows = [tuple(row) for row in batch.ids.tolist()]
         assert len(set(rows)) == len(rows)
-        for place, text in zip(batch.offline.texts.ravel(), pairs.offline.texts[kept].ravel(), strict=True):
+        for place, text in zip(batch.offline.texts.ravel(), offline.texts.ravel(), strict=True):
             ids, lengths = table.batch(np.array([text]))
             assert batch.lengths[place] == lengths[0]
             assert batch.ids[place, : lengths[0]].tolist() == ids[0, : lengths[0]].tolist()
+
+
+def test_a_text_that_the_drawn_image_also_says_is_no_negative_of_it():
+    corpus = corpus_of([0, 1, 2], [0, 1, 2])
+    corpus = replace(corpus, texts=["a cat", "A dog.", "a dog ."])  # images 1 and 2 say the same
+    lists = np.array([[1, 2], [0, -1], [0, -1]], np.int32), np.array([[2, -1], [0, -1], [0, -1]], np.int32)
+    drawn = OfflineSampler(corpus, *lists, OfflineSettings(lists="x")).draw(
+        np.zeros(50, np.int64), np.zeros(50, np.int64), np.random.default_rng(0)
+    )
+    assert set(drawn.texts[:, 0]) == {1, 2}  # image 2 with text 1: of another group, and right
+    assert not drawn.apart.any()

@@ -1,5 +1,6 @@
 """Training with offline negatives: two rounds in one recipe, a teacher's lists, what is refused, what a step scores."""
 
+import json
 import os
 import shutil
 import signal
@@ -14,12 +15,13 @@ from diptych.data.batches import PairBatch
 from diptych.data.corpus import Features
 from diptych.data.offline import Offline
 from diptych.data.scenes import make_scenes
-from diptych.errors import DiptychError, RecipeError, RunError
-from diptych.mining.lists import Lists, lists_file
+from diptych.errors import DataError, DiptychError, RecipeError, RunError
+from diptych.mining.lists import Lists, lists_file, weights_digest
 from diptych.models.image_towers.features import FeatureSettings
 from diptych.models.order import OrderSettings
 from diptych.models.region_towers.features import RegionFeatureSettings
 from diptych.models.scan import SCANSettings
+from diptych.models.store import load_tensors, save_tensors
 from diptych.models.text_towers.gru import GRUSettings
 from diptych.models.vse import VSESettings
 from diptych.models.vsrn import VSRNSettings
@@ -132,10 +134,18 @@ def test_any_stage_before_can_mine(corpus, tmp_path):
     assert not lists_file(run / "stage-2").exists()
 
 
-def test_a_teachers_lists(whole, corpus, tmp_path):
-    teacher = tmp_path / "teacher"
-    shutil.copytree(whole, teacher)
-    shutil.copy(whole / "stage-1" / "lists.safetensors", lists_file(teacher))
+@pytest.fixture
+def teacher(whole, tmp_path):
+    """A run whose best is that of the first stage, which has mined."""
+    run = tmp_path / "teacher"
+    shutil.copytree(whole, run)
+    shutil.copy(whole / "stage-1" / "lists.safetensors", lists_file(run))
+    shutil.copy(whole / "stage-1" / "weights.safetensors", run / "best" / "weights.safetensors")
+    return run
+
+
+def test_a_teachers_lists(whole, teacher, corpus, tmp_path):
+    shutil.copy(whole / "best" / "weights.safetensors", teacher / "best" / "weights.safetensors")
     how = recipe(tmp_path, MODEL, OFFLINE, overrides=[f"stage.1.offline.lists='{teacher}'"])
     with pytest.raises(RunError, match="mined by another run, or by other weights"):  # those of stage 1, not its best
         train(how, corpus, tmp_path / "run", device="cpu")
@@ -169,6 +179,45 @@ def test_what_cannot_work_is_refused_before_anything_is_written(corpus, tmp_path
     assert words in str(error.value)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run" / "recipe.toml").exists()
+
+
+def test_a_corpus_of_one_group_is_refused_at_once(corpus, tmp_path):
+    images, texts = np.zeros_like(corpus.image_groups), np.zeros_like(corpus.text_groups)
+    alone = replace(corpus, image_groups=images, text_groups=texts)
+    with pytest.raises(DataError, match="of one group; there are no negatives"):
+        train(recipe(tmp_path, MODEL, ONLINE, OFFLINE), alone, tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run" / "recipe.toml").exists()
+
+
+def test_lists_that_are_shorter_than_the_stage_draws_from_are_refused(teacher, corpus, tmp_path):
+    changes = [f"stage.1.offline.lists='{teacher}'", "stage.1.offline.top_texts=25"]
+    with pytest.raises(RunError, match=r"lists of 20 texts and 6 images, .* --top-texts 25 --top-images 6`"):
+        train(recipe(tmp_path, MODEL, OFFLINE, overrides=changes), corpus, tmp_path / "run", device="cpu")
+
+
+def test_a_run_that_goes_on_must_find_the_lists_it_began_with(teacher, corpus, tmp_path):
+    how = recipe(tmp_path, MODEL, OFFLINE, overrides=[f"stage.1.offline.lists='{teacher}'"])
+    with pytest.raises(KeyboardInterrupt):
+        train(how, corpus, tmp_path / "run", device="cpu", watcher=Stopping(at=2))
+    lists = Lists.load(lists_file(teacher))
+    weights = teacher / "best" / "weights.safetensors"
+    before = weights.read_bytes()
+    save_tensors(weights, *load_tensors(teacher / "stage-1" / "weights.safetensors")[:1], {"other": "weights"})
+    replace(lists, about=lists.about.model_copy(update={"weights": weights_digest(teacher)})).save(lists_file(teacher))
+    with pytest.raises(RunError, match=r"stage 1 began with lists of .* that other weights had mined"):
+        train(how, corpus, tmp_path / "run", device="cpu", resume=True)
+    weights.write_bytes(before)
+    lists.save(lists_file(teacher))
+    train(how, corpus, tmp_path / "run", device="cpu", resume=True)
+
+
+def test_a_stage_with_another_objective_keeps_its_own_best(corpus, tmp_path):
+    """OnlyOffline may be worse than what it starts from; what it learned is what is told."""
+    hopeless = OFFLINE.replace('{ name = "quintuplet" }', '{ name = "quintuplet", online = false, adaptive = "none" }')
+    changes = ["stage.1.epochs=12", "stage.2.start=previous", "stage.2.optimiser.rate=0.2"]
+    run = train(recipe(tmp_path, MODEL, ONLINE, hopeless, overrides=changes), corpus, tmp_path / "run", device="cpu")
+    best = json.loads((run / "best" / "metrics.json").read_text())
+    assert best["stage"] == 2
 
 
 def test_an_objective_that_needs_lists_says_so(corpus, tmp_path):

@@ -95,9 +95,7 @@ def command(
         if report and (len(sources) > 1 or corpus is None):
             raise ScoreError(_REPORT_NEEDS)
         if (report or cross) and (folds > 1 or gallery is not None):
-            raise ScoreError(
-                _REPORT_NEEDS if report else "--cross measures one gallery; leave --folds and --gallery out"
-            )
+            raise ScoreError(_REPORT_NEEDS if report else _CROSS_NEEDS)
         measured = _Measured([encode(source) for source in sources], folds, gallery, keep=report or cross)
         if report:
             note(f"wrote {measured.report(Path(sources[0]), data, split, device, features)}")

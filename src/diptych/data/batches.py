@@ -109,8 +109,9 @@ class PairReader:
         if skipped:
             distinct = distinct[readable]
             here = np.isin(images, distinct)
-            here &= offline is None or np.isin(offline.images, distinct).all(1)
             images, texts, offline = images[here], texts[here], _take(offline, here)
+            if offline is not None:  # the pair itself is there, and trains with the negatives of the batch
+                offline = offline.only(np.isin(offline.images, distinct).min(1), images, texts)
         every = _first_then(texts, None if offline is None else offline.texts)
         ids, lengths = self._tokens.batch(every)
         if offline is not None:

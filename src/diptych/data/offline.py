@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Corpus, Integers
+from diptych.data.said import Said
 from diptych.settings import Count, Flag, Settings
 
 DRAWS = 50  # before an image and a text that correspond are left as they are
@@ -62,6 +63,16 @@ class Offline:
         """Those of some of the pairs."""
         return Offline(self.images[pairs], self.texts[pairs], self.drawn[pairs], self.apart[pairs])
 
+    def only(self, kept: NDArray[np.bool_], images: Integers, texts: Integers) -> Offline:
+        """Without the draws of the other pairs, which get their own image and text instead, as for an empty list."""
+        own = kept[:, None]
+        return Offline(
+            np.where(own, self.images, images[:, None]),
+            np.where(own, self.texts, texts[:, None]),
+            self.drawn & kept,
+            self.apart & kept,
+        )
+
 
 class OfflineSampler:
     """Draws offline negatives for the pairs of a corpus from its lists, which end with -1 where they are shorter."""
@@ -78,6 +89,7 @@ class OfflineSampler:
         self._images_of = images_of_texts[:, : settings.top_images]
         self._image_lengths = (self._texts_of >= 0).sum(1)
         self._text_lengths = (self._images_of >= 0).sum(1)
+        self._said = Said(corpus.text_groups, corpus.texts)
         self._images = _Members(corpus.image_groups)
         self._texts = _Members(corpus.text_groups)
 
@@ -93,20 +105,16 @@ class OfflineSampler:
             wanted = wanted[self._correspond(near_image[wanted], near_text[wanted])]
             if not len(wanted):
                 break
-        apart = drawn & ~self._correspond(near_image, near_text)
         # The groups of what was drawn give the derived pair; a group of several gives one of them by chance.
         image_of_text = self._images.one(self._corpus.text_groups[near_text], random)
         text_of_image = self._texts.one(self._corpus.image_groups[near_image], random)
-        return Offline(
-            np.stack([near_image, np.where(drawn, image_of_text, images)], 1),
-            np.stack([near_text, np.where(drawn, text_of_image, texts)], 1),
-            drawn,
-            apart,
-        )
+        image_of_text, text_of_image = np.where(drawn, image_of_text, images), np.where(drawn, text_of_image, texts)
+        apart = drawn & ~self._correspond(near_image, near_text) & ~self._correspond(image_of_text, text_of_image)
+        return Offline(np.stack([near_image, image_of_text], 1), np.stack([near_text, text_of_image], 1), drawn, apart)
 
     def _correspond(self, images: Integers, texts: Integers) -> NDArray[np.bool_]:
-        same: NDArray[np.bool_] = self._corpus.image_groups[images] == self._corpus.text_groups[texts]
-        return same
+        """Whether an image's group says the text beside it, be it in a text of its own: then it is no negative."""
+        return self._said.by(self._corpus.image_groups[images], texts)
 
     def _shares(self, count: int, random: np.random.Generator) -> NDArray[np.float64]:
         """Where in the two lists to draw, from 0 to 1: (2, count)."""

@@ -146,7 +146,8 @@ class Attention:
         if contexts is not None:
             scaled = scaled.masked_fill_(~contexts, -torch.inf)
         if self.smooth > STEEP:
-            scaled = scaled - scaled.detach().amax(1, keepdim=True)
+            largest = scaled.detach().amax(1, keepdim=True)
+            scaled = scaled - largest.clamp(min=torch.finfo(scaled.dtype).min)  # an image may have no region at all
         weights = scaled.exp2_()
         return weights if self.focal is None else weights * self._kept(weights.detach(), contexts)
 

@@ -17,10 +17,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import Tensor
-
 from diptych.models.attention import Attention, Focal, Positive
-from diptych.models.sets import SetMatcher, SetSettings
+from diptych.models.set_matcher import SetMatcher, SetSettings
 
 
 class BFANSettings(SetSettings):
@@ -39,14 +37,6 @@ class BFAN(SetMatcher):
     """See the module's description."""
 
     def __init__(self, settings: BFANSettings) -> None:
-        super().__init__(settings)
+        rule = Attention(smooth=settings.smooth, focal=settings.focal, pool="mean")
+        super().__init__(settings, rule, "t2i", "i2t")
         self.settings: BFANSettings = settings
-        self.rule = Attention(smooth=settings.smooth, focal=settings.focal, pool="mean")
-
-    def score(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The mean cosine of the words and that of the regions, added: (images, texts)."""
-        return self.rule.score(images, texts, "t2i", "i2t")
-
-    def score_pairs(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The same of image k and text k: (pairs,)."""
-        return self.rule.score_pairs(images, texts, "t2i", "i2t")

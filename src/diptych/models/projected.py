@@ -23,7 +23,7 @@ from diptych import registry
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.reader import ImageInput
-from diptych.models.matcher import Matcher, ModelSettings
+from diptych.models.matcher import EncodedBatch, Matcher, ModelSettings
 from diptych.models.towers import Tokens
 from diptych.settings import Count, Flag, Settings
 
@@ -88,13 +88,29 @@ class Projected(Matcher):
         """The base's backbone, where it has one."""
         return self.base.pretrained
 
+    @property
+    def own_terms(self) -> tuple[str, ...]:
+        """Those of the base."""
+        return self.base.own_terms
+
+    def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
+        """Encode a batch to train on, with the base's own terms."""
+        encoded = self.base.encode_batch(images, tokens, image_of)
+        return EncodedBatch(self._images(encoded.images), self._texts(encoded.texts), encoded.terms)
+
     def encode_images(self, images: Tensor) -> Tensor:
         """What the base reads to (images, output)."""
-        return normalize(self.head_images(self.base.encode_images(images)), dim=1)
+        return self._images(self.base.encode_images(images))
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
         """Tokens to (texts, output)."""
-        return normalize(self.head_texts(self.base.encode_texts(tokens)), dim=1)
+        return self._texts(self.base.encode_texts(tokens))
+
+    def _images(self, vectors: Tensor) -> Tensor:
+        return normalize(self.head_images(vectors), dim=1)
+
+    def _texts(self, vectors: Tensor) -> Tensor:
+        return normalize(self.head_texts(vectors), dim=1)
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """The cosine: (images, texts)."""

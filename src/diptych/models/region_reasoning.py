@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import batch_norm, linear
 
 from diptych.models.sets import present
 
@@ -86,8 +86,15 @@ class RegionGraph(nn.Module):
             affinity, said = self._affinity(rows, layout), linear(self.message(rows), self.update.weight)
         shares = affinity / layout.counts[:, None, None]  # (images, most, most)
         heard = layout.take(torch.bmm(shares, layout.pad(said)))  # an empty place says zero, and is not taken
-        changed: Tensor = self.normalise(heard + self.update.bias)
-        return rows + changed
+        return rows + self._normalised(heard + self.update.bias)
+
+    def _normalised(self, rows: Tensor) -> Tensor:
+        """By the batch's statistics in training, or by the running ones where a single row has none."""
+        norm = self.normalise
+        if norm.training and len(rows) == 1:
+            return batch_norm(rows, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
+        normalised: Tensor = norm(rows)
+        return normalised
 
     def composes(self, rows: int) -> bool:
         """Whether two maps in a row cost less as one: a product of the maps saves one of the rows with a map."""

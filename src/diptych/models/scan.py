@@ -17,10 +17,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import Tensor
-
 from diptych.models.attention import Attention, Direction, Norm, PoolName, Positive
-from diptych.models.sets import SetMatcher, SetSettings
+from diptych.models.set_matcher import SetMatcher, SetSettings
 
 
 class SCANSettings(SetSettings):
@@ -45,18 +43,6 @@ class SCAN(SetMatcher):
     """See the module's description."""
 
     def __init__(self, settings: SCANSettings) -> None:
-        super().__init__(settings)
+        rule = Attention(settings.norm, settings.smooth, pool=settings.pool, lse=settings.lse)
+        super().__init__(settings, rule, settings.direction)
         self.settings: SCANSettings = settings
-        self.rule = Attention(settings.norm, settings.smooth, pool=settings.pool, lse=settings.lse)
-
-    def score(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The pooled cosines: (images, texts)."""
-        return self.rule.score(images, texts, self.settings.direction)
-
-    def score_pairs(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The same of image k and text k: (pairs,)."""
-        return self.rule.score_pairs(images, texts, self.settings.direction)
-
-    def attention(self, image: Tensor, text: Tensor) -> Tensor:
-        """The weights of one encoded image and one encoded text: (words, regions), or for i2t (regions, words)."""
-        return self.rule.weights(image, text, self.settings.direction)

@@ -17,7 +17,7 @@ from diptych.evaluation.runs import evaluate_encoded, kept_score
 from diptych.models.encoded import Encoded
 from diptych.models.trained import Trained
 from diptych.report.cross_retrieval import cross_of
-from diptych.report.epochs import Epoch, read_epochs
+from diptych.report.epochs import Epoch, last_round, read_epochs
 from diptych.training.origin import open_origin
 from diptych.training.recipe import load_recipe
 
@@ -101,7 +101,9 @@ def compare(
     measured = [_measured(each, folds) for each in encoded]
     results = [result for result, _ in measured]
     differences = [None, *(paired(results[0].folds, result.folds) for result in results[1:])]
-    titles = [load_recipe(str(run / "recipe.toml")).title for run in runs]
+    recipes = [load_recipe(str(run / "recipe.toml")) for run in runs]
+    titles = [recipe.title for recipe in recipes]
+    epochs = [last_round(told, recipe) for told, recipe in zip(epochs, recipes, strict=True)]
     crosses = [cross for _, cross in measured]
     compared = map(Compared, runs, names, titles, epochs, encoded, results, differences, crosses)
     return Comparison(shared, split, tuple(compared), skipped, notes)

@@ -107,7 +107,7 @@ def comparison_contents(comparison: Comparison, seed: int = 0) -> ComparisonCont
 
 
 def recall_charts(comparison: Comparison) -> list[Markup]:
-    """R@1 on val against the epoch, a chart a direction, a line a run."""
+    """R@1 on val against the epoch, a chart a direction, a line a run; of two rounds, the second."""
     return [
         line_chart(
             {run.name: recall_line(run.epochs, f"{prefix}_r1") for run in comparison.runs},

@@ -9,6 +9,7 @@ from typing import Any
 
 from diptych.report.curves import Mark, Point
 from diptych.training.journal import Journal
+from diptych.training.recipe import Recipe
 
 Epoch = dict[str, Any]
 
@@ -16,6 +17,12 @@ Epoch = dict[str, Any]
 def read_epochs(run: Path) -> list[Epoch]:
     """The run's finished epochs, in order."""
     return [line for line in Journal(run).lines() if line["event"] == "epoch"]
+
+
+def last_round(epochs: Sequence[Epoch], recipe: Recipe) -> list[Epoch]:
+    """The epochs since training last began from scratch: of a recipe of two rounds, the second."""
+    first = max((number for number, stage in enumerate(recipe.stage, 1) if stage.start == "scratch"), default=1)
+    return [epoch for epoch in epochs if epoch["stage"] >= first] or list(epochs)
 
 
 def recall_line(epochs: Sequence[Epoch], name: str) -> list[Point]:

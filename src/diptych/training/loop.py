@@ -95,7 +95,20 @@ class StageLoop:
         )
         if lists.notice:
             self.around.watcher.say(lists.notice)
+        self._remember_lists(self.stage.offline.lists, lists.about.weights)
         return OfflineSampler(train, lists.texts, lists.images, self.stage.offline)
+
+    def _remember_lists(self, source: str, weights: str) -> None:
+        """Write down who mined, once a stage; a run that goes on must draw from the same lists."""
+        stage = self.position.stage
+        told = [line for line in self.journal.lines() if line["event"] == "lists" and line["stage"] == stage]
+        if not told:
+            self.journal.add({"stage": stage, "epoch": 1, "step": 0, "event": "lists", "weights": weights})
+        elif told[0]["weights"] != weights:
+            raise RunError(
+                f"{self.around.run}: stage {stage} began with lists of {source} that other weights had mined; restore "
+                "those, or train --into another folder"
+            )
 
     def run(self) -> None:
         """Train until the last epoch or until patience ends; once interrupted, save the last whole step and stop."""

@@ -86,9 +86,13 @@ def _nothing_left_before_the_first_snapshot(run: Path) -> Iterator[None]:
 
 
 def _next_stage(done: Position, recipe: Recipe) -> Position:
-    """The start of the stage after one that is done; going on with that model, it has its best to beat."""
+    """The start of the stage after one that is done; going on with that model and objective, it has its best to beat.
+
+    With another objective it is another training, whose best is to be told even if it is worse.
+    """
     before, after = recipe.stage[done.stage - 1 : done.stage + 1]
-    goes_on = after.start == "previous" and after.select == before.select and after.head is None
+    same = (before.select, before.objective, before.offline) == (after.select, after.objective, after.offline)
+    goes_on = after.start == "previous" and same and after.head is None
     return Position(stage=done.stage + 1, best=done.best if goes_on else None)
 
 

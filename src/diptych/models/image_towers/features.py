@@ -9,6 +9,7 @@ from torch.nn.functional import normalize
 
 from diptych.errors import DataError
 from diptych.features.reader import ImageInput
+from diptych.models.sets import present
 from diptych.models.towers import ImageTower, ImageTowerSettings
 from diptych.settings import Flag
 
@@ -35,7 +36,7 @@ class FeatureSettings(ImageTowerSettings):
 
 
 class StoredFeatures(ImageTower):
-    """Stored features as they are; several regions an image are averaged."""
+    """Stored features as they are; several regions an image are averaged, those that it has."""
 
     def __init__(self, settings: FeatureSettings) -> None:
         super().__init__()
@@ -45,5 +46,5 @@ class StoredFeatures(ImageTower):
 
     def forward(self, images: Tensor) -> Tensor:
         """(images, size) or (images, regions, size) to (images, size)."""
-        vectors = images.mean(1) if images.dim() == 3 else images
+        vectors = images if images.dim() == 2 else images.sum(1) / present(images).sum(1, keepdim=True).clamp(min=1)
         return normalize(vectors, dim=1) if self.normalise else vectors
