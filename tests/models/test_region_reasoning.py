@@ -132,3 +132,12 @@ def test_rows_come_back_from_their_padding(counts):
     assert torch.equal(of_few.pad(few), padded[:some])
     assert torch.equal(of_few.take(padded[:some]), few)
     assert torch.equal(layout.last(padded), torch.stack([regions[i, max(1, n) - 1] for i, n in enumerate(counts)]))
+
+
+def test_a_single_region_has_no_statistics_and_takes_the_running_ones():
+    block = block_of().train()
+    rows, layout = Layout.of(regions_of([1], 1))
+    before = block.normalise.running_mean.clone()
+    alone = block(rows, layout)
+    assert torch.equal(block.normalise.running_mean, before)
+    torch.testing.assert_close(alone, block.eval()(rows, layout))

@@ -1,6 +1,9 @@
+import pytest
+
 from diptych.report.curves import Mark
-from diptych.report.epochs import read_epochs, recall_line, stage_marks
+from diptych.report.epochs import last_round, read_epochs, recall_line, stage_marks
 from diptych.training.journal import Journal
+from diptych.training.recipe import load_recipe
 
 
 def line(stage, epoch, event="epoch", **more):
@@ -20,3 +23,13 @@ def test_epochs_are_counted_on_through_the_stages(tmp_path):
 def test_a_run_that_has_none(tmp_path):
     assert read_epochs(tmp_path) == []
     assert recall_line([], "i2t_r1") == stage_marks([]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("vsrn", 1), ("vsrn-aoq", 2), ("vse-aoq-small", 3), ("vsepp-curriculum", 1)]
+)
+def test_of_two_rounds_the_second_counts(name, first):
+    recipe = load_recipe(name)
+    epochs = [{"stage": number} for number in range(1, len(recipe.stage) + 1) for _ in range(2)]
+    assert last_round(epochs, recipe) == [epoch for epoch in epochs if epoch["stage"] >= first]
+    assert last_round(epochs[:2], recipe) == epochs[:2]  # the second round has not begun

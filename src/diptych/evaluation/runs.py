@@ -56,7 +56,9 @@ def ensemble_score(encoded: Sequence[Encoded]) -> Score:
     """The score of encodings, the mean of theirs where there are several."""
     for other in encoded[1:]:
         if other.digest != encoded[0].digest:
-            raise ScoreError("an ensemble needs encodings of the same images and texts; these differ in their corpus")
+            alone = sorted(encoded[0].skipped.keys() ^ other.skipped.keys())
+            why = f"only one could read {alone[0]}" if alone else "these differ in their corpus"
+            raise ScoreError(f"an ensemble needs encodings of the same images and texts; {why}")
     return mean_score([encoded_score(each) for each in encoded]) if len(encoded) > 1 else encoded_score(encoded[0])
 
 
