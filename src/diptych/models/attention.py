@@ -33,7 +33,7 @@ Positive = Annotated[Number, Field(gt=0)]
 
 TEXTS = 256  # texts of one matrix product
 PRODUCT = 1 << 23  # scores of one matrix product
-BLOCK = 1 << 20  # scores that the passes after it take at once: 4 MB
+BLOCK = 1 << 19  # scores that the passes after it take at once: 2 MB
 SMALLEST = 1e-24  # squared length of what is divided by; below it even the gradients of float32 overflow
 TIE = 1e-5  # what lies below the mean by less, relatively, does so by rounding, and is as good as above it
 STEEP = 24  # a smoothness beyond which the weights' squares could come close to that
@@ -136,8 +136,8 @@ class Attention:
     def _cosines(self, scores: Tensor, gram: Tensor, contexts: Tensor | None, queries: Tensor | None) -> Tensor:
         """The cosine of each query with what it attends to: (sets, queries, items)."""
         weights = self._weights(scores, contexts, queries)
-        along = (weights * scores).sum(1)
-        squared = (weights * torch.bmm(gram, weights.flatten(2)).view(weights.shape)).sum(1)
+        squared = _times(torch.bmm(gram, weights.flatten(2)).view(weights.shape), weights).sum(1)
+        along = _times(weights, scores).sum(1)
         return along * squared.clamp(min=SMALLEST).rsqrt()
 
     def _weights(self, scores: Tensor, contexts: Tensor | None, queries: Tensor | None) -> Tensor:
@@ -149,19 +149,20 @@ class Attention:
             largest = scaled.detach().amax(1, keepdim=True)
             scaled = scaled - largest.clamp(min=torch.finfo(scaled.dtype).min)  # an image may have no region at all
         weights = scaled.exp2_()
-        return weights if self.focal is None else weights * self._kept(weights.detach(), contexts)
+        return weights if self.focal is None else _times(weights, self._kept(weights.detach(), contexts))
 
     def _normed(self, scores: Tensor, queries: Tensor | None) -> Tensor:
         """The scores normed over the queries, times the smoothness, as powers of two: exp2 is twice as fast as exp."""
         smooth = self.smooth / math.log(2)
         if self.norm == "softmax":
             return (scores if queries is None else scores.masked_fill(~queries, -torch.inf)).softmax(2) * smooth
+        times = torch.mul  # of scores that are needed once more
         if self.norm.startswith("clipped"):
-            scores = leaky_relu(scores, 0.1)
+            scores, times = leaky_relu(scores, 0.1), _times
         if self.norm.endswith("l2norm"):
-            return scores * (scores.square().sum(2, keepdim=True).clamp(min=SMALLEST).rsqrt() * smooth)
+            return times(scores, scores.square().sum(2, keepdim=True).clamp(min=SMALLEST).rsqrt() * smooth)
         if self.norm.endswith("l1norm"):
-            return scores * (smooth / scores.abs().sum(2, keepdim=True).clamp(min=SMALLEST))
+            return times(scores, smooth / scores.abs().sum(2, keepdim=True).clamp(min=SMALLEST))
         return scores * smooth
 
     def _kept(self, weights: Tensor, contexts: Tensor | None) -> Tensor:
@@ -188,6 +189,11 @@ class Attention:
         if self.pool == "sum":
             return total
         return total / (cosines.shape[1] if queries is None else queries.sum(2).squeeze(1))
+
+
+def _times(values: Tensor, factors: Tensor) -> Tensor:
+    """The product, in place where no gradient needs what was there: memory is what such passes wait for."""
+    return values * factors if torch.is_grad_enabled() else values.mul_(factors)
 
 
 def _pieces(values: Tensor, size: int) -> tuple[Tensor, ...]:
