@@ -13,7 +13,7 @@ Vectors that are not there never count: texts are taken together by their number
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -156,7 +156,7 @@ class Attention:
         smooth = self.smooth / math.log(2)
         if self.norm == "softmax":
             return (scores if queries is None else scores.masked_fill(~queries, -torch.inf)).softmax(2) * smooth
-        times = torch.mul  # of scores that are needed once more
+        times: Callable[[Tensor, Tensor], Tensor] = torch.mul  # of scores that are needed once more
         if self.norm.startswith("clipped"):
             scores, times = leaky_relu(scores, 0.1), _times
         if self.norm.endswith("l2norm"):
