@@ -289,9 +289,17 @@ def test_a_finished_file_is_not_computed_again(table, corpus, tmp_path):
     assert Lists.load(file).about.top_texts == 7, "the longer lists stay"
     assert run(again, corpus, file, top_texts=8).texts.shape == (30, 8)
     assert mine(again, corpus, file, weights="other", top_texts=2, top_images=2).about.weights == "other"
+    assert again.encoded == 2
+
+
+def test_lists_of_other_data_are_not_overwritten(table, corpus, tmp_path):
+    file = tmp_path / "lists.safetensors"
+    run(table, corpus, file)
+    before = file.read_bytes()
     other = replace(corpus, texts=[f"text {89 - number}" for number in range(90)])
-    assert run(again, other, file).about.corpus == other.digest()
-    assert again.encoded == 3
+    with pytest.raises(RunError, match=r"lists of other data; it is not overwritten: delete it or name another file$"):
+        run(table, other, file)
+    assert file.read_bytes() == before
 
 
 def test_another_file_is_not_overwritten(table, corpus, tmp_path):

@@ -88,7 +88,7 @@ def mine(
 
 
 def finished(file: Path, wanted: About) -> Lists | None:
-    """The lists in a file, if they are the wanted ones and long enough; a file of something else is refused."""
+    """The lists in a file, if they are the wanted ones and long enough; what else must not be lost is refused."""
     if not file.exists():
         return None
     try:
@@ -96,6 +96,8 @@ def finished(file: Path, wanted: About) -> Lists | None:
     except RunError as reason:
         what = str(reason).partition(";")[0]
         raise RunError(f"{what}; it is not overwritten: delete it or name another file") from None
+    if lists.about.corpus != wanted.corpus:
+        raise RunError(f"{file}: lists of other data; it is not overwritten: delete it or name another file")
     long_enough = lists.about.top_texts >= wanted.top_texts and lists.about.top_images >= wanted.top_images
     return lists if lists.about.made_like(wanted) and long_enough else None
 
