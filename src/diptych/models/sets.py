@@ -13,11 +13,8 @@ from torch import Tensor
 
 
 def present(sets: Tensor) -> Tensor:
-    """Which places are taken: (items, places)."""
-    there = sets.detach()[:, :, 0] != 0  # nearly always enough, and reads a thousandth
-    if not there.all():
-        there[~there] = (sets.detach()[~there] != 0).any(1)
-    return there
+    """Which places are taken, by a vector of some length: (items, places)."""
+    return torch.linalg.vector_norm(sets.detach(), dim=2) > 0  # several times faster than comparing each number
 
 
 class Group(NamedTuple):
