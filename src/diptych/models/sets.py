@@ -14,7 +14,8 @@ from torch import Tensor
 
 def present(sets: Tensor) -> Tensor:
     """Which places are taken, by a vector of some length: (items, places)."""
-    return torch.linalg.vector_norm(sets.detach(), dim=2) > 0  # several times faster than comparing each number
+    lengths: Tensor = torch.linalg.vector_norm(sets.detach(), dim=2)  # several times faster than comparing each number
+    return lengths > 0
 
 
 class Group(NamedTuple):
