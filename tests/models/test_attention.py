@@ -130,6 +130,21 @@ def test_pairs_equal_the_diagonal_with_all_gradients(regions, rule, directions, 
         torch.testing.assert_close(one, other)
 
 
+@settings(deadline=None, max_examples=40)
+@given(rows_of_regions, rules, ways, st.integers(0, 99))
+def test_without_gradients_the_passes_in_place_give_the_same(regions, rule, directions, seed):
+    words = [1 + (seed + k) % 3 for k in range(len(regions))]
+    images = encoded(*unit_sets(torch.tensor(regions), 12, seed))
+    texts = encoded(*unit_sets(inside(words), 12, seed + 1))
+    before = images.detach().clone(), texts.detach().clone()
+    for score in (rule.score, rule.score_pairs):
+        with torch.no_grad():
+            found = score(images, texts, *directions)
+        torch.testing.assert_close(found, score(images, texts, *directions).detach())
+    assert torch.equal(images, before[0])
+    assert torch.equal(texts, before[1])
+
+
 @pytest.mark.parametrize("directions", [("t2i",), ("i2t",), ("t2i", "i2t")], ids="+".join)
 @pytest.mark.parametrize("missing", [False, True])
 def test_single_precision_is_exact_to_1e_5(directions, missing):
