@@ -15,11 +15,13 @@ from diptych.models.image_towers.features import FeatureSettings
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.order import OrderSettings
 from diptych.models.projected import Head, Projected, ProjectedSettings
+from diptych.models.region_towers.features import RegionFeatureSettings
 from diptych.models.store import load_matcher, save_matcher
 from diptych.models.text_towers.gru import GRUSettings
 from diptych.models.towers import Tokens
 from diptych.models.trained import Trained
 from diptych.models.vse import VSESettings
+from diptych.models.vsrn import VSRNSettings
 from diptych.registry import resolve
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.recipe import load_recipe, parse_recipe
@@ -237,3 +239,17 @@ def test_a_matcher_without_joint_space_takes_no_head():
     with pytest.raises(RecipeError, match=r"head: needs an embedding model.*'pairwise' is none") as caught:
         Projected(matcher, Head())
     assert "\n" not in str(caught.value)
+
+
+def test_the_bases_own_loss_goes_on_beneath_heads():
+    torch.manual_seed(0)
+    regions = RegionFeatureSettings(shape=(3, 6))
+    base = VSRNSettings(joint=5, image=regions, text=GRUSettings(hidden=5, word=3), words=9).build().eval()
+    matcher = Projected(base, Head(hidden=7, output=4)).eval()
+    tokens = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0], [1, 7, 2, 0]]), torch.tensor([4, 3, 3]))
+    given = torch.randn(2, 3, 6), tokens, torch.tensor([1, 0])  # the third text is a negative
+    encoded = matcher.encode_batch(*given)
+    assert matcher.own_terms == tuple(encoded.terms) == ("generation",)
+    torch.testing.assert_close(encoded.terms["generation"], base.encode_batch(*given).terms["generation"])
+    torch.testing.assert_close(encoded.images, matcher.encode_images(given[0]))
+    torch.testing.assert_close(encoded.texts, matcher.encode_texts(tokens))
