@@ -166,7 +166,7 @@ class OurLoop:
         """What is done once, before the first batch."""
         train = corpus.split("train").matched()
         texts = self.trained.vocabulary.encode_all(train.texts)
-        self.pairs = PairReader(train, self.trained.reader(train), texts)
+        self.pairs = PairReader(train.text_groups, self.trained.reader(train), texts)
         self.batches = PairSampler(train, PAIRS, (0, 1)).epoch(1)
 
     def read(self, pairs: Pairs) -> PairBatch:

@@ -75,7 +75,7 @@ def draw_batches() -> tuple[PairBatch, PairBatch]:
     beyond = random.integers(1, IMAGES, (IMAGES, settings.top_texts))  # how far from the own group
     near_texts = (np.arange(IMAGES)[:, None] + beyond) % IMAGES * TEXTS_AN_IMAGE
     near_images = (groups[:, None] + random.integers(1, IMAGES, (texts, settings.top_images))) % IMAGES
-    reader = PairReader(corpus, DrawnRegions(), table)
+    reader = PairReader(corpus.text_groups, DrawnRegions(), table)
     offline = OfflineSampler(corpus, near_texts, near_images, settings)
     (pairs, *_) = PairSampler(corpus, PAIRS, (0,), offline).epoch(0)
     batch = reader.read(pairs)

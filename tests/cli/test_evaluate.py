@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.nn.functional import normalize
 from typer.testing import CliRunner
 
 from diptych.cli.main import app
+from diptych.data.open import open_corpus
+from diptych.data.region_pairs import PhraseSettings
 from diptych.errors import DiptychError
+from diptych.evaluation.batch_statistics import encode_by_own_statistics
+from diptych.evaluation.combined import annotated_phrases, chunked_phrases, combined_score, phrase_score
 from diptych.evaluation.cross_retrieval import cross_retrieval
+from diptych.evaluation.localise import evaluate_phrases
 from diptych.evaluation.rerank import rerank
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
+from diptych.evaluation.within import evaluate_within
+from diptych.features.regions import Regions
 from diptych.models.encoded import Encoded
+from diptych.models.image_towers.cnn import CNNSettings
 from diptych.models.image_towers.features import FeatureSettings
+from diptych.models.image_towers.regions import RegionSettings
 from diptych.models.region_towers.features import RegionFeatureSettings
 from diptych.models.scan import SCANSettings
+from diptych.models.store import save_matcher
 from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.trained import Trained
+from diptych.models.two_branch import TwoBranchSettings
 from diptych.models.vse import VSESettings
+from diptych.text.vocabulary import Vocabulary
+from diptych.training.recipe import load_recipe
 
+SCENES = "scenes:train=4,val=4,test=6,texts=2"
 VSE = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSettings(shape=(4,)), words=9)
 SCAN = SCANSettings(joint=4, image=RegionFeatureSettings(shape=(3, 4)), words=9)
 
@@ -104,3 +122,135 @@ def test_refusals_are_one_line(tmp_path):
     assert "runs/none: name the corpus" in refused(scan, "--rerank", "5", "--with", "runs/none")
     np.save(tmp_path / "s.npy", np.zeros((6, 12), np.float32))
     assert "a score matrix is measured alone" in refused("s.npy", "scenes:train=2,val=2,test=6,texts=2", "--cross")
+
+
+def in_pairs():
+    """Encodings of 4 groups of two images and four texts each."""
+    one = encoded(VSE)
+    return replace(one, image_groups=one.image_groups // 2, text_groups=one.text_groups // 2)
+
+
+@pytest.mark.parametrize(("modality", "prefix"), [("texts", "t2t"), ("images", "i2i")])
+def test_within_one_modality(tmp_path, modality, prefix):
+    in_pairs().save(tmp_path / "pairs.safetensors")
+    words = ("pairs.safetensors", "--within", modality)
+    told = json.loads(invoke(*words, "--json", "--into", "a.json").stdout)
+    assert told == evaluate_within([in_pairs()], modality).to_json()
+    assert f"{prefix}_r1" in told["metrics"]
+    assert json.loads((tmp_path / "a.json").read_text()) == told
+    printed = invoke(*words).stdout
+    assert f"{modality} among {told['queries']} {modality}" in printed
+    assert "R@10" in printed
+
+
+def test_options_that_do_not_go_together_are_one_line(tmp_path):
+    assert "'scan' scores images with texts only" in refused("scan.safetensors", "--within", "texts")
+    assert "no group has two images" in refused("vse.safetensors", "--within", "images")
+    for more in (["--folds", "2"], ["--gallery", "3"], ["--report"], ["--cross"]):
+        line = refused("vse.safetensors", "--within", "texts", *more)
+        assert line == f"--within measures one gallery of one modality; leave {more[0]} out"
+    both = refused("vse.safetensors", "--rerank", "5", "--with", "vse.safetensors", "--within", "texts", "--cross")
+    assert both == "--rerank measures one gallery; leave --within, --cross out"
+    assert "--phrases joins two scores; leave --report out" in refused("vse.safetensors", "--phrases", "p", "--report")
+    assert "name it with --phrases RUN" in refused("vse.safetensors", "--share", "0.3")
+    assert "name it with --phrases RUN" in refused("vse.safetensors", "--phrases-from", "chunker")
+    assert "--phrases needs a run and a corpus" in refused("vse.safetensors", "--phrases", "runs/p")
+    assert "vse.safetensors: is encoded already" in refused("vse.safetensors", "--batch-statistics", "test")
+    np.save(tmp_path / "s.npy", np.zeros((6, 12), np.float32))
+    line = refused("s.npy", "scenes:train=2,val=2,test=6,texts=2", "--within", "texts")
+    assert line.endswith("SCORES.npy DATA; leave --within out")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Runs of few random weights: whole images with batch norm and without it, and regions of photos."""
+    folder = tmp_path_factory.mktemp("runs")
+    corpus = open_corpus(SCENES)
+    vocabulary = Vocabulary.count(corpus.texts, 1)
+    shared = {"text": GRUSettings(hidden=8, word=4), "words": len(vocabulary)}
+    whole, regions = (
+        CNNSettings(pixels=32, width=2),
+        RegionSettings(side=64, regions=Regions(method="selective-search", count=9)),
+    )
+    for name, settings in {
+        "two": TwoBranchSettings(image=whole, image_layers=(8,), text_layers=(8,), **shared),
+        "phrases": TwoBranchSettings(image=regions, image_layers=(8,), text_layers=(8,), **shared),
+        "vse": VSESettings(image=whole, joint=8, **shared),
+    }.items():
+        torch.manual_seed(0)
+        save_matcher(folder / name / "best" / "weights.safetensors", settings.build(), vocabulary, {})
+        vocabulary.save(folder / name / "vocabulary.json")
+    return folder
+
+
+def test_batch_statistics_of_the_test_set(runs):
+    told = json.loads(invoke(str(runs / "two"), SCENES, "--batch-statistics", "test", "--json").stdout)
+    assert told.pop("batch_statistics") == "test"
+    (runs / "two" / "recipe.toml").write_text(load_recipe("scenes").to_toml())  # as a run has it, without phrases
+    corpus = open_corpus(SCENES).split("test")
+    own = encode_by_own_statistics(Trained.open(runs / "two", "cpu"), corpus)
+    assert told == evaluate_encoded([own]).to_json()
+    plain = json.loads(invoke(str(runs / "two"), SCENES, "--json").stdout)
+    assert plain == evaluate_encoded([Trained.open(runs / "two", "cpu").encode(corpus)]).to_json()
+    assert plain["metrics"] != told["metrics"]
+    within = invoke(str(runs / "two"), SCENES, "--batch-statistics", "test", "--within", "texts", "--json").stdout
+    assert json.loads(within)["metrics"] == evaluate_within([own], "texts").to_json()["metrics"]
+    line = refused(str(runs / "vse"), SCENES, "--batch-statistics", "test")
+    assert (
+        line
+        == f"{runs / 'vse'}: a model 'vse' has no batch normalisation; use the running statistics, there are no others"
+    )
+
+
+@pytest.fixture
+def opencv(monkeypatch):
+    """OpenCV, on photos so small that it takes little time."""
+    pytest.importorskip("cv2", reason="needs the extra regions")
+    monkeypatch.setattr("diptych.features.proposals.LONGEST", 64)
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "share"),
+    [
+        ("annotation", ["--share", "0.5", "--cross"], 0.5),
+        ("chunker", ["--phrases-from", "chunker", "--folds", "2"], 0.2),
+    ],
+    ids=["annotation", "chunker"],
+)
+def test_phrases_join_the_score(runs, opencv, source, words, share):
+    told = json.loads(
+        invoke(str(runs / "vse"), SCENES, "--phrases", str(runs / "phrases"), "--json", *words).stdout,
+    )
+    assert told.pop("phrases") == {"run": str(runs / "phrases"), "share": share, "from": source}
+    corpus = open_corpus(SCENES).split("test")
+    whole, parts = Trained.open(runs / "vse", "cpu").encode(corpus), Trained.open(runs / "phrases", "cpu")
+    phrases = annotated_phrases(corpus) if source == "annotation" else chunked_phrases(corpus)
+    score = combined_score(encoded_score(whole), phrase_score(parts, corpus, phrases), share)
+    if source == "annotation":
+        expected = cross_retrieval(score, whole.image_groups, whole.text_groups).to_json()
+        assert told.pop("cross_retrieval") == expected
+    assert told == evaluate_encoded([whole], score=score, folds=told["folds"]).to_json()
+    assert told["folds"] == (1 if source == "annotation" else 2)
+
+
+def test_a_corpus_without_phrases_says_so(runs, tmp_path):
+    (tmp_path / "bare").mkdir()
+    Image.new("RGB", (40, 40), "red").save(tmp_path / "bare" / "a.png")
+    (tmp_path / "bare.csv").write_text("image,text,split\nbare/a.png,a red square,test\n")
+    assert "no such run" in refused(str(runs / "vse"), SCENES, "--phrases", "runs/none")
+    line = refused(str(runs / "vse"), "bare.csv", "--phrases", str(runs / "phrases"))
+    assert "its texts have no annotated phrases; let the chunker find them (--phrases-from chunker)" in line
+
+
+def test_a_run_trained_on_phrases_is_measured_by_localisation(runs, opencv, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(runs / "phrases", run)
+    plain = load_recipe("scenes")
+    last = plain.stage[-1].model_copy(update={"phrases": PhraseSettings()})
+    (run / "recipe.toml").write_text(plain.model_copy(update={"stage": (*plain.stage[:-1], last)}).to_toml())
+    told = json.loads(invoke(str(run), SCENES, "--json").stdout)
+    assert told == evaluate_phrases(run, SCENES, device="cpu").to_json()
+    assert "phrase_r1" in told["metrics"]
+    for more in (["--folds", "2"], ["--cross"], ["--within", "texts"], ["--batch-statistics", "test"]):
+        assert refused(str(run), SCENES, *more).endswith(f"by how well it finds them; leave {more[0]} out")
+    assert "give this one run and the corpus" in refused(str(run), str(runs / "vse"), SCENES)

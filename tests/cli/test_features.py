@@ -152,9 +152,9 @@ def test_a_held_store_is_refused(photos, tmp_path):
 
 
 def test_regions_are_asked_for_by_their_method(photos, tmp_path, monkeypatch):
-    from diptych.features import extract
+    from diptych.features import places
 
-    monkeypatch.setattr(extract, "proposer", lambda regions: lambda photo: np.ones((regions.count, 4), np.float32) / 2)
+    monkeypatch.setattr(places, "proposer", lambda regions: lambda photo: np.ones((regions.count, 4), np.float32) / 2)
     result = invoke(photos, "--crops", "whole", "--regions", "selective-search", "--count", 5)
     assert result.exit_code == 0, result.output
     folder = tmp_path / "features" / "lite0-whole-selective-search-5"

@@ -93,7 +93,7 @@ def test_an_unreadable_image_leaves_its_pairs_out_and_moves_nobody():
     table = Vocabulary.count(corpus.texts, 1).encode_all(corpus.texts)
     order = np.array([2, 5, 0, 5, 3])
     texts = np.array([4, 10, 1, 11, 6])
-    batch = PairReader(corpus, reader, table).read(Pairs(order, texts, ()))
+    batch = PairReader(corpus.text_groups, reader, table).read(Pairs(order, texts, ()))
     assert reader.skipped == {2: "broken.jpg: truncated"}
     assert batch.groups.tolist() == corpus.text_groups[[10, 1, 11, 6]].tolist()
     for pair, image in enumerate([5, 0, 5, 3]):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from diptych.data.check import Report, Shared, Size, Spread, check
-from diptych.data.corpus import Corpus, Features, Picture, Problem
+from diptych.data.check import Named, Report, Shared, Size, Spread, check
+from diptych.data.corpus import Box, Corpus, Features, Phrase, Picture, Problem
 from diptych.data.images import PictureFile
 from diptych.errors import ImageError
 
@@ -77,6 +78,26 @@ def test_counts_and_spreads() -> None:
     nothing = Shared(0, ())
     assert (report.shared_texts, report.shared_images, report.shared_groups) == (nothing, nothing, nothing)
     assert report.problems == ()
+
+
+def test_phrases_and_boxes_are_told_where_there_are_any() -> None:
+    images = [("a", 0, "train"), ("b", 0, "train"), ("c", 1, "test")]
+    texts = [("x", 0, "train"), ("y", 1, "test")]
+    plain = corpus_of(images, texts)
+    assert check(plain).named is None
+    assert "phrases" not in shown(check(plain))
+    boxes = [[Box("dog", 0, 0, 1, 1), Box("cat", 0, 0, 1, 1)], [Box("dog", 0, 0, 1, 1)], []]
+    phrases = [[Phrase("a dog", "dog"), Phrase("the dog", "dog"), Phrase("a day", "day")], [Phrase("a dog", "dog")]]
+    report = check(replace(plain, boxes=boxes, phrases=phrases))
+    assert report.named == Named(
+        phrases=4, phrases_without_a_box=2, boxes=3, boxes_without_a_phrase=1, images_without_a_box=1
+    )
+    assert report.to_json()["named"]["phrases"] == 4
+    out = shown(report)
+    assert "phrases: 4, 2 without a box" in out
+    assert "boxes: 3, 1 without a phrase; images without a box: 1" in out
+    assert check(replace(plain, boxes=boxes)).named == Named(0, 0, 3, 3, 1)
+    assert check(replace(plain, phrases=phrases)).named == Named(4, 4, 0, 0, 3)
 
 
 def test_texts_in_two_splits() -> None:

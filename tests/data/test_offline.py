@@ -159,7 +159,7 @@ def test_each_image_and_text_is_read_once_and_found_by_its_row(workers, unreadab
     features = FOUR.features
     images = FeatureReader(features) if unreadable is None else Unreadable(features, unreadable)
     sampler = PairSampler(FOUR, 3, (7,), OfflineSampler(FOUR, *lists_of(FOUR, 5), OfflineSettings(lists="x")))
-    reader = PairReader(FOUR, images, table)
+    reader = PairReader(FOUR.text_groups, images, table)
     drawn = sampler.epoch(1)
     for pairs, batch in zip(drawn, read_ahead(reader.read, drawn, workers), strict=True):
         kept = np.ones(len(pairs.texts), bool)

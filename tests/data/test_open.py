@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,44 @@ def test_precomputed_features_and_their_testall(tmp_path: Path) -> None:
     assert list(open_corpus(f"{folder}#testall").split("test").texts) == ["precomputed testall"]
     with pytest.raises(DataError, match=r"no other_ims\.npy in it"):
         open_corpus(f"{folder}#other")
+
+
+def entities(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "annotations.zip", "w") as archive:
+        archive.writestr("Annotations/1.xml", "<a><size><width>9</width><height>9</height></size></a>")
+        archive.writestr("Sentences/1.txt", "[/EN#0/notvisual entities]")
+    (folder / "train.txt").write_text("1\n", encoding="utf-8")
+    return folder
+
+
+def test_entities_with_their_photos_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, photos = entities(tmp_path / "entities"), tmp_path / "elsewhere/photos"
+    photos.mkdir(parents=True)
+    assert "entities: no usable image in it; first problem: " in refused(folder)
+    (photos / "1_x.jpg").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(photos.parent)
+    for address in ("../entities#photos", f"{folder}#{photos}", "~/entities#~/elsewhere/photos"):
+        monkeypatch.chdir(photos.parent)
+        corpus = open_corpus(address)
+        assert (list(corpus.texts), list(corpus.image_ids)) == (["entities"], ["1_x.jpg"])
+        assert corpus.address is not None and corpus.address.count("#") == 1
+        assert all(Path(part).is_absolute() for part in corpus.address.split("#"))
+        monkeypatch.chdir(tmp_path)
+        assert open_corpus(corpus.address).digest() == corpus.digest()
+    assert "gone: no such folder of images" in refused(f"{folder}#gone")
+    assert "entities#: no such file or folder" in refused(f"{folder}#")
+
+
+def test_a_data_set_beside_the_annotations_is_what_the_folder_is(tmp_path: Path) -> None:
+    folder = entities(tmp_path / "entities")
+    (folder / "1.jpg").touch()
+    assert list(open_corpus(folder).texts) == ["entities"]
+    written(folder / "dataset_x.json", KARPATHY)
+    assert list(open_corpus(folder).texts) == ["karpathy"]
+    corpus = open_corpus(folder / "annotations.zip")
+    assert (list(corpus.texts), corpus.address) == (["entities"], str(folder / "annotations.zip"))
 
 
 def test_scenes_are_drawn_as_the_address_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

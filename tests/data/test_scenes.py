@@ -41,7 +41,7 @@ def with_sibling(scenes, attributes=("colour", "count", "place")):
 def rows(corpus):
     """Everything that an outsider can see of each image and each text."""
     images = zip(corpus.image_ids, corpus.image_groups, corpus.pictures, corpus.boxes, strict=True)
-    return list(images), list(zip(corpus.texts, corpus.text_groups, strict=True))
+    return list(images), list(zip(corpus.texts, corpus.text_groups, corpus.phrases, strict=True))
 
 
 def test_the_default_corpus_has_the_sizes_that_were_promised(corpus):
@@ -96,6 +96,7 @@ def test_texts_are_the_same_on_every_machine(corpus):
         return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
     assert digest(corpus.texts) == "6410d6bc6cfbef27"
+    assert digest(phrase.words for phrases in corpus.phrases for phrase in phrases) == "b624e7500037da6c"
     assert make_scenes(0, 0, 20, seed=1).texts != corpus.split("test").texts[:100]
 
 
@@ -133,7 +134,26 @@ def test_boxes_belong_to_their_pictures():
     corpus = make_scenes(20, 5, 5, images=2)
     for picture, boxes in zip(corpus.pictures, corpus.boxes, strict=True):
         assert boxes == picture.boxes()
-        assert [box.phrase for box in boxes] == [thing.phrase for thing in picture.scene.things]
+        assert [box.chain for box in boxes] == [str(i) for i in range(len(picture.scene.things))]
+    for one, other in zip(corpus.boxes[::2], corpus.boxes[1::2], strict=True):
+        assert one != other
+
+
+def test_every_text_names_every_thing_of_its_scene_by_the_chain_of_its_box():
+    corpus = make_scenes(60, 5, 5, texts=3)
+    plain = {"disc": "circle", "box": "square", "hoop": "ring", "violet": "purple", "tiny": "small"}
+    numbers = {"a": 1, "one": 1, "a single": 1, "two": 2, "a pair of": 2, "three": 3}
+    worded = re.compile(f"({'|'.join(numbers)}) (?:(small|tiny) )?(\\w+) (\\w+)")
+    for text, phrases in enumerate(corpus.phrases):
+        things = corpus.pictures[text // 3].scene.things
+        assert [phrase.chain for phrase in phrases] == [str(i) for i in range(len(things))]
+        for phrase, thing in zip(phrases, things, strict=True):
+            number, size, colour, noun = worded.fullmatch(phrase.words).groups()
+            assert (numbers[number], bool(size)) == (thing.count, bool(thing.size))
+            assert plain.get(colour, colour) == thing.colour
+            singular = {"boxes": "box", "crosses": "cross"}.get(noun, noun[:-1]) if thing.count > 1 else noun
+            assert phrase.kinds == (thing.shape,) == (plain.get(singular, singular),)
+    assert len({phrase.words for phrases in corpus.phrases for phrase in phrases if "circle" in phrase.kinds}) > 20
 
 
 @pytest.mark.parametrize(("attribute", "expected"), [("colour", 6 + 6), ("count", 2), ("place", 7 + 7)])

@@ -17,7 +17,7 @@ from diptych.data.images import PictureFile
 from diptych.data.scenes import make_scenes
 from diptych.errors import DataError, ImageError, RecipeError
 from diptych.features import extract as extraction
-from diptych.features import identity
+from diptych.features import identity, places
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops
 from diptych.features.extract import extract
@@ -464,7 +464,7 @@ def two_boxes(regions):
 
 @pytest.fixture
 def proposing(monkeypatch):
-    monkeypatch.setattr(extraction, "proposer", two_boxes)
+    monkeypatch.setattr(places, "proposer", two_boxes)
 
 
 def test_proposals_are_stored_with_their_boxes(pictures, folder, proposing, part_a_batch):

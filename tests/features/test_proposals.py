@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
+from diptych.data.boxes import overlaps
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, DiptychError
 from diptych.features import proposals
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops
 from diptych.features.extract import extract
-from diptych.features.proposals import OVERLAP, best_boxes, overlaps, proposer
+from diptych.features.proposals import best_boxes, proposer
 from diptych.features.regions import Regions
 from diptych.features.roi_align import pool_cells
 from diptych.features.store import Making
@@ -67,17 +68,18 @@ def drawn(width=180, height=120, seed=0, noise=5):
     return Image.fromarray((np.asarray(photo) + grain).clip(0, 255).astype(np.uint8))
 
 
-@given(boxes, st.integers(1, 6))
-def test_the_best_boxes_are_the_first_that_are_new(found, count):
+@given(boxes, st.integers(1, 6), st.sampled_from((0.1, 0.3)), st.sampled_from((0.5, 0.7, 0.9)))
+def test_the_best_boxes_are_the_first_that_are_new(found, count, smallest, most):
     found = np.array(found, np.float64).reshape(-1, 4) / 20
-    chosen = best_boxes(found, count)
+    regions = Regions(method="selective-search", count=count, smallest=smallest, overlap=most)
+    chosen = best_boxes(found, regions)
     assert chosen[0].tolist() == [0, 0, 1, 1]
     assert 1 <= len(chosen) <= count
     expected = [[0.0, 0.0, 1.0, 1.0]]
     for box in found.tolist():
         wide, high = box[2] - box[0], box[3] - box[1]
-        is_new = all(overlap(box, other) <= OVERLAP for other in expected)
-        if min(wide, high) >= 0.1 and is_new and len(expected) < count:
+        is_new = all(overlap(box, other) <= most for other in expected)
+        if min(wide, high) >= smallest and is_new and len(expected) < count:
             expected.append(box)
     assert chosen.tolist() == expected
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from diptych.data.corpus import Features
@@ -9,8 +10,12 @@ from diptych.data.images import PictureFile
 from diptych.data.reader import FeatureReader
 from diptych.data.scenes import make_scenes
 from diptych.errors import DataError, ImageError
+from diptych.features import reader as readers
+from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops, random_crop
 from diptych.features.reader import CropReader, ImageInput, RegionReader, image_reader, picture_reader
+from diptych.features.regions import Regions
+from diptych.features.roi_align import pool_cells
 
 
 class Broken:
@@ -106,6 +111,7 @@ def test_an_image_without_regions_is_left_out_and_nobody_moves_up():
         np.testing.assert_array_equal(values, rows[[4, 2, 0]])
     assert list(reader.skipped) == [1]
     assert reader.skipped[1].startswith("image 1: has no regions, all of its rows are zeros; ")
+    assert reader.empty == {1}
     values, readable = reader.read(np.array([3]))
     np.testing.assert_array_equal(values, rows[[3]])
     values, readable = reader.read(np.array([1]))
@@ -123,6 +129,7 @@ def test_an_unreadable_image_and_one_without_regions_keep_apart():
     assert len(values) == 2
     assert reader.skipped[1] == "one.jpg: truncated"
     assert reader.skipped[2].startswith("two: has no regions")
+    assert reader.empty == {2}
 
 
 def test_regions_that_came_with_a_corpus_are_read_as_regions(pictures):
@@ -135,3 +142,50 @@ def test_regions_that_came_with_a_corpus_are_read_as_regions(pictures):
     assert corpus.image_ids[1] in reader.skipped[1]
     one = replace(scenes, pictures=None, features=Features([rows[:, 0]]))
     assert image_reader(one, ImageInput("features", (4,))).read(np.arange(2))[1].all()  # one vector may be zero
+
+
+class Cells(Backbone):
+    """A map of 2 x 2 cells: the mean colour of each quarter."""
+
+    name, side, size, grid, any_side = "cells", 28, 3, (4, 3), True
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(1 / 256))
+
+    def regions(self, pixels):
+        cells = pixels.float().unfold(2, 14, 14).unfold(3, 14, 14).mean((4, 5))
+        return (cells * self.scale).flatten(2).transpose(1, 2)
+
+    def forward(self, pixels):
+        return self.regions(pixels).mean(1)
+
+
+def test_the_boxes_of_proposals_are_found_with_their_vectors_and_once(pictures, monkeypatch):
+    asked = []
+
+    def propose(photo):
+        asked.append(photo)
+        return np.array([[0, 0, 1, 1], [0, 0, 1 - 0.45 * len(asked), 1], [0, 0, 0, 0]], np.float32)
+
+    monkeypatch.setattr(readers, "proposer", lambda regions: propose)
+    wanted = ImageInput("crops", (3, 28, 28), Crops(name="whole"), Regions(method="selective-search", count=3))
+    reader = picture_reader(pictures, wanted, Cells())
+    assert reader.boxes.shape == (5, 3, 4)
+    assert not reader.boxes.any()
+    values, readable = reader.read(np.array([3, 1, 0]))
+    assert readable.tolist() == [True, False, True]
+    assert values.shape == (2, 3, 3)
+    assert len(asked) == 2
+    assert reader.boxes[[3, 0], 1, 2].tolist() == pytest.approx([0.55, 0.1])
+    assert not reader.boxes[[1, 2, 4]].any()
+    assert reader.skipped == {1: "broken.jpg: truncated"}
+    squares = torch.from_numpy(
+        np.concatenate([fixed_crops(pictures[row].load(), Crops(name="whole"), 28) for row in (3, 0)])
+    )
+    with torch.inference_mode():
+        pooled = pool_cells(reader._backbone.regions(squares), torch.from_numpy(reader.boxes[[3, 0]]))
+    np.testing.assert_allclose(values, pooled.numpy(), rtol=1e-6)
+    nothing, readable = reader.read(np.array([1]))
+    assert nothing.shape == (0, 3, 3)
+    assert not readable.any()

@@ -7,7 +7,7 @@ import torch
 from diptych.data.corpus import Features
 from diptych.data.scenes import make_scenes
 from diptych.errors import ImageError
-from diptych.features import extract, reader
+from diptych.features import places, reader
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops
 from diptych.features.reader import ImageInput
@@ -50,7 +50,7 @@ def one_box(regions):
 
 @pytest.fixture(autouse=True)
 def proposing(monkeypatch):
-    monkeypatch.setattr(extract, "proposer", one_box)
+    monkeypatch.setattr(places, "proposer", one_box)
     monkeypatch.setattr(reader, "proposer", one_box)
 
 
@@ -92,7 +92,7 @@ def test_stored_regions_that_are_missing_leave_the_image_out(tmp_path, monkeypat
     wanted = ImageInput("crops", SQUARE, Crops(name="whole"), SEARCH)
     nothing = {1: np.zeros((2, 4), np.float32)}
     calls = iter(range(3))
-    monkeypatch.setattr(extract, "proposer", lambda regions: lambda photo: nothing.get(next(calls), one_box(0)(photo)))
+    monkeypatch.setattr(places, "proposer", lambda regions: lambda photo: nothing.get(next(calls), one_box(0)(photo)))
     found, _ = stored_reader(PHOTOS, Tiny(), wanted, tmp_path, workers=0, device=CPU)
     values, readable = found.read(np.arange(3))
     assert readable.tolist() == [True, False, True]

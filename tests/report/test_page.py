@@ -23,8 +23,14 @@ from diptych.report.page import (
     Direction,
     Example,
     Fact,
+    FoundPhrase,
+    KindRow,
     Labelled,
+    LocatedPhoto,
     Measure,
+    PhotoGroup,
+    PhraseSection,
+    Piece,
     Question,
     SamplingRow,
     Word,
@@ -95,6 +101,20 @@ class Page(HTMLParser):
         return [a["aria-label"] for _, a in self.elements if a.get("class", "").startswith("mark ")]
 
 
+def located(text: str, picture: str) -> PhraseSection:
+    """Phrase localisation of two kinds, with a photo of two phrases; `text` stands where somebody else's may."""
+    phrases = [
+        FoundPhrase(text, 0, True, 0.75, (0.0, 10.5, 20.0, 30.0), (1.0, 9.0, 21.0, 31.0)),
+        FoundPhrase("two", 1, False, None, None, (50.0, 0.0, 10.0, 10.0)),
+    ]
+    photo = LocatedPhoto(text, picture, (100, 50), [Piece("A "), Piece(text, 0), Piece(".")], phrases)
+    rows = [
+        KindRow("all", 1200, {1: Measure(12.5, 10.0, 15.0), 5: Measure(30.0)}, Measure(80.0, 70.0, 90.0)),
+        KindRow(text, 7, {1: Measure(20.0), 5: Measure(40.0)}, Measure(60.0)),
+    ]
+    return PhraseSection(text, rows, Measure(42.5, 40.0, 45.0), [PhotoGroup("Found", [photo])])
+
+
 def everything(text: str = "words", picture: str = PICTURE) -> Contents:
     """Contents with all there can be; `text` stands wherever somebody else's text may."""
     images = [Answer(text, 0.9 - i / 10, i == 1, picture) for i in range(5)]
@@ -118,6 +138,7 @@ def everything(text: str = "words", picture: str = PICTURE) -> Contents:
             Direction("text to image", {1: Measure(33.9, 31.4, 36.3)}, Measure(3.5), Measure(9.8)),
         ],
         rsum=Measure(395.04, 380.2, 409.4),
+        phrases=located(text, picture),
         curves=[chart],
         questions=[Question(text, unknown)],
         best=[
@@ -145,12 +166,12 @@ def everything(text: str = "words", picture: str = PICTURE) -> Contents:
 def test_everything_is_there_and_well_formed():
     page = Page(render(everything()))
     sections = {"events", "recall", "curves", "questions", "best", "worst", "negatives", "sampling", "recipe"}
-    sections |= {"attention", "cross"}
+    sections |= {"attention", "cross", "phrases"}
     assert page.identities() == sections
     headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
     assert headings.count(1) == 1
     assert all(later <= earlier + 1 for earlier, later in pairwise(headings))
-    assert [tag for tag, _ in page.elements].count("caption") == 2
+    assert [tag for tag, _ in page.elements].count("caption") == 3
     assert all(a.get("alt") for tag, a in page.elements if tag == "img")
     assert all(a.get("scope") in ("row", "col") for tag, a in page.elements if tag == "th")
     labelled = {a["aria-labelledby"] for _, a in page.elements if "aria-labelledby" in a}
@@ -165,7 +186,7 @@ def test_nothing_leaves_only_the_title():
 
 @pytest.mark.parametrize(
     ("name", "identity"),
-    [("directions", "recall"), ("curves", "curves")]
+    [("directions", "recall"), ("curves", "curves"), ("phrases", "phrases")]
     + [
         (name, name)
         for name in ("events", "questions", "best", "worst", "attention", "negatives", "cross", "sampling", "recipe")
@@ -254,10 +275,11 @@ def test_what_is_not_a_number_is_a_dash():
 
 def test_a_bar_is_as_long_as_its_recall():
     page = Page(render(everything()))
-    assert [a["width"] for _, a in page.elements if a.get("class") == "reach"] == ["45.2", "77.4", "88.6", "33.9"]
+    reach = [a["width"] for _, a in page.elements if a.get("class") == "reach"]
+    assert reach == ["45.2", "77.4", "88.6", "33.9", "12.5", "20.0"]  # of phrases those of R@1
     between = [(float(a["x"]), float(a["width"])) for _, a in page.elements if a.get("class") == "between"]
     assert between[0] == pytest.approx((41.04, 8.36))
-    assert len(between) == 3
+    assert len(between) == 4
 
 
 def test_right_and_wrong_are_told_without_colour():
@@ -312,6 +334,24 @@ def test_each_word_stands_beneath_its_picture_with_its_cosine():
         "what “dogs” looks at",
         "what “run” looks at",
     ]
+
+
+def test_phrases_are_told_by_kind_and_drawn_in_their_colours():
+    page = Page(render(Contents("t", phrases=located("a man", PICTURE))))
+    words = " ".join(page.words().split())
+    assert "Kind Phrases R@1 R@5 Ceiling all 1,200 12.5 10.0 – 15.0 30.0 80.0 70.0 – 90.0" in words
+    assert "a man 7 20.0 40.0 60.0 Sum 42.5 40.0 – 45.0" in words
+    assert "Found a man A a man . a man 0.75 two no region" in words
+    assert page.marks() == ["right", "wrong"]
+    rects = [a for _, a in page.elements if a.get("class") in ("told", "found")]
+    assert [(a["class"], a["x"], a["y"], a["width"], a["height"]) for a in rects] == [
+        ("told", "1.0", "9.0", "21.0", "31.0"),
+        ("found", "0.0", "10.5", "20.0", "30.0"),
+        ("told", "50.0", "0.0", "10.0", "10.0"),
+    ]
+    classes = [a["class"] for _, a in page.elements if "hue-" in a.get("class", "")]
+    assert classes == ["hue-0", "hue-1", "phrase hue-0", "swatch hue-0", "swatch hue-1"]
+    assert ("100", "50") in [(a.get("width"), a.get("height")) for tag, a in page.elements if tag == "img"]
 
 
 def test_the_recipe_keeps_its_lines():

@@ -1,16 +1,19 @@
 import numpy as np
 import pytest
 
+from diptych.data.phrases import mentions
 from diptych.data.scenes import make_scenes
 from diptych.errors import ScoreError
 from diptych.evaluation.analysis import measured_misses
+from diptych.evaluation.grounding import Grounding
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
 from diptych.index.search import Gallery
 from diptych.models.encoded import Encoded
 from diptych.models.trained import Trained
 from diptych.report.negatives import hard_negatives
-from diptych.report.run import Examples, write_report
+from diptych.report.run import Examples, trained_on_phrases, write_phrase_report, write_report
 from diptych.report.sampling import sampling_rows
+from diptych.training.journal import Journal
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train
 
@@ -94,3 +97,29 @@ def test_what_a_report_needs(run, encoded, tmp_path):
     loaded = Encoded.load(tmp_path / "e.safetensors")
     with pytest.raises(ScoreError, match="needs the corpus"):
         write_report(run, loaded, evaluate_encoded([loaded]), "test")
+
+
+def test_a_run_trained_on_phrases_tells_of_phrases_alone(run, corpus, tmp_path):
+    assert not trained_on_phrases(run)
+    (tmp_path / "recipe.toml").write_text(load_recipe("two-branch-phrases-small").to_toml())
+    assert trained_on_phrases(tmp_path)
+    for stage in (1, 2):
+        for epoch in (1, 2):
+            metrics = {"phrase_r1": 10.0 * epoch, "ceiling": 90.0}
+            line = {"event": "epoch", "stage": stage, "epoch": epoch, "step": 0, "seconds": 60.0, "loss": 0.5}
+            Journal(tmp_path).add({**line, "val": metrics})
+    test = corpus.split("test")
+    said = mentions(test)
+    ranks = np.where(np.arange(len(said)) % 3, 1.0, np.inf)
+    skipped = {"a.jpg": "a.jpg: truncated"}
+    found = Grounding(ranks, said.images, said.kinds, np.arange(len(said)), said.boxes, skipped=skipped)
+    page = write_phrase_report(tmp_path, found, test, "test").read_text()
+    assert 'id="phrases"' in page
+    assert f"{found.metrics['phrase_r1']:.1f}" in page
+    assert "phrases R@1" in page
+    assert "image to text R@1" not in page
+    assert "4.0 min" in page
+    assert f"<dd>{len(said)}</dd>" in page
+    assert "skipped a.jpg: truncated" in page
+    for left_out in ("recall", "best", "worst", "questions", "negatives", "cross", "sampling", "attention"):
+        assert f'id="{left_out}"' not in page

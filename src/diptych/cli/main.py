@@ -11,7 +11,21 @@ import sys
 import typer
 
 from diptych import __version__
-from diptych.cli import compare, data, demo, doctor, encode, evaluate, features, mine, recipes, search, sweep, train
+from diptych.cli import (
+    compare,
+    data,
+    demo,
+    doctor,
+    encode,
+    evaluate,
+    features,
+    localize,
+    mine,
+    recipes,
+    search,
+    sweep,
+    train,
+)
 from diptych.cli.console import complain
 from diptych.errors import DiptychError
 
@@ -35,6 +49,7 @@ app.command("evaluate")(evaluate.command)
 app.command("compare")(compare.command)
 app.command("encode")(encode.command)
 app.command("search")(search.command)
+app.command("localize")(localize.command)
 app.add_typer(data.app, name="data")
 app.add_typer(recipes.app, name="recipes")
 app.command("doctor")(doctor.command)

@@ -80,8 +80,14 @@ def show_command(
         for row in parsed.paper.row:
             whose = f" of {row.reference}" if row.reference else ""
             note(f"published, row {row.number}{whose} ({row.data}):")
-            note(f"  image to text  {_figures(row.i2t)}")
-            note(f"  text to image  {_figures(row.t2i)}")
+            for label, figures in (
+                ("image to text", row.i2t),
+                ("text to image", row.t2i),
+                ("text to text", row.t2t),
+                ("phrases", row.phrases),
+            ):
+                if figures is not None:
+                    note(f"  {label:13}  {_figures(figures)}")
 
 
 def _figures(values: tuple[float, ...]) -> str:

@@ -57,6 +57,17 @@ class Shared:
 
 
 @dataclass(frozen=True)
+class Named:
+    """How much is known of where the things are that the texts name."""
+
+    phrases: int
+    phrases_without_a_box: int
+    boxes: int
+    boxes_without_a_phrase: int
+    images_without_a_box: int
+
+
+@dataclass(frozen=True)
 class Report:
     """What the check found; `to_json` holds all of it, `render` what fits a terminal."""
 
@@ -66,6 +77,7 @@ class Report:
     splits: dict[str, Size]
     texts_an_image: Spread
     words_a_text: Spread
+    named: Named | None  # of a corpus that has phrases or boxes
     shared_texts: Shared
     shared_images: Shared
     shared_groups: Shared
@@ -84,7 +96,7 @@ class Report:
             *_listed("text without an image", self.texts_without_images),
             *_listed("problem", [str(problem) for problem in self.problems]),
         ]
-        return Group(self._sizes(), "", self._spreads(), "", *self._shared(), *found)
+        return Group(self._sizes(), "", self._spreads(), *self._named(), "", *self._shared(), *found)
 
     def _sizes(self) -> Table:
         table = Table(title=Text(_printable(self.name), "bold"), title_justify="left")
@@ -103,6 +115,14 @@ class Report:
             median = f"median {spread.median:g}"
             table.add_row(name, f"{spread.minimum} to {spread.maximum}", median, f"mean {spread.mean:.1f}")
         return table
+
+    def _named(self) -> Iterator[Text]:
+        if (named := self.named) is not None:
+            yield Text(f"phrases: {named.phrases:,}, {named.phrases_without_a_box:,} without a box")
+            yield Text(
+                f"boxes: {named.boxes:,}, {named.boxes_without_a_phrase:,} without a phrase; "
+                f"images without a box: {named.images_without_a_box:,}"
+            )
 
     def _shared(self) -> Iterator[Text]:
         for name, shared in (
@@ -135,6 +155,7 @@ def check(corpus: Corpus, decode: bool = True, workers: int = _WORKERS, progress
         splits={name: _size(corpus, name) for name in SPLITS if name in {*image_splits, *text_splits}},
         texts_an_image=_spread(texts_of),
         words_a_text=_spread(np.array([len(text.split()) for text in texts])),
+        named=_named(corpus),
         shared_texts=_shared(texts, text_splits, texts),
         shared_images=_shared(digests, image_splits, ids),
         shared_groups=_shared(groups, image_splits + text_splits, [*ids, *texts]),
@@ -205,6 +226,23 @@ def _size(corpus: Corpus, split: str | None = None) -> Size:
     texts = np.full(len(corpus.texts), True) if split is None else corpus.text_splits == split
     groups = np.union1d(corpus.image_groups[images], corpus.text_groups[texts])
     return Size(int(images.sum()), int(texts.sum()), len(groups))
+
+
+def _named(corpus: Corpus) -> Named | None:
+    if corpus.boxes is None and corpus.phrases is None:
+        return None
+    boxes = corpus.boxes or [()] * len(corpus.image_ids)
+    phrases = corpus.phrases or [()] * len(corpus.texts)
+    boxed = [(g, box.chain) for g, some in zip(corpus.image_groups.tolist(), boxes, strict=True) for box in some]
+    said = [(g, phrase.chain) for g, some in zip(corpus.text_groups.tolist(), phrases, strict=True) for phrase in some]
+    seen, named = set(boxed), set(said)
+    return Named(
+        phrases=len(said),
+        phrases_without_a_box=sum(thing not in seen for thing in said),
+        boxes=len(boxed),
+        boxes_without_a_phrase=sum(thing not in named for thing in boxed),
+        images_without_a_box=sum(not some for some in boxes),
+    )
 
 
 def _counts(groups: Integers, others: Integers) -> Integers:

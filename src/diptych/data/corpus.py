@@ -33,13 +33,26 @@ class Picture(Protocol):
 
 @dataclass(frozen=True)
 class Box:
-    """A phrase and where it is, in pixels: left and top inclusive, right and bottom exclusive."""
+    """Where a thing of an image is, relative to the picture: from 0 to 1, left to right and top to bottom.
 
-    phrase: str
+    `chain` is the name that phrases of the image's texts know the thing by; several things that are named together
+    have one box around all of them.
+    """
+
+    chain: str
     left: float
     top: float
     right: float
     bottom: float
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A part of a text that names a thing: its words, the thing's chain, and the kinds it is of, such as people."""
+
+    words: str
+    chain: str
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,12 +93,20 @@ class Features:
         return str((len(self), self.shape)).encode() + self[some].tobytes()
 
     def __getitem__(self, images: Integers) -> Floats:
+        return self._read(images, None)
+
+    def at(self, images: Integers, regions: Integers) -> Floats:
+        """One region of each of these images, (images, size), where an image has several; nothing else is read."""
+        return self._read(images, regions)
+
+    def _read(self, images: Integers, regions: Integers | None) -> Floats:
         rows = self._rows[images]
-        out = np.empty((len(rows), *self.shape), np.float32)
+        out = np.empty((len(rows), *(self.shape if regions is None else self.shape[1:])), np.float32)
         part_of = np.searchsorted(self._starts, rows, side="right") - 1
         for part in np.unique(part_of):
             here = part_of == part
-            out[here] = self._parts[part][rows[here] - self._starts[part]]
+            found = rows[here] - self._starts[part]
+            out[here] = self._parts[part][found] if regions is None else self._parts[part][found, regions[here]]
         return out
 
 
@@ -93,10 +114,11 @@ class Features:
 class Corpus:
     """Images and texts in the order of their source, each with its group and its split.
 
-    `pictures` or `features` (or both) say what an image looks like; `boxes` holds known regions where a source has
-    them. `region_boxes` says where the regions of `features` lie, (regions, 4) an image: left, top, right, bottom,
-    relative to the photo, zeros where nobody knows. Everything is columnar: row i of each image column is image i,
-    row j of each text column is text j.
+    `pictures` or `features` (or both) say what an image looks like. `boxes` says, an image, where things are, and
+    `phrases`, a text, which of its words name a thing; a phrase belongs to the box of the same chain in an image of the
+    same group. `region_boxes` says where the regions of `features` lie, (regions, 4) an image: left, top, right and
+    bottom, relative to the photo, zeros where nobody knows. Everything is columnar: row i of each image column is
+    image i, row j of each text column is text j.
     `address` is what `open_corpus` opened, absolute if it is a path; a corpus made in Python has none.
     """
 
@@ -110,19 +132,19 @@ class Corpus:
     pictures: Sequence[Picture] | None = None
     features: Features | None = None
     boxes: Sequence[Sequence[Box]] | None = None
+    phrases: Sequence[Sequence[Phrase]] | None = None
     region_boxes: Features | None = None
     problems: Sequence[Problem] = field(default=())
     address: str | None = None
 
     def __post_init__(self) -> None:
         images, texts = len(self.image_ids), len(self.texts)
-        columns = (self.image_groups, self.image_splits, self.pictures, self.features, self.boxes, self.region_boxes)
-        for column in columns:
-            if column is not None and len(column) != images:
-                raise DataError(f"{self.name}: a column of {len(column)} rows for {images} images")
-        for column in (self.text_groups, self.text_splits):
-            if len(column) != texts:
-                raise DataError(f"{self.name}: a column of {len(column)} rows for {texts} texts")
+        of_images = (self.image_groups, self.image_splits, self.pictures, self.features, self.boxes, self.region_boxes)
+        of_texts = (self.text_groups, self.text_splits, self.phrases)
+        for what, rows, columns in (("images", images, of_images), ("texts", texts, of_texts)):
+            for column in columns:
+                if column is not None and len(column) != rows:
+                    raise DataError(f"{self.name}: a column of {len(column)} rows for {rows} {what}")
 
     def take(self, images: Integers, texts: Integers) -> Corpus:
         """The corpus of these images and texts, in this order."""
@@ -137,6 +159,7 @@ class Corpus:
             pictures=None if self.pictures is None else [self.pictures[i] for i in images],
             features=None if self.features is None else self.features.take(images),
             boxes=None if self.boxes is None else [self.boxes[i] for i in images],
+            phrases=None if self.phrases is None else [self.phrases[j] for j in texts],
             region_boxes=None if self.region_boxes is None else self.region_boxes.take(images),
         )
 
@@ -168,7 +191,7 @@ class Corpus:
         return self.take(images, texts)
 
     def digest(self) -> str:
-        """What identifies a corpus: ids, groups, splits, texts, and stored features; pictures by their ids alone."""
+        """What identifies a corpus: ids, groups, splits, texts, stored features, boxes; pictures by their ids alone."""
         digest = hashlib.sha256()
         for column in (self.image_ids, self.image_splits, self.texts, self.text_splits):
             digest.update("\0".join(map(str, column)).encode("utf-8", "surrogatepass"))
@@ -176,4 +199,7 @@ class Corpus:
         digest.update(self.image_groups.tobytes() + self.text_groups.tobytes())
         if self.features is not None:
             digest.update(self.features.digest())
+        for named in (self.boxes, self.phrases):
+            if named is not None:
+                digest.update(repr([list(some) for some in named]).encode("utf-8", "surrogatepass"))
         return digest.hexdigest()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from diptych.data.coco import caption_files, read_coco
 from diptych.data.corpus import Corpus
+from diptych.data.entities import read_entities
+from diptych.data.entities_archive import ZIP_NAME, has_annotations
 from diptych.data.folder import is_captioned, read_captions, read_folder
 from diptych.data.karpathy import read_karpathy
 from diptych.data.precomputed import is_precomputed, read_precomputed
@@ -19,25 +21,25 @@ from diptych.files import read_json
 
 _UNDERSTOOD = (
     "Karpathy's dataset_*.json, COCO's captions_*.json, a table (.csv, .tsv, .jsonl, .parquet), a folder of "
-    "images with captions, a folder of precomputed *_ims.npy, or scenes for the built-in corpus"
+    "images with captions, a folder of precomputed *_ims.npy, Flickr30K Entities (annotations.zip), or scenes for the "
+    "built-in corpus"
 )
 
 
 def open_corpus(address: str | Path) -> Corpus:
     """The corpus at an address: `scenes`, `scenes:train=300,images=2`, or the path of a file or folder.
 
-    `folder#testall` tests on the testall part of precomputed features. A folder that is called scenes is
-    `./scenes`.
+    `folder#testall` tests on the testall part of precomputed features; `folder#photos` reads Flickr30K Entities with
+    the photos in another folder. A folder that is called scenes is `./scenes`.
     """
     if not str(address):
         raise DataError(f"an empty address; understood: {_UNDERSTOOD}")
     word, _, rest = str(address).partition(":")
     if word == "scenes" and isinstance(address, str):
         return replace(scenes_corpus(rest), address=address)
-    path = Path(address)
-    with contextlib.suppress(RuntimeError):  # ~somebody who has no home is a name like any other
-        path = path.expanduser()
-    return replace(_open_path(path, str(address)), address=str(path.absolute()))
+    path = _at_home(Path(address))
+    corpus = _open_path(path, str(address))
+    return corpus if corpus.address else replace(corpus, address=str(path.absolute()))
 
 
 def _open_path(path: Path, address: str) -> Corpus:
@@ -50,6 +52,9 @@ def _open_path(path: Path, address: str) -> Corpus:
         folder, mark, part = str(path).rpartition("#")
         if mark and is_precomputed(Path(folder)):
             return read_precomputed(Path(folder), test=part)
+        if mark and part and has_annotations(Path(folder)):
+            photos = _at_home(Path(part)).absolute()
+            return replace(read_entities(Path(folder), photos), address=f"{Path(folder).absolute()}#{photos}")
         close = _close_to(path)
     except OSError as reason:
         raise DataError(f"{path}: cannot be read ({reason.strerror})") from None
@@ -66,6 +71,8 @@ def _open_folder(folder: Path) -> Corpus:
         return read_karpathy(split_files[0])
     if caption_files(folder):
         return read_coco(folder)
+    if has_annotations(folder):
+        return read_entities(folder)
     others = list(folder.glob("*.json"))
     if len(others) == 1 and (corpus := _open_json(others[0])):
         return corpus
@@ -78,6 +85,8 @@ def _open_file(file: Path) -> Corpus:
     suffix = file.suffix.lower()
     if suffix in TABLE_SUFFIXES:
         return read_table(file)
+    if file.name == ZIP_NAME:
+        return read_entities(file.parent)
     if suffix in (".txt", ".token"):
         return read_captions(file)
     if suffix == ".json" and (corpus := _open_json(file)):
@@ -95,6 +104,12 @@ def _open_json(file: Path) -> Corpus | None:
         return read_coco(file)
     read_json(file, DataError)  # a broken file is a better reason than an unknown form
     return None
+
+
+def _at_home(path: Path) -> Path:
+    with contextlib.suppress(RuntimeError):  # ~somebody who has no home is a name like any other
+        return path.expanduser()
+    return path
 
 
 def _close_to(path: Path) -> str:

@@ -82,14 +82,17 @@ class ScenePicture:
         return image.reduce(_FINER)
 
     def boxes(self) -> list[Box]:
-        """Where each thing is, in whole pixels of the loaded picture, in the order of the scene's things."""
+        """Where each thing is, to whole pixels of the loaded picture, in the order of the scene's things.
+
+        A thing's chain is its number in the scene, so all pictures of a scene have the same chains.
+        """
         _, layout = self._layout()
         boxes = []
-        for thing, copies in zip(self.scene.things, layout, strict=True):
+        for number, copies in enumerate(layout):
             across = [x * self.canvas for outline in copies for x, _ in outline]
             down = [y * self.canvas for outline in copies for _, y in outline]
-            left, top = math.floor(min(across)), math.floor(min(down))
-            boxes.append(Box(thing.phrase, left, top, math.ceil(max(across)), math.ceil(max(down))))
+            sides = (math.floor(min(across)), math.floor(min(down)), math.ceil(max(across)), math.ceil(max(down)))
+            boxes.append(Box(str(number), *(side / self.canvas for side in sides)))
         return boxes
 
     def _layout(self) -> tuple[tuple[int, int, int], list[list[list[Point]]]]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
+from diptych.data.corpus import Phrase
+
 SHAPES = ("circle", "square", "triangle", "star", "cross", "ring")
 COLOURS = ("red", "yellow", "green", "blue", "purple", "pink", "black")
 COUNTS = (1, 2, 3)
@@ -103,6 +105,17 @@ def captions(scene: Scene, texts: int, dice: Random) -> list[str]:
     ways = shuffled(dice, WORDINGS)[:texts]
     sentences = [way(shuffled(dice, scene.things), dice) for way in ways]
     return [f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences]
+
+
+def phrases(scene: Scene, texts: int, dice: Random) -> list[list[Phrase]]:
+    """Name each thing of the scene `texts` times, without its place; fewer texts are the first of more.
+
+    The chains are those of the boxes: a thing's number in the scene.
+    """
+    return [
+        [Phrase(_thing(thing, dice), str(number), (thing.shape,)) for number, thing in enumerate(scene.things)]
+        for _ in range(texts)
+    ]
 
 
 def _there_is(things: Sequence[Thing], dice: Random) -> str:

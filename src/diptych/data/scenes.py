@@ -95,6 +95,11 @@ def make_scenes(
         text_splits=splits.repeat(texts),
         pictures=list(pictures.values()),
         boxes=[picture.boxes() for picture in pictures.values()],
+        phrases=[
+            phrases
+            for key in scenes  # from a dice of their own: captions do not depend on them
+            for phrases in scene_words.phrases(scenes[key], texts, Random(f"{seed}-{key}-phrases"))
+        ],
     )
 
 

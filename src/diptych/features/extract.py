@@ -26,7 +26,7 @@ from diptych.errors import DataError, ImageError
 from diptych.features.backbone import Backbone, grid_of, side_of
 from diptych.features.crops import fixed_crops, resized_side, too_small
 from diptych.features.identity import Seen, file_hash, pixels_hash, stamp
-from diptych.features.proposals import Propose, proposer
+from diptych.features.places import Annotated, Proposed
 from diptych.features.regions import check_seen
 from diptych.features.roi_align import pool_cells
 from diptych.features.store import FeatureStore, Making, Part
@@ -69,27 +69,31 @@ def extract(
     workers: int,
     device: torch.device,
     watch: Watch | None = None,
+    boxes: Floats | None = None,
 ) -> Stored:
     """The features of these pictures from the store in a folder, after computing those that it lacks.
 
-    The backbone is put into evaluation mode on the device. `watch` is told how many of the pictures to look at are
-    done. However this ends, what was finished is kept.
+    `boxes`, for regions that are `annotated`, are those of each picture, (pictures, regions, 4). The backbone is put
+    into evaluation mode on the device. `watch` is told how many of the pictures to look at are done. However this ends,
+    what was finished is kept.
     """
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file; name a folder for the features")
     check_seen(making.regions, making.crops)
     store = FeatureStore.open(folder, making) if (folder / "about.json").exists() else None
     seen = Seen(folder / "seen.json")
-    hashes = [seen.hash_of(picture.path) if isinstance(picture, PictureFile) else None for picture in pictures]
+    find = Annotated(boxes) if boxes is not None else Proposed()
+    known = [seen.hash_of(picture.path) if isinstance(picture, PictureFile) else None for picture in pictures]
+    hashes = [None if digest is None else find.key(image, digest) for image, digest in enumerate(known)]
     wanted = [image for image, digest in enumerate(hashes) if digest is None or store is None or digest not in store]
     if store is not None and not wanted:
         return _gather(pictures, hashes, store, {}, 0)
     with held(folder, DataError):
         remove_leftovers(folder)
         network = _Network(backbone, making, device)
-        propose = proposer(making.regions) if making.regions and making.regions.proposed else None
+        find.prepare(making.regions)
         store = FeatureStore.make(folder, making, network.shape)
-        work = _Extraction(pictures, hashes, network, store, seen, propose)
+        work = _Extraction(pictures, hashes, network, store, seen, find)
         try:
             work.run(wanted, workers, watch)
         except BaseException:
@@ -118,10 +122,10 @@ class _Reader:
     """Hashes pictures, and decodes and crops those that a store lacks; safe to call from several threads."""
 
     def __init__(
-        self, pictures: Sequence[Picture], store: FeatureStore, seen: Seen, side: int, propose: Propose | None
+        self, pictures: Sequence[Picture], store: FeatureStore, seen: Seen, side: int, find: Proposed | Annotated
     ) -> None:
         self._pictures = pictures
-        self.propose = propose
+        self._find = find
         self._store = store
         self._seen = seen
         self._side = side
@@ -140,16 +144,17 @@ class _Reader:
             drawn = picture.load()
         except ImageError as reason:
             return _Look(image, reason=str(reason))
-        digest = pixels_hash(drawn)
+        digest = self._find.key(image, pixels_hash(drawn))
         return self._crop(image, digest, drawn) if self._claim(digest) else _Look(image, digest)
 
     def _look_at_file(self, image: int, path: Path) -> _Look:
         try:
             before = stamp(path)
-            digest = file_hash(path)
+            content = file_hash(path)
         except OSError:
             return _Look(image, reason=_why_unreadable(path))
-        self._seen.remember(path, before, digest)
+        self._seen.remember(path, before, content)
+        digest = self._find.key(image, content)
         if not self._claim(digest):
             return _Look(image, digest)
         try:
@@ -164,7 +169,7 @@ class _Reader:
     def _crop(self, image: int, digest: str, decoded: Image.Image) -> _Look:
         small = too_small(decoded.size, self._side)
         squares = fixed_crops(decoded, self._store.making.crops, self._side)
-        boxes = None if self.propose is None else self.propose(decoded)
+        boxes = self._find.boxes(image, decoded)
         return _Look(image, digest, squares, boxes, enlarged=decoded.size if small else None)
 
     def _claim(self, digest: str) -> bool:
@@ -222,7 +227,7 @@ class _Extraction:
         network: _Network,
         store: FeatureStore,
         seen: Seen,
-        propose: Propose | None,
+        find: Proposed | Annotated,
     ) -> None:
         self.reasons: dict[int | str, str] = {}  # by picture and by hash, of what may be readable another time
         self.computed = 0
@@ -230,7 +235,7 @@ class _Extraction:
         self._network = network
         self._store = store
         self._seen = seen
-        self._reader = _Reader(pictures, store, seen, network.side, propose)
+        self._reader = _Reader(pictures, store, seen, network.side, find)
         self._start_part()
 
     def run(self, wanted: Sequence[int], workers: int, watch: Watch | None) -> None:
@@ -291,7 +296,8 @@ class _Extraction:
 
     def _boxes_of(self, looks: Sequence[_Look]) -> Floats | None:
         """The boxes that go with the rows: (images, regions, 4)."""
-        if self._reader.propose is None:
+        regions = self._store.making.regions
+        if regions is None or not regions.proposed:
             return None
         boxes = [look.boxes for look in looks if look.boxes is not None]
         return np.stack(boxes) if boxes else np.empty((0, self._store.shape[0], 4), np.float32)

@@ -15,16 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from diptych.data.boxes import overlaps
 from diptych.data.corpus import Floats
-from diptych.errors import DataError, DiptychError
+from diptych.errors import DataError, DiptychError, RecipeError
 from diptych.features.backbones.source import import_source, one_line
 from diptych.features.regions import Regions, forest_file
 
 LONGEST = 200  # pixels of the photo's longer side: the time grows with the area, the map's cells are larger anyway
 SHORTEST = 16  # a strip is widened to this: there is nothing to find within a pixel or two
-SMALLEST = 0.1  # of the photo's width and height; a cell of lite0's map is 0.14
 AGREEING = 0.5  # the overlap from which on boxes speak for each other
-OVERLAP = 0.7  # boxes that overlap more are one region
 
 _COMMAND = "pip install 'diptych[regions]'"
 _WHOLE = (0.0, 0.0, 1.0, 1.0)
@@ -39,6 +38,8 @@ def proposer(regions: Regions) -> Propose:
     The first box is the whole photo. Where there are fewer than `count`, rows of zeros follow. Safe to call from
     several threads.
     """
+    if regions.method == "annotated":
+        raise RecipeError("regions.method = 'annotated': boxes that came with the data are no proposals; use another")
     cv2 = import_source("cv2", _COMMAND, instead="a grid")
     if not hasattr(cv2, "ximgproc"):
         raise DiptychError(f"this OpenCV has no contributed modules; uninstall opencv-python, then run: {_COMMAND}")
@@ -50,7 +51,7 @@ def proposer(regions: Regions) -> Propose:
         width, height = (max(SHORTEST, round(length * scale)) for length in photo.size)
         small = photo.resize((width, height), Image.Resampling.BILINEAR)
         boxes = find(np.asarray(small)) / (width, height, width, height)
-        chosen = best_boxes(boxes.clip(0, 1), regions.count)
+        chosen = best_boxes(boxes.clip(0, 1), regions)
         out = np.zeros((regions.count, 4), np.float32)
         out[: len(chosen)] = chosen
         return out
@@ -58,27 +59,17 @@ def proposer(regions: Regions) -> Propose:
     return propose
 
 
-def best_boxes(boxes: Boxes, count: int) -> Boxes:
+def best_boxes(boxes: Boxes, regions: Regions) -> Boxes:
     """The whole photo, then the first of these relative boxes that are neither tiny nor nearly another one's."""
-    large = ((boxes[:, 2:] - boxes[:, :2]) >= SMALLEST).all(1)
+    large = ((boxes[:, 2:] - boxes[:, :2]) >= regions.smallest).all(1)
     candidates = np.concatenate([[_WHOLE], boxes[large]])
     kept = [0]
     for number in range(1, len(candidates)):
-        if len(kept) == count:
+        if len(kept) == regions.count:
             break
-        if overlaps(candidates[number : number + 1], candidates[kept]).max() <= OVERLAP:
+        if overlaps(candidates[number : number + 1], candidates[kept]).max() <= regions.overlap:
             kept.append(number)
     return candidates[kept]
-
-
-def overlaps(some: Boxes, others: Boxes) -> Boxes:
-    """The area that two boxes share, of the area that they cover: (some, others)."""
-    first = np.maximum(some[:, None, :2], others[None, :, :2])
-    last = np.minimum(some[:, None, 2:], others[None, :, 2:])
-    shared = (last - first).clip(0).prod(2)
-    areas = [(boxes[:, 2:] - boxes[:, :2]).prod(1) for boxes in (some, others)]
-    covered = areas[0][:, None] + areas[1][None, :] - shared
-    return np.asarray(shared / np.maximum(covered, np.finfo(np.float64).tiny))
 
 
 def _selective_search(cv2: Any) -> Callable[[NDArray[np.uint8]], Boxes]:

@@ -76,7 +76,8 @@ class CropReader:
 class ProposalReader:
     """The proposed regions of each image, found and pooled from a frozen backbone's map each time.
 
-    Gives (images, regions, channels) floats, as a store does.
+    Gives (images, regions, channels) floats, as a store does. `boxes`, (pictures, regions, 4), are found with them:
+    left, top, right, bottom, relative to the photo; zeros for a picture that was not read yet.
     """
 
     def __init__(self, pictures: Sequence[Picture], wanted: ImageInput, backbone: Backbone) -> None:
@@ -84,24 +85,24 @@ class ProposalReader:
         self._pictures, self._crops, self._side = pictures, wanted.crops, wanted.shape[-1]
         self._count, self._backbone = wanted.regions.count, backbone
         self._propose = proposer(wanted.regions)
+        self.boxes: Floats = np.zeros((len(pictures), self._count, 4), np.float32)
         self.skipped: dict[int, str] = {}
 
     @torch.inference_mode()
     def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """The regions of the readable ones among these images, and which those are."""
         squares = [np.empty((0, 3, self._side, self._side), np.uint8)]
-        boxes = [np.empty((0, self._count, 4), np.float32)]
         readable = np.zeros(len(images), bool)
         for row, image in enumerate(images.tolist()):
             try:
                 if image not in self.skipped:  # what failed once stays out
                     photo = _decoded(self._pictures[image], self._side)
                     squares.append(fixed_crops(photo, self._crops, self._side))
-                    boxes.append(self._propose(photo)[None])
+                    self.boxes[image] = self._propose(photo)
                     readable[row] = True
             except ImageError as reason:
                 self.skipped[image] = str(reason)
-        return self._pooled(np.concatenate(squares), np.concatenate(boxes)), readable
+        return self._pooled(np.concatenate(squares), self.boxes[images[readable]]), readable
 
     def _pooled(self, squares: NDArray[np.uint8], boxes: Floats) -> Floats:
         if not len(squares):
@@ -112,11 +113,15 @@ class ProposalReader:
 
 
 class RegionReader:
-    """Stored regions; an image of which none is there is left out with the reason, as one that cannot be read is."""
+    """Stored regions; an image of which none is there is left out with the reason, as one that cannot be read is.
+
+    `empty` holds those that could be read and have no regions.
+    """
 
     def __init__(self, stored: FeatureReader, image_ids: Sequence[str]) -> None:
         self._stored, self._ids = stored, image_ids
         self.skipped = stored.skipped
+        self.empty: set[int] = set()
 
     def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """The regions of those among these images that have some, and which those are."""
@@ -129,6 +134,7 @@ class RegionReader:
         if has.all():
             return values, readable
         for image in images[readable][~has].tolist():
+            self.empty.add(image)
             self.skipped[image] = (
                 f"{self._ids[image]}: has no regions, all of its rows are zeros; compute them again, or leave it out"
             )

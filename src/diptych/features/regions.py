@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
@@ -10,9 +11,10 @@ from pydantic_core import PydanticCustomError
 
 from diptych.data.corpus import Floats
 from diptych.errors import DataError, RecipeError
-from diptych.features.choices import RegionMethod
 from diptych.features.crops import Crops, resized_side
-from diptych.settings import Count, Settings
+from diptych.settings import Count, Number, Settings
+
+Share = Annotated[Number, Field(gt=0, le=1)]
 
 
 class Regions(Settings):
@@ -20,11 +22,15 @@ class Regions(Settings):
 
     `grid`: the cells of the backbone's last map. `selective-search` and `edge-boxes`: the `count` best boxes that may
     hold a thing, or fewer, pooled from that map; `model` is the file of OpenCV's structured forest, which finds the
-    edges for `edge-boxes`.
+    edges for `edge-boxes`. `annotated`: boxes that came with the data, at most `count` a photo. A proposed box is at
+    least `smallest` of the photo's width and height, and boxes that share more than `overlap` of what they cover are
+    one region.
     """
 
-    method: RegionMethod = "grid"
+    method: Literal["grid", "selective-search", "edge-boxes", "annotated"] = "grid"
     count: Count = 36
+    smallest: Share = 0.1
+    overlap: Share = 0.7
     model: str | None = Field(default=None, validate_default=True)
 
     @field_validator("model")
@@ -44,8 +50,10 @@ class Regions(Settings):
 
     @property
     def label(self) -> str:
-        """The regions as a word of a folder's name: `grid`, `selective-search-36`."""
-        return f"{self.method}-{self.count}" if self.proposed else self.method
+        """The regions as a word of a folder's name: `grid`, `selective-search-36`, `selective-search-200-0.05-0.8`."""
+        usual = (self.smallest, self.overlap) == (Regions().smallest, Regions().overlap)
+        chosen = "" if usual else f"-{self.smallest:g}-{self.overlap:g}"
+        return f"{self.method}-{self.count}{chosen}" if self.proposed else self.method
 
 
 def forest_file(regions: Regions) -> Path | None:

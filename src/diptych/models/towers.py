@@ -6,6 +6,7 @@ A tower's name in a recipe is a file in `models/image_towers/`, `models/region_t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -18,16 +19,24 @@ from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.reader import ImageInput
 from diptych.settings import Settings
+from diptych.text.vocabulary import TokenTable
+from diptych.text.word_vectors import WordVectors
+
+Watch = Callable[[int, int], None]
 
 Kind = TypeVar("Kind", bound=Settings)
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Texts as padded word ids (texts, length) and their lengths (texts,)."""
+    """Texts as padded word ids (texts, length) and their lengths (texts,).
+
+    `features` is what a fitted tower has made of them before, (texts, size): it is used as it is, not computed again.
+    """
 
     ids: Tensor
     lengths: Tensor
+    features: Tensor | None = None
 
 
 class ImageTower(nn.Module, ABC):
@@ -79,6 +88,29 @@ class TextTower(nn.Module, ABC):
     def start_words(self, vectors: Tensor, found: Tensor) -> None:
         """Start the found words, rows of the vocabulary, from given vectors; the others keep their random start."""
         raise RecipeError("text.vectors: the text tower has no word embedding to start")
+
+
+class FittedTextTower(TextTower):
+    """A text tower that is fitted to the training texts once, before training, and has nothing to train.
+
+    What it makes of a text never changes: training computes it once for each text and gives it as `Tokens.features`.
+    All that was fitted lies in its buffers, so that a run carries it.
+    """
+
+    settings: TextTowerSettings
+
+    @abstractmethod
+    def fit(self, texts: TokenTable, vectors: WordVectors | None, watch: Watch | None = None) -> None:
+        """Fit to the training texts, with the vectors of the vocabulary's words where there are such."""
+
+    @abstractmethod
+    def known(self, tokens: Tokens) -> Tensor:
+        """Which texts have a word that the tower knows, (texts,): the others are nothing to it."""
+
+
+def fitted_tower(matcher: nn.Module) -> FittedTextTower | None:
+    """The text tower of a matcher that is fitted, where it has such a one."""
+    return next((part for part in matcher.modules() if isinstance(part, FittedTextTower)), None)
 
 
 class TextTowerSettings(Settings, ABC):

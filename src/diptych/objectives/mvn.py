@@ -12,7 +12,7 @@ Relation to others: without the last sum of each line it is `contrastive`.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -25,7 +25,11 @@ class MVN(Tempered):
     """Cross-entropy over everything in the batch; see the module's description."""
 
     name: Literal["mvn"] = "mvn"
-    needs_within: ClassVar[bool] = True
+
+    @property
+    def needs_within(self) -> bool:
+        """Images are compared with images, texts with texts."""
+        return True
 
     def lost(self, queries: Queries) -> Tensor:
         """Minus the logarithm of each query's share for its own: (queries,)."""

@@ -23,20 +23,29 @@ class ScoredPairs:
 
     `scores` is (pairs, pairs), images by texts; `positives` marks the entries whose image and text share a group, the
     diagonal among them. `within`, for objectives that need it, scores the images among themselves and the texts among
-    themselves, (pairs, pairs) each, `offline` each pair with its offline negatives. `learned` are the numbers that the
-    objective itself has to learn.
+    themselves, (pairs, pairs) each, `offline` each pair with its offline negatives, `rivals` each pair with the rivals
+    drawn for it. `first` marks the pairs that are the first with their image, and the first with their text, (pairs,)
+    each: an image or a text that is in several pairs is still one negative. `asking` marks the pairs whose image looks
+    for its text, and whose text looks for its image; all do unless told. `learned` are the numbers that the objective
+    itself has to learn.
     """
 
     scores: Tensor
     positives: Tensor
     within: tuple[Tensor, Tensor] | None = None
     offline: OfflineScores | None = None
+    rivals: RivalScores | None = None
+    first: tuple[Tensor, Tensor] | None = None
+    asking: tuple[Tensor, Tensor] | None = None
     learned: Mapping[str, Tensor] = field(default_factory=dict)
 
     def summary(self) -> Summary:
         """What is worth keeping when the scores are gone."""
         scores = self.scores.detach()
-        return Summary(float(scores.min()), float(scores.max()), self.positives.sum(1))
+        lowest = float(scores.min())
+        if lowest == -torch.inf:  # a rival that lacks
+            lowest = float(scores[scores.isfinite()].min())
+        return Summary(lowest, float(scores.max()), self.positives.sum(1))
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,18 @@ class OfflineScores:
     derived: Tensor
     drawn: Tensor
     apart: Tensor
+
+
+@dataclass(frozen=True)
+class RivalScores:
+    """The scores of negatives that were drawn for each pair alone, (pairs, rivals); minus infinity where one lacks.
+
+    `images` scores a pair's text with images (regions of its photo that are something else), `texts` its image with
+    texts. Where there are `images`, the texts of a batch look for theirs among these and no others.
+    """
+
+    images: Tensor | None = None
+    texts: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -102,8 +123,13 @@ class Objective(Settings, ABC):
     """Maps a scored batch to a loss; its fields are what a recipe's `objective` table may set."""
 
     name: str
-    needs_within: ClassVar[bool] = False  # whether it reads `within`
     needs_offline: ClassVar[bool] = False  # whether it reads `offline`
+    pairs_only: ClassVar[bool] = False  # `scores` is (pairs, 1 + rivals): a pair's own score, then those of its rivals
+
+    @property
+    def needs_within(self) -> bool:
+        """Whether it reads `within`."""
+        return False
 
     @abstractmethod
     def __call__(self, batch: ScoredPairs) -> Loss:

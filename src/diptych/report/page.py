@@ -153,6 +153,68 @@ class AttentionSection:
 
 
 @dataclass(frozen=True)
+class KindRow:
+    """Phrases of one kind, or all: how many they are, recall by its K in percent, and what regions can reach."""
+
+    name: str
+    count: int
+    recall: Mapping[int, Measure]
+    ceiling: Measure
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of a sentence; of a phrase, with the number of its colour."""
+
+    text: str
+    hue: int | None = None
+
+
+@dataclass(frozen=True)
+class FoundPhrase:
+    """A phrase, its colour, the box chosen for it, if any, the data's, and the share that both have in common.
+
+    A box is left, top, width, height in pixels of the picture.
+    """
+
+    text: str
+    hue: int
+    right: bool
+    overlap: float | None
+    box: tuple[float, float, float, float] | None
+    truth: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class LocatedPhoto:
+    """A photo, by its name and a data: URI of this width and height, with a sentence and what was found of it."""
+
+    name: str
+    picture: str
+    size: tuple[int, int]
+    pieces: Sequence[Piece]
+    phrases: Sequence[FoundPhrase]
+
+
+@dataclass(frozen=True)
+class PhotoGroup:
+    """Photos under a heading that says how they were chosen."""
+
+    heading: str
+    photos: Sequence[LocatedPhoto]
+
+
+@dataclass(frozen=True)
+class PhraseSection:
+    """What phrase localisation measured: a row a kind, the sum of recalls, photos, and how to read them."""
+
+    note: str
+    rows: Sequence[KindRow]
+    sum: Measure
+    groups: Sequence[PhotoGroup] = ()
+
+
+@dataclass(frozen=True)
 class SamplingRow:
     """How often a batch of this size holds no negative from above a percentile, predicted and measured.
 
@@ -176,6 +238,7 @@ class Contents:
     events: Sequence[str] = ()
     directions: Sequence[Direction] = ()
     rsum: Measure | None = None
+    phrases: PhraseSection | None = None
     curves: Sequence[Markup] = ()
     questions: Sequence[Question] = ()
     best: Sequence[Example] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
@@ -19,6 +20,12 @@ _MARGIN, _GAP = 20, 14
 _CAPTION_SIZE, _TITLE_SIZE, _LEADING = 13, 17, 1.4
 _TITLE_LINES = 3
 _JPEG_QUALITY = 85
+
+# Told apart on photos and from each other, also by most who see fewer colours; black letters can be read on each.
+HUES = ("#ffb000", "#3d8bff", "#dc267f", "#00b37a", "#fe6100", "#8f5bff", "#00b8d9", "#b5d100")
+BLACK = "#000000"
+
+_SMALLEST = 640  # pixels of the longer side of a picture with boxes: labels on a smaller one could not be read
 
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -54,6 +61,38 @@ def contact_sheet(
         sheet.save(temporary, format="PNG")
 
 
+@dataclass(frozen=True)
+class Outline:
+    """A box to draw on a photo, left, top, right, bottom in its pixels, with what stands beside it and its colour."""
+
+    box: tuple[float, float, float, float]
+    label: str
+    colour: str
+
+
+def outlined(photo: Image.Image, outlines: Sequence[Outline]) -> Image.Image:
+    """The photo with boxes drawn and labelled; a small photo is enlarged, and every label lies inside."""
+    scale = max(1.0, _SMALLEST / max(photo.size))
+    sheet = _scaled(photo, scale).copy()
+    pen = ImageDraw.Draw(sheet)
+    line = max(3, max(sheet.size) // 240)
+    letters = max(15, max(sheet.size) // 44)
+    font = ImageFont.load_default(letters)
+    boxes = [_fitting([edge * scale for edge in outline.box], sheet.size) for outline in outlines]
+    for outline, box in zip(outlines, boxes, strict=True):
+        pen.rectangle(box, outline=BLACK, width=line + 2)  # a dark edge, so that no colour is lost on its like
+        pen.rectangle((box[0] + 1, box[1] + 1, box[2] - 1, box[3] - 1), outline=outline.colour, width=line)
+    taken: list[tuple[int, int, int, int]] = []
+    for outline, box in zip(outlines, boxes, strict=True):
+        text = _fitted(outline.label, font, sheet.width - 12)
+        size = (round(font.getlength(text)) + 12, round(letters * _LEADING))
+        place = _free_place(box, size, sheet.size, taken)
+        taken.append(place)
+        pen.rectangle(place, fill=outline.colour)
+        pen.text((place[0] + 6, (place[1] + place[3]) / 2), text, BLACK, font, anchor="lm")
+    return sheet
+
+
 def thumbnail(picture: Picture, side: int = 128) -> str:
     """The picture within a square of this side as a data: URI, a grey tile where it cannot be decoded."""
     return data_uri(small_picture(picture, side))
@@ -81,6 +120,37 @@ def data_uri(image: Image.Image) -> str:
 def image_thumbnail(corpus: Corpus, row: int) -> str | None:
     """The picture of a corpus' image as a data: URI, or None where the corpus has stored features alone."""
     return None if corpus.pictures is None else thumbnail(corpus.pictures[row])
+
+
+def _fitting(box: Sequence[float], size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """A box in whole pixels of a sheet, large enough to be drawn."""
+    left, top = (min(max(0, round(edge)), length - 4) for edge, length in zip(box[:2], size, strict=True))
+    right, bottom = (min(round(edge), length) - 1 for edge, length in zip(box[2:], size, strict=True))
+    return left, top, max(right, left + 3), max(bottom, top + 3)
+
+
+def _free_place(
+    box: tuple[int, int, int, int],
+    size: tuple[int, int],
+    sheet: tuple[int, int],
+    taken: Sequence[tuple[int, int, int, int]],
+) -> tuple[int, int, int, int]:
+    """Where a label of this size goes: above its box, in it, below it, or the nearest height that is free of others."""
+    left = max(0, min(box[0], sheet[0] - size[0]))
+    lowest = max(0, sheet[1] - size[1])
+
+    def at(top: int) -> tuple[int, int, int, int]:
+        return left, top, left + size[0] - 1, top + size[1] - 1
+
+    def free(place: tuple[int, int, int, int]) -> bool:
+        return all(
+            place[2] < other[0] or other[2] < place[0] or place[3] < other[1] or other[3] < place[1] for other in taken
+        )
+
+    wanted = [box[1] - size[1], box[1], box[3] + 1, box[3] - size[1]]
+    others = sorted(range(0, lowest + 1, max(1, size[1] // 2)), key=lambda top: abs(top - box[1]))
+    tops = [top for top in [*wanted, *others] if 0 <= top <= lowest] or [0]
+    return next((at(top) for top in tops if free(at(top))), at(tops[0]))
 
 
 def _decoded(picture: Picture, side: int) -> Image.Image:

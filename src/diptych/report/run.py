@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from diptych import __version__
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
+from diptych.evaluation.grounding import Grounding
 from diptych.evaluation.protocols import Result
 from diptych.evaluation.ranks import Score
 from diptych.evaluation.runs import kept_score
@@ -21,9 +23,10 @@ from diptych.models.encoded import Encoded
 from diptych.report.attention import attention_section
 from diptych.report.choice import one_a_group
 from diptych.report.cross_retrieval import cross_chart, cross_of
-from diptych.report.curves import line_chart
-from diptych.report.epochs import Epoch, read_epochs, recall_line, stage_marks
+from diptych.report.curves import Point, line_chart
+from diptych.report.epochs import Epoch, read_epochs, stage_marks
 from diptych.report.page import Answer, CardSection, Contents, Example, Fact, Question, write_page
+from diptych.report.phrases import phrase_section
 from diptych.report.pictures import image_thumbnail
 from diptych.report.recalls import directions, measured
 from diptych.report.sampling import sampling_rows
@@ -32,6 +35,8 @@ from diptych.training.recipe import load_recipe
 
 EXAMPLES = 4
 ANSWERS = 5
+
+_RECALLS = {"image to text R@1": "i2t_r1", "text to image R@1": "t2i_r1", "phrases R@1": "phrase_r1"}
 
 Show = Callable[[int], tuple[str, str | None]]
 
@@ -54,36 +59,70 @@ def write_report(
     if corpus is None:
         raise ScoreError("a report needs the corpus, not encodings read from a file")
     score = kept_score([encoded]) if score is None else score
-    recipe = load_recipe(str(run / "recipe.toml"))
-    epochs = read_epochs(run)
-    events = [line["message"] for line in Journal(run).lines() if "message" in line]
-    seconds = sum(line["seconds"] for line in epochs)
-    facts = {
-        "data": f"{corpus.name}, split {split}",
-        "images": f"{len(corpus.image_ids):,}",
-        "texts": f"{len(corpus.texts):,}",
-        "epochs": str(len(epochs)),
-        "training time": f"{seconds / 60:.1f} min",
-        "diptych": __version__,
-    }
+    left = _Left(run)
     examples = Examples(encoded, corpus, result)
-    contents = Contents(
-        title=run.name,
-        subtitle=recipe.title,
-        facts=[Fact(name, value) for name, value in facts.items()],
-        events=[*events, *(f"skipped {reason}" for reason in encoded.skipped.values())],
+    contents = replace(
+        left.contents(corpus, split, {"texts": len(corpus.texts)}, encoded.skipped),
         directions=directions(result),
         rsum=measured(result, "rsum"),
-        curves=_curves(epochs),
         questions=[_question(corpus, text, hits) for text, hits in questions],
         best=examples.chosen(best=True),
         worst=examples.chosen(best=False),
         attention=attention_section(encoded, examples.image_rows(best=True)),
         negatives=negatives,
         cross=cross_chart({run.name: cross}) if (cross := cross_of(score, encoded)) else None,
-        sampling=sampling_rows(score, corpus, recipe.stage[-1].batches.size),
-        recipe=recipe.to_toml(),
+        sampling=sampling_rows(score, corpus, left.recipe.stage[-1].batches.size),
     )
+    return _write(run, contents)
+
+
+def write_phrase_report(run: Path, found: Grounding, corpus: Corpus, split: str) -> Path:
+    """Write the report.html of a run that was trained on phrases, from its journal and what it found of a corpus.
+
+    The corpus is the split that was measured. How whole texts and images find each other is no matter of such a run.
+    """
+    contents = replace(
+        _Left(run).contents(corpus, split, {"phrases": len(found)}, found.skipped),
+        phrases=phrase_section(found, corpus),
+    )
+    return _write(run, contents)
+
+
+def trained_on_phrases(run: Path) -> bool:
+    """Whether the last stage of a run was trained on phrases and regions, and not on texts and images."""
+    return load_recipe(str(run / "recipe.toml")).stage[-1].phrases is not None
+
+
+class _Left:
+    """What a run has left in its folder, as every report begins with it."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self.recipe = load_recipe(str(run / "recipe.toml"))
+        self.epochs = read_epochs(run)
+
+    def contents(self, corpus: Corpus, split: str, sizes: Mapping[str, int], skipped: Mapping[str, str]) -> Contents:
+        """A report without a result: what was measured on, what happened in training, and how."""
+        events = [line["message"] for line in Journal(self.run).lines() if "message" in line]
+        seconds = sum(line["seconds"] for line in self.epochs)
+        facts = {
+            "data": f"{corpus.name}, split {split}",
+            **{name: f"{size:,}" for name, size in ({"images": len(corpus.image_ids)} | dict(sizes)).items()},
+            "epochs": str(len(self.epochs)),
+            "training time": f"{seconds / 60:.1f} min",
+            "diptych": __version__,
+        }
+        return Contents(
+            title=self.run.name,
+            subtitle=self.recipe.title,
+            facts=[Fact(name, value) for name, value in facts.items()],
+            events=[*events, *(f"skipped {reason}" for reason in skipped.values())],
+            curves=_curves(self.epochs),
+            recipe=self.recipe.to_toml(),
+        )
+
+
+def _write(run: Path, contents: Contents) -> Path:
     path = run / "report.html"
     write_page(path, contents)
     return path
@@ -143,10 +182,8 @@ class Examples:
 
 def _curves(epochs: Sequence[Epoch]) -> list[Markup]:
     """Loss and validation recall against the epoch, counted on through the stages."""
-    recalls = {
-        title: recall_line(epochs, name)
-        for title, name in (("image to text R@1", "i2t_r1"), ("text to image R@1", "t2i_r1"))
-    }
+    on_val = {name for epoch in epochs for name in epoch["val"]}
+    recalls = {title: _known(epochs, name) for title, name in _RECALLS.items() if name in on_val}
     marks = stage_marks(epochs)
     charts = [line_chart(recalls, title="Recall on val", x_label="epoch", y_label="R@1, percent", marks=marks)]
     for stage in sorted({line["stage"] for line in epochs}):  # losses of different objectives share no axis
@@ -155,6 +192,11 @@ def _curves(epochs: Sequence[Epoch]) -> list[Markup]:
             title = f"Training loss, stage {stage}"
             charts.append(line_chart({"loss": losses}, title=title, x_label="epoch", y_label="loss a pair"))
     return charts
+
+
+def _known(epochs: Sequence[Epoch], name: str) -> list[Point]:
+    """A metric on val against the epoch; an epoch of a stage that measured something else has none."""
+    return [(number, epoch["val"][name]) for number, epoch in enumerate(epochs, 1) if name in epoch["val"]]
 
 
 def _question(corpus: Corpus, text: str, hits: Sequence[Hit]) -> Question:

@@ -10,18 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from diptych.data.batches import PairBatch, PairReader, PairSampler, read_ahead
+from diptych.data.batches import PairBatch, read_ahead
 from diptych.data.corpus import Corpus
 from diptych.data.offline import OfflineSampler
 from diptych.errors import RunError
-from diptych.evaluation.runs import validate
 from diptych.files import write_json
 from diptych.models.store import save_matcher
 from diptych.models.trained import Trained, Watch
+from diptych.objectives.correlation import Correlation
 from diptych.training.checkpoint import Position, Snapshot, save_snapshot
+from diptych.training.data import ImageTextData, StageData, StageTexts
 from diptych.training.images import StageImages
 from diptych.training.journal import Journal
 from diptych.training.offline import stage_lists, training_corpus
+from diptych.training.phrases import PhraseData
 from diptych.training.progress import Watcher
 from diptych.training.recipe import Recipe
 from diptych.training.stage import CollapseWatch, prepare_step, set_rate, set_trainable, train_mode
@@ -57,6 +59,8 @@ class StageLoop:
         """Prepare a stage; with a snapshot its state is put back, without one the start is saved as the first."""
         self.around, self.trained, self.position = around, trained, position
         self.stage = around.recipe.stage[position.stage - 1]
+        if isinstance(self.stage.objective, Correlation):  # what was taken in of an epoch is not kept, only its result
+            self.position = replace(position, step=0, pairs=0, sums={})
         set_trainable(trained.matcher, self.stage.trainable)
         self.step = prepare_step(trained.matcher, self.stage, trained.device)
         self.journal = Journal(around.run)
@@ -64,15 +68,8 @@ class StageLoop:
         offline = self._offline_sampler(train)
         if snapshot is not None:  # after mining, which builds a matcher of its own and so draws random numbers
             snapshot.restore(self.step)
-        images = StageImages(
-            trained, self.stage, around.stores, around.workers, partial(self._prepare, "features"), around.watcher.say
-        )
-        self.train_images = images.for_training(train)
-        self.train_ids = train.image_ids
-        self.pairs = PairReader(train, self.train_images, trained.vocabulary.encode_all(train.texts))
-        self.sampler = PairSampler(train, self.stage.batches.size, (around.recipe.seed, position.stage), offline)
-        self.val = around.corpus.split("val").matched()
-        self.val_images = images.for_encoding(self.val)
+        self.data = self._stage_data(train, offline)
+        self.sampler = self.data.sampler
         # An epoch's worth of steps in the trap, and never fewer than these, is no warm-up any more; nor is a third of
         # a short stage.
         self.steps = self.stage.epochs * len(self.sampler)
@@ -82,6 +79,23 @@ class StageLoop:
         self.told = {line["image"] for line in told}
         if snapshot is None:
             self._snapshot()
+
+    def _stage_data(self, train: Corpus, offline: OfflineSampler | None) -> StageData:
+        """What the stage trains on and is measured on; call after its parts were made trainable."""
+        around = self.around
+        images = StageImages(
+            self.trained,
+            self.stage,
+            around.stores,
+            around.workers,
+            partial(self._prepare, "features"),
+            around.watcher.say,
+        )
+        texts = StageTexts(self.trained, self._prepare, around.watcher.say)
+        seed = (around.recipe.seed, self.position.stage)
+        if self.stage.phrases is not None:
+            return PhraseData(around.corpus, train, self.stage, seed, images, texts)
+        return ImageTextData(around.corpus, train, self.stage, seed, images, texts, offline)
 
     def _offline_sampler(self, train: Corpus) -> OfflineSampler | None:
         """What draws offline negatives, where the stage has some; mines first if nobody has."""
@@ -122,7 +136,7 @@ class StageLoop:
         batches = self.sampler.epoch(self.position.epoch)[self.position.step :]
         started = saved = time.monotonic()
         before = self.position.pairs
-        for batch in read_ahead(self.pairs.read, batches, self.around.workers):
+        for batch in read_ahead(self.data.read, batches, self.around.workers):
             self._step(batch)
             now = time.monotonic()
             speed = (self.position.pairs - before) / max(now - started, 1e-9)
@@ -179,6 +193,7 @@ class StageLoop:
 
     def _finish_epoch(self, seconds: float) -> None:
         """Validate, keep the best, write the epoch's line, and stand at the start of the next epoch."""
+        self.step.finish_epoch()
         metrics = self._validate()
         position = self.position
         score = metrics[self.stage.select]
@@ -217,7 +232,7 @@ class StageLoop:
     def _validate(self) -> dict[str, float]:
         self.trained.matcher.eval()
         watch: Watch = lambda _done, _total: self._stop_if_interrupted()  # noqa: E731
-        return validate(self.trained.encode(self.val, self.around.workers, watch, self.val_images))
+        return self.data.validate(watch)
 
     def _keep_best(self, metrics: dict[str, float]) -> None:
         folder = self.around.run / "best"
@@ -236,7 +251,7 @@ class StageLoop:
     def _tell(self, skipped: tuple[int, ...]) -> None:
         """Name each unreadable training image once."""
         for image in skipped:
-            name, reason = self.train_ids[image], self.train_images.skipped[image]
+            name, reason = self.data.why_skipped(image)
             if name not in self.told:
                 self.told.add(name)
                 self.journal.add({**_at(self.position), "event": "skipped", "image": name, "message": reason})
@@ -249,7 +264,13 @@ def _at(position: Position) -> dict[str, Any]:
 
 def _epoch_line(position: Position, epochs: int, metrics: dict[str, float], better: bool) -> str:
     loss = sum(position.sums.values()) / max(1, position.pairs)
-    return (
-        f"stage {position.stage}  epoch {position.epoch}/{epochs}  loss {loss:.4f}  val rsum {metrics['rsum']:.1f}  "
-        f"R@1 {metrics['i2t_r1']:.1f} / {metrics['t2i_r1']:.1f}" + ("  best" if better else "")
+    return f"stage {position.stage}  epoch {position.epoch}/{epochs}  loss {loss:.4f}  val {_told(metrics)}" + (
+        "  best" if better else ""
     )
+
+
+def _told(metrics: dict[str, float]) -> str:
+    """What a line says of an epoch's measures."""
+    if "rsum" in metrics:
+        return f"rsum {metrics['rsum']:.1f}  R@1 {metrics['i2t_r1']:.1f} / {metrics['t2i_r1']:.1f}"
+    return f"phrases R@1 {metrics['phrase_r1']:.1f}  R@5 {metrics['phrase_r5']:.1f}  R@10 {metrics['phrase_r10']:.1f}"

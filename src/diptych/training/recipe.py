@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import Field, SerializeAsAny, ValidationError
+from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from diptych import registry
 from diptych.data.offline import OfflineSettings
+from diptych.data.region_pairs import PhraseSettings
 from diptych.errors import RecipeError, nearest
 from diptych.models.matcher import ModelSettings
 from diptych.models.projected import Head
 from diptych.objectives.objective import Objective
-from diptych.settings import Count, Number, Settings, first_mistake
+from diptych.settings import Count, Flag, Number, Settings, first_mistake
 from diptych.training.schedule import Schedule, StepSchedule
 
 if sys.version_info >= (3, 11):
@@ -35,23 +37,37 @@ class Batches(Settings):
     """How pairs are drawn: a random order each epoch, `size` pairs a step.
 
     With a `chunk`, that many are encoded at a time and all of the batch are compared: the memory of a small batch with
-    the gradients of a large one, for a second pass through the towers.
+    the gradients of a large one, for a second pass through the towers. `neighbours` adds pairs, so that every image
+    and text of a batch has two positives in it where the data has them. `rivals` draws so many other texts for each
+    pair, for objectives that score pairs one by one.
     """
 
     size: Annotated[int, Field(ge=2, strict=True)] = 128
     chunk: Count | None = None
+    neighbours: Flag = False
+    rivals: Annotated[int, Field(ge=0, strict=True)] = 0
 
 
 class Optimiser(Settings):
-    """Adam, with the gradient's norm clipped; `clip = 0` clips nothing.
+    """Adam, or gradient descent with `momentum` (`sgd`), with the gradient's norm clipped; `clip = 0` clips nothing.
 
+    `decay` pulls the weights of layers, not their biases, towards zero: it is added to the gradient, times the weight.
     `parts` gives parts of the matcher a rate of their own, as a multiple of `rate`: `{ image = 0.1 }`.
     """
 
-    name: Literal["adam"] = "adam"
+    name: Literal["adam", "sgd"] = "adam"
     rate: Annotated[Number, Field(gt=0)] = 0.0002
     clip: Annotated[Number, Field(ge=0)] = 2.0
+    momentum: Annotated[Number, Field(ge=0, lt=1)] | None = Field(default=None, validate_default=True)
+    decay: Annotated[Number, Field(ge=0)] = 0.0
     parts: dict[str, Annotated[Number, Field(gt=0)]] = Field(default_factory=dict)
+
+    @field_validator("momentum")
+    @classmethod
+    def _of_sgd(cls, momentum: float | None, fields: ValidationInfo) -> float | None:
+        if momentum is not None and fields.data.get("name") == "adam":
+            raise PydanticCustomError("momentum", "belongs to name = 'sgd'; Adam has its own, leave it out")
+        return momentum
 
 
 class Stage(Settings):
@@ -61,6 +77,7 @@ class Stage(Settings):
     projection head to both sides of what it starts from; `crops = "RC"` trains on a random crop of each image, drawn
     each time it is read; `trainable` names parts of the matcher, or all;
     `offline` gives each pair hard negatives from mined lists, for objectives that read them;
+    `phrases` trains on phrases and regions of photos instead of texts and images, and measures localisation;
     `patience` stops after that many epochs without a better `select` on val.
     """
 
@@ -73,10 +90,19 @@ class Stage(Settings):
     objective: SerializeAsAny[Objective]
     batches: Batches = Batches()
     offline: OfflineSettings | None = None
+    phrases: PhraseSettings | None = None
     optimiser: Optimiser = Optimiser()
     schedule: Schedule = StepSchedule()
     select: str = "rsum"
     patience: Count | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _select_phrases(cls, content: Any) -> Any:
+        """A stage on phrases is measured by localisation, unless told otherwise."""
+        if isinstance(content, dict) and content.get("phrases") is not None:
+            return {"select": "phrase_sum", **content}
+        return content
 
 
 class Text(Settings):
@@ -92,14 +118,17 @@ Figures = tuple[Number, Number, Number] | tuple[Number, Number, Number, Number]
 class Row(Settings):
     """A row of a paper's table: recall at 1, 5, 10 in percent, a direction, and the median rank where it is told.
 
-    `reference` is named where it is another paper than the recipe follows.
+    `i2t` and `t2i` are retrieval, `t2t` is texts for texts, `phrases` is localisation. `reference` is named where it is
+    another paper than the recipe follows.
     """
 
     reference: str | None = None
     number: str
     data: str
-    i2t: Figures
-    t2i: Figures
+    i2t: Figures | None = None
+    t2i: Figures | None = None
+    t2t: Figures | None = None
+    phrases: Figures | None = None
 
 
 class Paper(Settings):

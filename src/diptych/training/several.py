@@ -84,7 +84,7 @@ class _Several:
             if self._finished(run, recipe) or unseeded in checked:
                 continue
             try:
-                Start.of(recipe, self.corpus, run if snapshot_path(run).exists() else None, Silent())
+                Start.of(recipe, self.corpus, run if snapshot_path(run).exists() else None, self.features, Silent())
             except DiptychError as error:
                 raise type(error)(f"{name}: {error}") from None
             checked.append(unseeded)

@@ -7,13 +7,17 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.optim import Adam, Optimizer
+from torch.optim import SGD, Adam, Optimizer
 
 from diptych.errors import RecipeError, nearest
+from diptych.models.cca import CCA
 from diptych.models.matcher import Matcher
+from diptych.objectives.correlation import Correlation
 from diptych.objectives.objective import Objective, Ranking, Summary
 from diptych.training.recipe import Optimiser, Stage
-from diptych.training.step import Step
+from diptych.training.step import SolvingStep, Step
+
+MOMENTUM = 0.9  # of gradient descent, unless told
 
 
 def set_trainable(matcher: Matcher, parts: tuple[str, ...]) -> list[nn.Parameter]:
@@ -68,13 +72,13 @@ def check_chunks(matcher: Matcher, objective: Objective) -> None:
 
 
 def make_optimiser(matcher: Matcher, settings: Optimiser, learned: Iterable[nn.Parameter] = ()) -> Optimizer:
-    """Adam over what is trainable, in torch's single-pass form where there is one; a group a multiple of the rate.
+    """The optimiser of what is trainable, in torch's single-pass form where it has one; a group a multiple of the rate.
 
-    `learned` are parameters of the objective, which have the rate itself.
+    `learned` are parameters of the objective, which have the rate itself and do not decay.
     """
     for part in settings.parts:
         _check_part(matcher, part, "optimiser.parts")
-    groups: dict[float, list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     trained = [name for name, parameter in matcher.named_parameters() if parameter.requires_grad]
     for part in settings.parts:
         if not any(name.startswith(f"{part}.") for name in trained):
@@ -83,11 +87,18 @@ def make_optimiser(matcher: Matcher, settings: Optimiser, learned: Iterable[nn.P
         if parameter.requires_grad:
             inside = [part for part in settings.parts if name.startswith(f"{part}.")]
             multiple = settings.parts[max(inside, key=len)] if inside else 1.0
-            groups.setdefault(multiple, []).append(parameter)
+            decay = settings.decay if parameter.dim() > 1 else 0.0
+            groups.setdefault((multiple, decay), []).append(parameter)
     if own := list(learned):
-        groups.setdefault(1.0, []).extend(own)
+        groups.setdefault((1.0, 0.0), []).extend(own)
     fused = next(matcher.parameters()).device.type in ("cpu", "cuda")
-    named = [{"params": parameters, "multiple": multiple} for multiple, parameters in groups.items()]
+    named = [
+        {"params": parameters, "multiple": multiple, "weight_decay": decay}
+        for (multiple, decay), parameters in groups.items()
+    ]
+    if settings.name == "sgd":
+        momentum = MOMENTUM if settings.momentum is None else settings.momentum
+        return SGD(named, lr=settings.rate, momentum=momentum, fused=fused)
     return Adam(named, lr=settings.rate, fused=fused)
 
 
@@ -96,7 +107,31 @@ def prepare_step(matcher: Matcher, stage: Stage, device: torch.device) -> Step:
     starts = stage.objective.start_learned()
     learned = nn.ParameterDict({name: nn.Parameter(start.to(device)) for name, start in starts.items()})
     optimiser = make_optimiser(matcher, stage.optimiser, learned.values())
-    return Step(matcher, stage.objective, optimiser, device, stage.optimiser.clip, stage.batches.chunk, learned)
+    kind = SolvingStep if isinstance(stage.objective, Correlation) else Step
+    return kind(matcher, stage.objective, optimiser, device, stage.optimiser.clip, stage.batches.chunk, learned)
+
+
+def check_pairs(stage: Stage, matcher: Matcher) -> None:
+    """Refuse what does not go together in how a stage draws its pairs and what its objective reads of them."""
+    batches, name = stage.batches, stage.objective.name
+    drawn = batches.neighbours or batches.rivals or stage.phrases is not None
+    if stage.objective.pairs_only and not (batches.rivals or stage.phrases):
+        raise RecipeError(f"batches.rivals: {name!r} scores each pair and drawn rivals; set batches.rivals = 1")
+    if batches.rivals and stage.phrases is not None:
+        raise RecipeError("batches.rivals: the rivals of a phrase are regions of its photo; set phrases.rivals")
+    if drawn and (stage.offline is not None or batches.chunk is not None or matcher.own_terms):
+        raise RecipeError(
+            "batches: neighbours, rivals and phrases go with no offline, no chunk and no captioning model"
+        )
+    if batches.neighbours and stage.phrases is not None and stage.phrases.positives == "all":
+        raise RecipeError("phrases.positives = 'all': every positive is in the batch; leave out batches.neighbours")
+    if isinstance(stage.objective, Correlation) != isinstance(matcher, CCA):
+        raise RecipeError(
+            f"objective: {name!r} and the model {matcher.settings.name!r} do not go together; "
+            "'correlation' is solved by 'cca' alone"
+        )
+    if isinstance(stage.objective, Correlation) and (stage.epochs != 1 or batches.neighbours):
+        raise RecipeError("epochs: 'correlation' is solved in one pass over the pairs; set epochs = 1, no neighbours")
 
 
 def set_rate(optimiser: Optimizer, rate: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,26 @@ import torch
 
 from diptych import registry
 from diptych.data.corpus import Corpus
+from diptych.data.phrases import mentions
 from diptych.errors import DataError, RecipeError, RunError, nearest
+from diptych.evaluation.grounding import SELECTABLE as PHRASES_SELECTABLE
 from diptych.evaluation.runs import SELECTABLE
 from diptych.features.reader import image_reader
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.projected import Projected
 from diptych.models.store import load_about, load_matcher
+from diptych.models.towers import FittedTextTower, fitted_tower
+from diptych.models.two_branch import TwoBranch
 from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors, read_word_vectors
 from diptych.training.checkpoint import Snapshot
 from diptych.training.images import check_regions
-from diptych.training.offline import check_offline
+from diptych.training.offline import check_offline, training_corpus
+from diptych.training.phrases import check_phrases
 from diptych.training.progress import Watcher
 from diptych.training.recipe import Recipe, Stage, load_recipe
-from diptych.training.stage import check_chunks, make_optimiser, set_trainable
+from diptych.training.stage import check_chunks, check_pairs, make_optimiser, set_trainable
+from diptych.training.texts import fit_texts
 
 
 def with_model(recipe: Recipe, resumed: Path | None = None) -> Recipe:
@@ -50,14 +57,18 @@ class Start:
     settings: ModelSettings
     vocabulary: Vocabulary
     vectors: WordVectors | None
+    corpus: Corpus
+    stores: Path  # where the fits of text towers are kept
+    watcher: Watcher
 
     @classmethod
-    def of(cls, recipe: Recipe, corpus: Corpus, run: Path | None, watcher: Watcher) -> Start:
+    def of(cls, recipe: Recipe, corpus: Corpus, run: Path | None, stores: Path, watcher: Watcher) -> Start:
         """Find out now, not after the first epoch, what cannot work; a resumed `run` has its words already."""
         for number, stage in enumerate(recipe.stage, 1):
             _check_splits(corpus, stage.splits, number)
-            if stage.select not in SELECTABLE:
-                offer = nearest(stage.select, SELECTABLE)
+            selectable = SELECTABLE if stage.phrases is None else PHRASES_SELECTABLE
+            if stage.select not in selectable:
+                offer = nearest(stage.select, selectable)
                 raise RecipeError(f"stage.{number}.select = {stage.select!r}: cannot select by it; {offer}")
             if number == 1 and stage.start == "previous":
                 raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
@@ -74,7 +85,8 @@ class Start:
             watcher.say(f"images: the features of size {shape} that came with {corpus.name}")
         fresh = recipe.stage if run is None else recipe.stage[1:]  # a run that goes on has begun with the first
         needed = any(stage.start == "scratch" for stage in fresh)
-        start = cls(recipe, settings, vocabulary, _vectors(recipe, vocabulary, watcher) if needed else None)
+        vectors = _vectors(recipe, vocabulary, watcher) if needed else None
+        start = cls(recipe, settings, vocabulary, vectors, corpus, stores, watcher)
         if run is None:
             for base in (stage.start for stage in recipe.stage if stage.start not in ("scratch", "previous")):
                 start.from_run(Path(base))
@@ -89,18 +101,29 @@ class Start:
         if start == "previous":
             matcher = load_matcher(stage_file(run, stage - 1), self.vocabulary)
         elif start == "scratch":
-            matcher = self.from_scratch()
+            matcher = self.from_scratch(self.recipe.stage[stage - 1])
         else:
             matcher = self.from_run(Path(start))
         return matcher if head is None else Projected(matcher, head)
 
-    def from_scratch(self) -> Matcher:
-        """A fresh matcher, started from pretrained weights and word vectors where there are such."""
+    def from_scratch(self, stage: Stage) -> Matcher:
+        """A fresh matcher, started from pretrained weights and word vectors, or fitted, where there is such a thing."""
         matcher = self.settings.build()
         matcher.start_images()
-        if self.vectors is not None:
+        tower = fitted_tower(matcher)
+        if tower is not None:
+            self._fit(tower, stage)
+        elif self.vectors is not None:
             matcher.start_words(torch.from_numpy(self.vectors.vectors), torch.from_numpy(self.vectors.found))
         return matcher
+
+    def _fit(self, tower: FittedTextTower, stage: Stage) -> None:
+        """Fit a text tower to what a stage trains on, and to nothing else."""
+        train = training_corpus(stage, self.corpus)
+        table = self.vocabulary.encode_all(train.texts if stage.phrases is None else mentions(train).words)
+        watch = partial(self.watcher.preparing, "text tower")
+        if fit_texts(tower, tower.settings, table, self.vectors, self.vocabulary.digest, self.stores, watch):
+            self.watcher.say(f"fitted the text tower {tower.settings.name!r} to {len(table):,} training texts")
 
     def from_run(self, base: Path) -> Matcher:
         """The best snapshot of another run, which must have the words and the settings that this one asks for."""
@@ -139,11 +162,14 @@ def _check_stage(stage: Stage, matcher: Matcher) -> None:
     set_trainable(matcher, stage.trainable)
     make_optimiser(matcher, stage.optimiser)
     check_regions(stage, matcher)
+    check_phrases(stage, matcher)
+    check_pairs(stage, matcher)
     if stage.crops == "RC" and matcher.image_input.crops is None:
         raise RecipeError('crops = "RC": random crops need pictures and an image tower with a backbone')
     if stage.batches.chunk is not None:
         check_chunks(matcher, stage.objective)
-    if stage.objective.needs_within and matcher.joint is None:
+    one_vector = matcher.joint is not None or isinstance(matcher, TwoBranch)  # of a region, where it reads regions
+    if stage.objective.needs_within and not one_vector:
         raise RecipeError(
             f"objective: {stage.objective.name!r} compares images with images, which needs an embedding model"
         )
@@ -178,7 +204,10 @@ def _vocabulary(recipe: Recipe, corpus: Corpus, run: Path | None) -> Vocabulary:
         return Vocabulary.load(Path(base) / "vocabulary.json")
     splits = sorted({split for stage in recipe.stage for split in stage.splits})
     try:
-        return Vocabulary.count(corpus.split(*splits).texts, recipe.text.threshold)
+        train = corpus.split(*splits)
+        phrases = [phrase.words for some in train.phrases or () for phrase in some]
+        named = any(stage.phrases is not None for stage in recipe.stage)
+        return Vocabulary.count([*train.texts, *phrases] if named else train.texts, recipe.text.threshold)
     except DataError as error:
         raise DataError(f"{corpus.name}: {error} (text.threshold = 1 keeps every word)") from None
 

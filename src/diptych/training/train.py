@@ -47,7 +47,7 @@ def train(
     snapshot = _find_snapshot(run, recipe) if resume else None
     if not resume:
         _check_empty(run)
-    start = Start.of(recipe, corpus, run if snapshot else None, watcher)
+    start = Start.of(recipe, corpus, run if snapshot else None, Path(features), watcher)
     digest = corpus.digest()
     if snapshot is not None:
         snapshot.check(start.vocabulary, digest)

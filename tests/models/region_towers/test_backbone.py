@@ -9,7 +9,7 @@ import torch
 
 from diptych.data.scenes import make_scenes
 from diptych.errors import ImageError, RecipeError
-from diptych.features import extract, reader
+from diptych.features import places, reader
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops
 from diptych.features.regions import Regions
@@ -86,7 +86,7 @@ def two_boxes(regions):
 def tiny(monkeypatch):
     monkeypatch.setattr(module, "build_backbone", lambda name: Tiny())
     monkeypatch.setattr(module, "load_backbone", lambda name, weights: Tiny())
-    monkeypatch.setattr(extract, "proposer", two_boxes)
+    monkeypatch.setattr(places, "proposer", two_boxes)
     monkeypatch.setattr(reader, "proposer", two_boxes)
 
 

@@ -1,0 +1,109 @@
+"""`diptych localize`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from diptych.cli.console import note, out
+from diptych.cli.options import Device, Run
+from diptych.errors import DataError, RunError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from diptych.evaluation.localise import Place
+
+
+def command(
+    run: Run,
+    image: Annotated[Path, typer.Argument(metavar="IMAGE", help="An image file.")],
+    phrases: Annotated[list[str], typer.Argument(metavar="PHRASE", help="What to look for, such as 'a red ball'.")],
+    top: Annotated[int, typer.Option(min=1, help="How many boxes a phrase.")] = 1,
+    into: Annotated[
+        Path | None,
+        typer.Option("--out", help="The picture to write (PNG).", show_default="IMAGE's name with -localized.png"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the boxes as JSON.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Find phrases in an image: print their boxes, and write the image with the boxes drawn.
+
+    A box is left, top, right, bottom in pixels of the image. RUN is a run that was trained on phrases.
+
+    Examples:
+
+        diptych localize runs/phrases holiday.jpg "a red ball"
+
+        diptych localize runs/phrases holiday.jpg "a man" "his hat" --top 3 --out found.png
+
+        diptych localize runs/phrases holiday.jpg "a red ball" --json
+    """
+    from diptych.data.images import PictureFile
+    from diptych.evaluation.localise import check_locates, phrases_in
+    from diptych.machine import keep_freed_memory
+    from diptych.models.trained import Trained
+
+    keep_freed_memory()
+    into = _target(image, into)
+    trained = Trained.open(run, device)
+    try:
+        check_locates(trained.matcher)
+    except RunError as reason:
+        raise RunError(f"{run}: {reason}") from None
+    picture = PictureFile(image)
+    found = phrases_in(trained, picture, phrases, top)
+    named = list(zip(phrases, found, strict=True))
+    photo = picture.load()
+    if as_json:
+        out.print_json(json.dumps(_told(image, photo.size, named, into)))
+    else:
+        for phrase, places in named:
+            out.print(_table(phrase, places))
+    _draw(photo, named, into)
+    note(f"wrote {into}")
+
+
+def _target(image: Path, into: Path | None) -> Path:
+    """The picture to write, checked before anything is computed."""
+    target = Path(f"{image.stem}-localized.png") if into is None else into
+    if target.suffix.lower() != ".png" or target.is_dir() or not target.parent.is_dir():
+        raise DataError(f"--out {target}: needs the name of a .png file in a folder that is there")
+    if target.exists() and image.exists() and target.samefile(image):
+        raise DataError(f"--out {target}: is the image itself; name another file")
+    return target
+
+
+def _table(phrase: str, places: list[Place]) -> Table:
+    table = Table(title=Text(phrase, style="bold"), title_justify="left", box=None, pad_edge=False)
+    for name in ("", "left", "top", "right", "bottom", "score"):
+        table.add_column(name, justify="right")
+    for number, place in enumerate(places, 1):
+        table.add_row(str(number), *(f"{edge:.0f}" for edge in place.box), f"{place.score:.3f}")
+    return table
+
+
+def _told(image: Path, size: tuple[int, int], named: list[tuple[str, list[Place]]], into: Path) -> dict[str, Any]:
+    phrases = [
+        {"phrase": phrase, "places": [{"box": list(place.box), "score": place.score} for place in places]}
+        for phrase, places in named
+    ]
+    return {"image": str(image), "width": size[0], "height": size[1], "phrases": phrases, "picture": str(into)}
+
+
+def _draw(photo: Image, named: list[tuple[str, list[Place]]], into: Path) -> None:
+    from diptych.files import replacing
+    from diptych.report.pictures import HUES, Outline, outlined
+
+    outlines = [
+        Outline(place.box, phrase if number == 1 else f"{phrase} ({number})", HUES[row % len(HUES)])
+        for row, (phrase, places) in enumerate(named)
+        for number, place in enumerate(places, 1)
+    ]
+    with replacing(into) as temporary:
+        outlined(photo, outlines).save(temporary, format="PNG")

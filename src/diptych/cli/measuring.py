@@ -1,0 +1,269 @@
+"""What `diptych evaluate` measures: what was asked for, whether it goes together, and a function for each way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from rich.table import Table
+
+from diptych.cli.console import bar, note, say_skipped
+from diptych.errors import ScoreError
+
+if TYPE_CHECKING:
+    from diptych.data.corpus import Corpus
+    from diptych.evaluation.protocols import Result
+    from diptych.evaluation.ranks import Score
+    from diptych.models.encoded import Encoded
+    from diptych.models.trained import Trained
+
+Modality = Literal["texts", "images"]
+PhraseSource = Literal["annotation", "chunker"]
+Statistics = Literal["running", "test"]
+
+SHARE = 0.2  # of the phrases in a joined score: the two-branch paper's alpha
+
+# What is told of a way of measuring that does not go with every option, and the options that it does go with.
+_MATRIX = (
+    "a score matrix is measured alone, with the corpus it was made from: SCORES.npy DATA",
+    ("--folds", "--gallery"),
+)
+_TOGETHER: dict[str, tuple[str, tuple[str, ...]]] = {
+    "--rerank": ("--rerank measures one gallery", ()),
+    "--within": ("--within measures one gallery of one modality", ("--batch-statistics",)),
+    "--phrases": ("--phrases joins two scores", ("--folds", "--gallery", "--cross", "--batch-statistics")),
+    "--report": ("--report needs one run and a corpus, in one gallery", ("--cross",)),
+    "--cross": ("--cross measures one gallery", ("--report", "--phrases", "--batch-statistics")),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of `diptych evaluate` that say what to measure."""
+
+    data: str
+    split: str
+    folds: int
+    gallery: int | None
+    lengths: list[int | None]
+    lister: str | None
+    cross: bool
+    within: Modality | None
+    phrases: str | None
+    share: float
+    phrases_from: PhraseSource
+    batch_statistics: Statistics
+    report: bool
+
+    @property
+    def options(self) -> list[str]:
+        """The options that were given, of those that do not always go together."""
+        given = {
+            "--rerank": self.lister is not None,
+            "--within": self.within is not None,
+            "--phrases": self.phrases is not None,
+            "--report": self.report,
+            "--cross": self.cross,
+            "--folds": self.folds > 1,
+            "--gallery": self.gallery is not None,
+            "--batch-statistics": self.batch_statistics != "running",
+        }
+        return [option for option, there in given.items() if there]
+
+    def check(self) -> None:
+        """Refuse options that do not go together."""
+        for option in self.options:
+            if option in _TOGETHER:
+                why, others = _TOGETHER[option]
+                self.check_alone(why, (option, *others))
+
+    def check_alone(self, why: str, allowed: Sequence[str] = ()) -> None:
+        """Refuse all options but these."""
+        if wrong := [option for option in self.options if option not in allowed]:
+            raise ScoreError(f"{why}; leave {', '.join(wrong)} out")
+
+
+@dataclass(frozen=True)
+class Means:
+    """What runs are encoded with: the corpus where there is one, the device, the threads, the folder of stores."""
+
+    corpus: Corpus | None
+    device: str
+    workers: int
+    features: Path
+
+    def open(self, run: str) -> Trained:
+        """A run, ready to encode."""
+        from diptych.models.trained import Trained
+
+        return Trained.open(run, self.device, stores=self.features)
+
+    def encode(self, source: str, statistics: Statistics = "running") -> Encoded:
+        """The encodings of a file, or of the corpus by a run, with the batch statistics that are asked for."""
+        from diptych.evaluation.batch_statistics import encode_by_own_statistics
+        from diptych.models.encoded import Encoded
+
+        if source.endswith(".safetensors"):
+            if statistics == "test":
+                raise ScoreError(f"{source}: is encoded already; --batch-statistics test needs the run and the corpus")
+            return Encoded.load(Path(source))
+        if self.corpus is None:
+            raise ScoreError(f"{source}: name the corpus to measure the run on as the last argument")
+        trained = self.open(source)
+        with bar(f"encoding {Path(source).name}") as watch:
+            if statistics == "running":
+                encoded = trained.encode(self.corpus, self.workers, watch)
+            else:
+                try:
+                    encoded = encode_by_own_statistics(trained, self.corpus, self.workers, watch)
+                except ScoreError as reason:
+                    raise ScoreError(f"{source}: {reason}") from None
+        say_skipped(encoded.skipped)
+        return encoded
+
+
+class Shown(Protocol):
+    """A result, as every way of measuring has one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What it found, under lasting names."""
+        ...
+
+    def render(self) -> Table:
+        """What it found, as a table for people."""
+        ...
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found: tables for people, and all of it as JSON."""
+
+    tables: list[Table]
+    told: dict[str, Any]
+
+    @classmethod
+    def of(cls, result: Shown, **more: Any) -> Measured:
+        """A result, with what else is to be told of it in JSON."""
+        return cls([result.render()], result.to_json() | more)
+
+
+def measure(sources: list[str], asked: Asked, means: Means) -> Measured:
+    """Measure the sources in the way that was asked for."""
+    if any(source.endswith(".npy") for source in sources):
+        return _matrix(sources, asked, means)
+    asked.check()
+    on_phrases = [source for source in sources if _trained_on_phrases(source)]
+    if on_phrases:
+        return _localised(on_phrases[0], sources, asked, means)
+    if asked.lister is not None:
+        return _reranked(sources, asked.lister, asked.lengths, means)
+    if asked.report and (len(sources) > 1 or means.corpus is None):
+        raise ScoreError(_TOGETHER["--report"][0])
+    encoded = [means.encode(source, asked.batch_statistics) for source in sources]
+    measured = _within(encoded, asked.within) if asked.within else _between(sources, encoded, asked, means)
+    if asked.batch_statistics != "running":
+        measured.told["batch_statistics"] = asked.batch_statistics
+    return measured
+
+
+def _matrix(sources: list[str], asked: Asked, means: Means) -> Measured:
+    from diptych.evaluation.runs import evaluate_matrix
+
+    asked.check_alone(*_MATRIX)
+    if len(sources) > 1 or means.corpus is None:
+        raise ScoreError(_MATRIX[0])
+    matched = means.corpus.matched()
+    groups = matched.image_groups, matched.text_groups
+    return Measured.of(evaluate_matrix(Path(sources[0]), *groups, folds=asked.folds, gallery=asked.gallery))
+
+
+def _trained_on_phrases(source: str) -> bool:
+    """Whether a source is a run whose last stage learned to find phrases."""
+    from diptych.training.recipe import load_recipe
+
+    recipe = Path(source) / "recipe.toml"
+    return recipe.is_file() and load_recipe(str(recipe)).stage[-1].phrases is not None
+
+
+def _localised(run: str, sources: list[str], asked: Asked, means: Means) -> Measured:
+    from diptych.evaluation.localise import evaluate_phrases
+
+    why = f"{run}: was trained on phrases, and is measured by how well it finds them"
+    asked.check_alone(why)
+    if len(sources) > 1 or means.corpus is None:
+        raise ScoreError(f"{why}; give this one run and the corpus")
+    with bar(f"finding phrases with {Path(run).name}") as watch:
+        found = evaluate_phrases(means.open(run), means.corpus, asked.split, workers=means.workers, watch=watch)
+    say_skipped(found.skipped)
+    return Measured.of(found)
+
+
+def _reranked(sources: list[str], lister: str, lengths: list[int | None], means: Means) -> Measured:
+    from diptych.evaluation.rerank import check_lists, rerank
+
+    cheap = means.encode(lister)
+    try:
+        check_lists(cheap)
+    except ScoreError as reason:
+        raise ScoreError(f"{lister}: {reason}") from None
+    encoded = [means.encode(source) for source in sources]
+    tops = [length for length in lengths if length is not None]
+    with bar("reranking") as watch:
+        return Measured.of(rerank(encoded, cheap, tops, every=None in lengths, watch=watch))
+
+
+def _within(encoded: list[Encoded], modality: Modality) -> Measured:
+    from diptych.evaluation.within import evaluate_within
+
+    return Measured.of(evaluate_within(encoded, modality))
+
+
+def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: Means) -> Measured:
+    """Recall between images and texts, with what is made of the same scores."""
+    from diptych.evaluation.cross_retrieval import cross_retrieval
+    from diptych.evaluation.runs import evaluate_encoded, kept_score
+
+    score, more = None, {}
+    if asked.phrases is not None:
+        score = _joined(encoded, asked.phrases, asked.share, asked.phrases_from, means)
+        more["phrases"] = {"run": asked.phrases, "share": asked.share, "from": asked.phrases_from}
+    elif asked.report or asked.cross:
+        score = kept_score(encoded)
+    result = evaluate_encoded(encoded, folds=asked.folds, gallery=asked.gallery, score=score)
+    measured = Measured.of(result, **more)
+    if asked.report:
+        note(f"wrote {_report(Path(sources[0]), encoded[0], result, score, asked, means)}")
+    if asked.cross:
+        assert score is not None
+        cross = cross_retrieval(score, encoded[0].image_groups, encoded[0].text_groups)
+        measured.tables.append(cross.render())
+        measured.told["cross_retrieval"] = cross.to_json()
+    return measured
+
+
+def _joined(encoded: Sequence[Encoded], run: str, share: float, source: PhraseSource, means: Means) -> Score:
+    """The score of encodings joined with that of a region-phrase run, by the phrases of the texts."""
+    from diptych.evaluation.combined import annotated_phrases, chunked_phrases, combined_score, phrase_score
+    from diptych.evaluation.runs import ensemble_score
+
+    sentences = ensemble_score(encoded)
+    # the corpus as it was encoded: without the images that could not be read
+    corpus = next((each.corpus for each in encoded if each.corpus is not None), None)
+    if corpus is None:
+        raise ScoreError("--phrases needs a run and a corpus; files of encodings do not hold the texts")
+    phrases = annotated_phrases(corpus) if source == "annotation" else chunked_phrases(corpus)
+    note(f"{len(phrases.words):,} distinct phrases of {len(corpus.texts):,} texts")
+    trained = means.open(run)
+    with bar(f"encoding {Path(run).name}") as watch:
+        return combined_score(sentences, phrase_score(trained, corpus, phrases, means.workers, watch), share)
+
+
+def _report(run: Path, encoded: Encoded, result: Result, score: Score | None, asked: Asked, means: Means) -> Path:
+    from diptych.data.open import open_corpus
+    from diptych.report.negatives import hard_negatives
+    from diptych.report.run import write_report
+
+    negatives = hard_negatives(run, means.open(str(run)), open_corpus(asked.data))
+    return write_report(run, encoded, result, asked.split, negatives=negatives, score=score)

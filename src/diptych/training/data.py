@@ -1,0 +1,117 @@
+"""What a stage trains on and is measured on: images and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from diptych.data.batches import PairBatch, PairReader, Pairs, PairSampler
+from diptych.data.corpus import Corpus, Integers
+from diptych.data.offline import OfflineSampler
+from diptych.errors import DataError
+from diptych.evaluation.runs import validate
+from diptych.models.towers import fitted_tower
+from diptych.models.trained import Trained, Watch
+from diptych.text.vocabulary import TokenTable
+from diptych.training.images import StageImages
+from diptych.training.recipe import Stage
+from diptych.training.texts import TextFeatures, known_texts, text_features
+
+
+class Sampler(Protocol):
+    """Draws the batches of an epoch, a pure function of a seed and the epoch's number."""
+
+    def __len__(self) -> int:
+        """The number of batches an epoch."""
+        ...
+
+    def epoch(self, number: int) -> list[Pairs]:
+        """The batches of one epoch."""
+        ...
+
+
+class StageData(Protocol):
+    """The batches of a stage, and the measure that its best snapshot is chosen by."""
+
+    sampler: Sampler
+
+    def read(self, pairs: Pairs) -> PairBatch:
+        """Read one batch; safe to call from several threads."""
+        ...
+
+    def why_skipped(self, image: int) -> tuple[str, str]:
+        """The name of an image that a batch left out, and the reason."""
+        ...
+
+    def validate(self, watch: Watch) -> dict[str, float]:
+        """Measure the model on val."""
+        ...
+
+
+@dataclass(frozen=True)
+class StageTexts:
+    """What a stage does with its texts: ids of their words, or what a fitted tower makes of them."""
+
+    trained: Trained
+    watch: Callable[[str, int, int], None]
+    say: Callable[[str], None]
+
+    def known(self, texts: list[str]) -> Integers:
+        """The rows of the texts that are something to the model; who is left out is told."""
+        tower = fitted_tower(self.trained.matcher)
+        if tower is None:
+            return np.arange(len(texts))
+        known = known_texts(tower, self.trained.vocabulary.encode_all(texts), self.trained.device)
+        if not known.all():
+            rows = np.flatnonzero(~known)
+            self.say(f"left out {len(rows):,} training texts without a known word; the first is {texts[rows[0]]!r}")
+        if not known.any():
+            raise DataError("none of the training texts has a known word; name word vectors of their language")
+        return np.flatnonzero(known)
+
+    def features(self, table: TokenTable) -> TextFeatures | None:
+        """What a fitted tower makes of all texts, once and for all; nothing where the texts are trained on."""
+        tower = fitted_tower(self.trained.matcher)
+        if tower is None:
+            return None
+        return text_features(tower, table, self.trained.device, partial(self.watch, "text features"))
+
+
+class ImageTextData:
+    """Pairs of images and texts; measured by retrieval in both directions."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        train: Corpus,
+        stage: Stage,
+        seed: tuple[int, int],
+        images: StageImages,
+        texts: StageTexts,
+        offline: OfflineSampler | None,
+    ) -> None:
+        known = texts.known(list(train.texts))
+        if len(known) < len(train.texts):
+            train = train.take(np.arange(len(train.image_ids)), known)
+        self._trained, self._workers = images.trained, images.workers
+        self._ids, self._images = train.image_ids, images.for_training(train)
+        table = images.trained.vocabulary.encode_all(train.texts)
+        self.read = PairReader(train.text_groups, self._images, table, texts.features(table)).read
+        batches = stage.batches
+        self.sampler: Sampler = PairSampler(
+            train, batches.size, seed, offline, neighbours=batches.neighbours, rivals=batches.rivals
+        )
+        self._val = corpus.split("val").matched()
+        self._val_images = images.for_encoding(self._val)
+
+    def why_skipped(self, image: int) -> tuple[str, str]:
+        """The name of an image that a batch left out, and the reason."""
+        return self._ids[image], self._images.skipped[image]
+
+    def validate(self, watch: Watch) -> dict[str, float]:
+        """Recall in both directions on val."""
+        return validate(self._trained.encode(self._val, self._workers, watch, self._val_images))

@@ -1,0 +1,138 @@
+"""`diptych localize` on a run whose weights are random: where it looks is decided by the boxes that are proposed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from diptych.cli.main import app
+from diptych.errors import DataError, DiptychError, ImageError, RunError
+from diptych.evaluation.localise import phrases_in
+from diptych.features import reader
+from diptych.features.regions import Regions
+from diptych.models.image_towers.cnn import CNNSettings
+from diptych.models.image_towers.regions import RegionSettings
+from diptych.models.store import save_matcher
+from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.trained import Trained
+from diptych.models.two_branch import TwoBranchSettings
+from diptych.text.vocabulary import Vocabulary
+
+BOXES = np.array([[0, 0, 1, 1], [0, 0, 0.5, 0.5], [0.25, 0.5, 1, 1], [0, 0, 0, 0]], np.float32)
+TEXT = GRUSettings(word=4, hidden=8)
+VOCABULARY = Vocabulary.count(["a red ball", "the [b]man[/b] 's hat"], 1)
+
+
+def saved(folder, image):
+    torch.manual_seed(0)
+    layers = {"image_layers": (8,), "text_layers": (8,)}
+    matcher = TwoBranchSettings(image=image, text=TEXT, words=len(VOCABULARY), **layers).build().eval()
+    (folder / "best").mkdir(parents=True)
+    VOCABULARY.save(folder / "vocabulary.json")
+    save_matcher(folder / "best" / "weights.safetensors", matcher, VOCABULARY, {})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    regions = RegionSettings(side=64, regions=Regions(method="selective-search", count=4))
+    return saved(tmp_path_factory.mktemp("runs") / "phrases", regions)
+
+
+@pytest.fixture
+def photo(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "proposer", lambda regions: lambda photo: BOXES)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    values = np.random.default_rng(0).integers(0, 255, (80, 200, 3), np.uint8)
+    Image.fromarray(values).save(tmp_path / "photos" / "holiday.png")
+    return tmp_path / "photos" / "holiday.png"
+
+
+def localize(run, *words):
+    return CliRunner().invoke(app, ["localize", str(run), *map(str, words), "--device", "cpu"])
+
+
+def refused(run, *words):
+    result = localize(run, *words)
+    assert result.exit_code != 0
+    assert isinstance(result.exception, DiptychError), result.output
+    assert "\n" not in str(result.exception)
+    return result.exception
+
+
+def test_boxes_are_printed_and_drawn(run, photo, tmp_path):
+    result = localize(run, photo, "a red ball", "the hat")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "holiday-localized.png").is_file()
+    assert "wrote holiday-localized.png" in result.output
+    words = result.output.split()
+    assert words.count("left") == 2
+    expected = phrases_in(Trained.open(run, "cpu"), Photo(photo), ["a red ball", "the hat"])
+    for (place,) in expected:
+        assert f"{place.score:.3f}" in words
+        assert all(str(edge) in words for edge in place.box)
+    with Image.open(tmp_path / "holiday-localized.png") as drawn:
+        assert drawn.size == (640, 256)
+        assert (np.asarray(drawn)[:, :] != np.asarray(Image.open(photo).resize(drawn.size))).any()
+
+
+class Photo:
+    def __init__(self, path):
+        self.path = path
+
+    def load(self):
+        return Image.open(self.path).convert("RGB")
+
+
+def test_json_tells_pixels_of_the_photo_best_first(run, photo):
+    result = localize(run, photo, "a red ball", "the hat", "--top", "9", "--json", "--out", "x.png")
+    told = json.loads(result.stdout)
+    assert (told["width"], told["height"]) == (200, 80)
+    assert (told["image"], told["picture"]) == (str(photo), "x.png")
+    assert [each["phrase"] for each in told["phrases"]] == ["a red ball", "the hat"]
+    for each in told["phrases"]:
+        boxes = sorted(place["box"] for place in each["places"])
+        assert boxes == [[0, 0, 100, 40], [0, 0, 200, 80], [50, 40, 200, 80]]
+        scores = [place["score"] for place in each["places"]]
+        assert scores == sorted(scores, reverse=True)
+        assert scores[0] > scores[-1]
+
+
+def test_a_phrase_is_never_markup(run, photo):
+    assert "the [b]man[/b]" in localize(run, photo, "the [b]man[/b]").output
+
+
+def test_the_image_is_never_written_over(run, photo):
+    before = photo.read_bytes()
+    assert "is the image itself" in str(refused(run, photo, "a red ball", "--out", photo))
+    for wrong in ("x.jpg", "nowhere/x.png", str(photo.parent)):
+        assert "name of a .png file" in str(refused(run, photo, "a red ball", "--out", wrong))
+    assert photo.read_bytes() == before
+
+
+def test_what_cannot_be_localised_is_told_in_a_line(run, photo, tmp_path, monkeypatch):
+    reason = refused(run, photo, "a red ball", "zebra unicorn")
+    assert isinstance(reason, DataError)
+    assert str(reason).startswith("'zebra unicorn': the run knows none of its words")
+    assert "a phrase is empty" in str(refused(run, photo, ""))
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG")
+    assert isinstance(refused(run, tmp_path / "broken.png", "a red ball"), ImageError)
+    monkeypatch.setattr(reader, "proposer", lambda regions: lambda photo: np.zeros_like(BOXES))
+    nothing = str(refused(run, photo, "a red ball"))
+    assert "holiday.png" in nothing
+    assert "no proposed region" in nothing
+    assert not list(tmp_path.glob("*-localized.png"))
+
+
+def test_a_run_without_regions_says_what_to_train(photo, tmp_path):
+    other = saved(tmp_path / "whole", CNNSettings(pixels=32, width=2))
+    reason = refused(other, photo, "a red ball")
+    assert isinstance(reason, RunError)
+    assert str(reason).startswith(f"{other}: ")
+    assert "two-branch-phrases-small" in str(reason)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from diptych.data.corpus import Box, Corpus, Features, Phrase
+from diptych.errors import DataError
+
+
+def corpus(**columns: object) -> Corpus:
+    known = {
+        "name": "own",
+        "image_ids": ["a", "b", "c"],
+        "image_groups": np.array([0, 1, 2]),
+        "image_splits": np.array(["train", "test", "test"]),
+        "texts": ["of b", "of a", "more of b", "of nobody"],
+        "text_groups": np.array([1, 0, 1, 9]),
+        "text_splits": np.array(["test", "train", "test", "test"]),
+        "features": Features([np.arange(6, dtype=np.float32).reshape(3, 2)]),
+        "boxes": [[Box(name, 0, 0, 1, 1)] for name in "abc"],
+        "phrases": [[Phrase(words, "x", ("other",))] for words in ("of b", "of a", "more of b", "of nobody")],
+        "region_boxes": Features([np.arange(24, dtype=np.float32).reshape(3, 2, 4)]),
+    }
+    return Corpus(**{**known, **columns})
+
+
+def in_step(part: Corpus) -> bool:
+    numbers = ["abc".index(name) for name in part.image_ids]
+    rows = np.arange(len(numbers))
+    return (
+        [box.chain for (box,) in part.boxes] == list(part.image_ids)
+        and [phrase.words for (phrase,) in part.phrases] == list(part.texts)
+        and part.features[rows][:, 0].tolist() == [2 * number for number in numbers]
+        and part.region_boxes[rows][:, 0, 0].tolist() == [8 * number for number in numbers]
+    )
+
+
+def test_all_columns_stay_in_step() -> None:
+    whole = corpus()
+    part = whole.take(np.array([2, 0]), np.array([3, 1, 1]))
+    assert (part.image_ids, part.texts) == (["c", "a"], ["of nobody", "of a", "of a"])
+    assert in_step(whole) and in_step(part)
+    test = whole.split("test")
+    assert (test.image_ids, test.texts) == (["b", "c"], ["of b", "more of b", "of nobody"])
+    assert in_step(test)
+    matched = whole.matched()
+    assert (matched.image_ids, matched.texts) == (["a", "b"], ["of b", "of a", "more of b"])
+    assert in_step(matched)
+    assert matched.matched() is matched
+
+
+@pytest.mark.parametrize("column", ["boxes", "phrases", "region_boxes"])
+def test_a_corpus_may_lack_a_column_and_its_parts_then_do(column: str) -> None:
+    part = corpus(**{column: None}).take(np.array([1]), np.array([0]))
+    assert getattr(part, column) is None
+
+
+@pytest.mark.parametrize(
+    ("column", "rows", "message"),
+    [
+        ("boxes", [[]], "own: a column of 1 rows for 3 images"),
+        ("phrases", [[]] * 3, "own: a column of 3 rows for 4 texts"),
+        ("text_groups", np.zeros(2, np.int64), "own: a column of 2 rows for 4 texts"),
+    ],
+)
+def test_a_column_of_another_length_is_refused(column: str, rows: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        corpus(**{column: rows})
+
+
+def test_the_digest_knows_boxes_and_phrases() -> None:
+    whole = corpus()
+    assert whole.digest() == corpus(name="another", boxes=tuple(tuple(some) for some in whole.boxes)).digest()
+    moved = [[Box("a", 0, 0, 1, 0.5)], *whole.boxes[1:]]
+    renamed = [[Phrase("of b", "y", ("other",))], *whole.phrases[1:]]
+    others = [
+        replace(whole, **change)
+        for change in (
+            {"boxes": None},
+            {"phrases": None},
+            {"boxes": moved},
+            {"phrases": renamed},
+            {"boxes": whole.boxes[::-1]},
+        )
+    ]
+    assert len({one.digest() for one in (whole, *others)}) == 6

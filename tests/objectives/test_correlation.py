@@ -1,0 +1,17 @@
+import pytest
+import torch
+
+from diptych.errors import RecipeError
+from diptych.objectives.correlation import Correlation
+from diptych.objectives.objective import Objective, ScoredPairs
+from diptych.registry import resolve
+
+
+def test_a_batch_has_no_such_loss():
+    found = resolve("objectives", {"name": "correlation"}, "stage.1.objective", Objective)
+    assert isinstance(found, Correlation)
+    assert found.solved
+    batch = ScoredPairs(torch.eye(2), torch.eye(2, dtype=torch.bool))
+    assert not found.stuck(batch.summary(), 0.0)
+    with pytest.raises(RecipeError, match=r"solved over all training pairs, not descended .* model 'cca'"):
+        found(batch)

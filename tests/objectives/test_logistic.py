@@ -1,0 +1,82 @@
+"""Logistic regression against Eq. 7 in plain numbers, pair by pair."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diptych.objectives.logistic import Logistic
+from diptych.objectives.objective import Objective, ScoredPairs
+from diptych.registry import resolve
+
+
+def cost(label, score):
+    """log(1 + exp(-z p)), without overflow."""
+    return max(0.0, -label * score) + math.log1p(math.exp(-abs(score)))
+
+
+def batch(scores):
+    scores = torch.as_tensor(scores, dtype=torch.float64)
+    positives = torch.zeros(scores.shape, dtype=torch.bool)
+    positives[:, 0] = True
+    return ScoredPairs(scores, positives)
+
+
+@st.composite
+def rows(draw):
+    rivals = draw(st.integers(0, 4))
+    score = st.floats(-800, 800)
+    row = st.tuples(score, *[score | st.just(-math.inf)] * rivals).map(list)
+    return draw(st.lists(row, min_size=1, max_size=6))
+
+
+@given(rows(), st.booleans())
+def test_value_equals_the_equation(drawn, balanced):
+    loss = Logistic(balanced=balanced)(batch(drawn))
+    costs = [cost(-1, score) for row in drawn for score in row[1:] if score > -math.inf]
+    weight = len(drawn) / len(costs) if balanced and costs else 1
+    assert loss.averaged
+    assert loss.terms["positive"].item() == pytest.approx(math.fsum(cost(1, row[0]) for row in drawn) / len(drawn))
+    assert loss.terms["negative"].item() == pytest.approx(weight * math.fsum(costs) / len(drawn))
+
+
+def test_gradients_are_those_of_probabilities_and_none_where_a_rival_lacks():
+    scores = torch.tensor([[0.3, -1.0], [900.0, -torch.inf], [-900.0, 900.0]], dtype=torch.float64, requires_grad=True)
+    positives = batch(scores.detach()).positives
+    Logistic(balanced=False)(ScoredPairs(scores, positives)).total.backward()
+    wanted = (torch.sigmoid(scores.detach()) - positives.double()) / 3
+    torch.testing.assert_close(scores.grad, wanted)
+    assert scores.grad[1, 1] == 0
+
+
+def test_balanced_negatives_weigh_as_much_as_positives():
+    several = batch([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, -math.inf, 0.0]])
+    terms = Logistic()(several).terms
+    assert terms["positive"].item() == pytest.approx(terms["negative"].item()) == pytest.approx(math.log(2))
+    terms = Logistic(balanced=False)(several).terms
+    assert terms["negative"].item() == pytest.approx(math.log(2) * 5 / 2)
+    one = batch([[0.4, 0.2], [-0.1, 0.7]])
+    assert Logistic()(one).total == Logistic(balanced=False)(one).total
+
+
+def test_scores_that_say_nothing_are_a_trap():
+    objective = Logistic()
+    for scores in ([[0.001, -0.002]] * 4, [[0.001, -0.002]] * 3 + [[0.0, -math.inf]]):
+        undecided = batch(scores)
+        total = objective(undecided).total.item()
+        assert objective.stuck(undecided.summary(), total)
+        assert not objective.stuck(undecided.summary(), 0.9 * total)
+    decided = batch([[2.0, -2.0]] * 4)
+    assert not objective.stuck(decided.summary(), objective(decided).total.item())
+    rejecting = batch([[0.0, -9.0]] * 3 + [[0.0, -math.inf]])
+    assert not objective.stuck(rejecting.summary(), objective(rejecting).total.item())
+    assert "optimiser.rate" in objective.way_out
+
+
+def test_a_recipe_names_it():
+    found = resolve("objectives", {"name": "logistic", "balanced": False}, "stage.1.objective", Objective)
+    assert isinstance(found, Logistic)
+    assert found.pairs_only
+    assert not found.needs_within
