@@ -151,10 +151,12 @@ class Measured:
 
 def measure(sources: list[str], asked: Asked, means: Means) -> Measured:
     """Measure the sources in the way that was asked for."""
+    from diptych.training.recipe import trained_on_phrases
+
     if any(source.endswith(".npy") for source in sources):
         return _matrix(sources, asked, means)
     asked.check()
-    on_phrases = [source for source in sources if _trained_on_phrases(source)]
+    on_phrases = [source for source in sources if trained_on_phrases(Path(source))]
     if on_phrases:
         return _localised(on_phrases[0], sources, asked, means)
     if asked.lister is not None:
@@ -179,24 +181,17 @@ def _matrix(sources: list[str], asked: Asked, means: Means) -> Measured:
     return Measured.of(evaluate_matrix(Path(sources[0]), *groups, folds=asked.folds, gallery=asked.gallery))
 
 
-def _trained_on_phrases(source: str) -> bool:
-    """Whether a source is a run whose last stage learned to find phrases."""
-    from diptych.training.recipe import load_recipe
-
-    recipe = Path(source) / "recipe.toml"
-    return recipe.is_file() and load_recipe(str(recipe)).stage[-1].phrases is not None
-
-
 def _localised(run: str, sources: list[str], asked: Asked, means: Means) -> Measured:
-    from diptych.evaluation.localise import evaluate_phrases
+    from diptych.cli.several import find_phrases
+    from diptych.report.run import write_phrase_report
 
     why = f"{run}: was trained on phrases, and is measured by how well it finds them"
-    asked.check_alone(why)
+    asked.check_alone(why, ("--report",))
     if len(sources) > 1 or means.corpus is None:
         raise ScoreError(f"{why}; give this one run and the corpus")
-    with bar(f"finding phrases with {Path(run).name}") as watch:
-        found = evaluate_phrases(means.open(run), means.corpus, asked.split, workers=means.workers, watch=watch)
-    say_skipped(found.skipped)
+    found = find_phrases(Path(run), means.open(run), means.corpus, asked.split, means.workers)
+    if asked.report:
+        note(f"wrote {write_phrase_report(Path(run), found, means.corpus, asked.split)}")
     return Measured.of(found)
 
 

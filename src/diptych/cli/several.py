@@ -12,6 +12,7 @@ from diptych.errors import RunError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
+    from diptych.evaluation.grounding import Grounding
     from diptych.models.encoded import Encoded
     from diptych.models.trained import Trained
     from diptych.training.progress import Watcher
@@ -28,14 +29,32 @@ def open_data(data: str) -> Corpus:
     return corpus
 
 
-def report_on_val(run: Path, trained: Trained, encoded: Encoded, corpus: Corpus) -> Path:
-    """Write the report of a run that was just trained, from its encodings of val."""
+def report_on_val(run: Path, trained: Trained, corpus: Corpus, workers: int) -> dict[str, float]:
+    """Measure a run that was just trained on val and write its report from that; the metrics by name."""
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.report.negatives import hard_negatives
-    from diptych.report.run import write_report
+    from diptych.report.run import write_phrase_report, write_report
+    from diptych.training.recipe import trained_on_phrases
 
-    negatives = hard_negatives(run, trained, corpus)
-    return write_report(run, encoded, evaluate_encoded([encoded]), "val", negatives=negatives)
+    part = corpus.split("val")
+    if trained_on_phrases(run):
+        found = find_phrases(run, trained, part, "val", workers)
+        write_phrase_report(run, found, part, "val")
+        return found.metrics
+    encoded = _encode(run, trained, part, "val", workers)
+    result = evaluate_encoded([encoded])
+    write_report(run, encoded, result, "val", negatives=hard_negatives(run, trained, corpus))
+    return result.metrics.to_json()
+
+
+def find_phrases(run: Path, trained: Trained, corpus: Corpus, split: str, workers: int) -> Grounding:
+    """How well a run finds the phrases of a split."""
+    from diptych.evaluation.localise import evaluate_phrases
+
+    with bar(f"finding phrases of {split} with {run.name}") as watch:
+        found = evaluate_phrases(trained, corpus, split, workers=workers, watch=watch)
+    say_skipped(found.skipped)
+    return found
 
 
 def train_and_measure(
@@ -82,16 +101,21 @@ def _watching(title: str) -> Iterator[Watcher]:
 def _measure(
     run: Path, trained: Trained, corpus: Corpus, parts: Mapping[str, Corpus], splits: set[str], workers: int
 ) -> dict[str, dict[str, float]]:
-    """The metrics of one gallery on each split; a run without a report gets its report on the way."""
+    """The metrics of each split, all of it at once; a run without a report gets its report on the way."""
     from diptych.evaluation.runs import validate
+    from diptych.training.recipe import trained_on_phrases
 
-    reported = (run / "report.html").exists()
-    metrics = {}
-    for split in sorted(splits | (set() if reported else {"val"})):
-        with bar(f"encoding {split} with {run.name}") as watch:
-            encoded = trained.encode(parts[split], workers, watch)
-        say_skipped(encoded.skipped)
-        metrics[split] = validate(encoded)
-        if split == "val" and not reported:
-            report_on_val(run, trained, encoded, corpus)
+    metrics = {} if (run / "report.html").exists() else {"val": report_on_val(run, trained, corpus, workers)}
+    for split in sorted(splits - metrics.keys()):
+        if trained_on_phrases(run):
+            metrics[split] = find_phrases(run, trained, parts[split], split, workers).metrics
+        else:
+            metrics[split] = validate(_encode(run, trained, parts[split], split, workers))
     return metrics
+
+
+def _encode(run: Path, trained: Trained, part: Corpus, split: str, workers: int) -> Encoded:
+    with bar(f"encoding {split} with {run.name}") as watch:
+        encoded = trained.encode(part, workers, watch)
+    say_skipped(encoded.skipped)
+    return encoded

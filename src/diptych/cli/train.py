@@ -59,7 +59,7 @@ def command(
         raise RecipeError("--resume and --seeds; leave --resume out: the same command with --seeds goes on by itself")
     several = _train_seeds(recipe, data, folder, set_ or [], seeds, report_on, features, device, workers)
     even = "" if len(several.runs) % 2 else ", the lower of the two in the middle"
-    say(f"median run by rsum: {folder / several.median_run}{even}", "bold green")
+    say(f"median run by {several.total}: {folder / several.median_run}{even}", "bold green")
 
 
 def _train_one(
@@ -101,9 +101,8 @@ def _train_one(
             note("stopped before anything was saved; start again with the same command")
         raise
     trained = Trained.open(folder, device, stores=features)
-    encoded = trained.encode(corpus.split("val"), cores() if workers is None else workers)
-    report = report_on_val(folder, trained, encoded, corpus)
-    say(f"trained {folder}, report {report}", "bold green")
+    report_on_val(folder, trained, corpus, cores() if workers is None else workers)
+    say(f"trained {folder}, report {folder / 'report.html'}", "bold green")
     note(f"measure it: diptych evaluate {folder} {data}")
 
 

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diptych.evaluation.runs import SELECTABLE
+from diptych.evaluation.grounding import PHRASE
+from diptych.evaluation.grounding import SELECTABLE as PHRASE_RECALLS
+from diptych.evaluation.runs import SELECTABLE as RECALLS
+
+SUMS = ("rsum", f"{PHRASE}_sum")  # what runs are ordered by: of retrieval, and of runs that find phrases
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,15 @@ class Several:
         return {name: statistics.stdev(values) for name, values in self._columns().items()}
 
     @property
+    def total(self) -> str:
+        """The metric that says most about a run: the sum of its recalls, `rsum` or `phrase_sum`."""
+        first = next(iter(self.runs.values()))
+        return next(name for name in SUMS if name in first)
+
+    @property
     def median_run(self) -> str:
-        """The run in the middle by rsum; of an even number the lower of the two middle ones."""
-        ordered = sorted(self.runs, key=lambda name: self.runs[name]["rsum"])
+        """The run in the middle by the sum of recalls; of an even number the lower of the two middle ones."""
+        ordered = sorted(self.runs, key=lambda name: self.runs[name][self.total])
         return ordered[(len(ordered) - 1) // 2]
 
     def to_json(self) -> dict[str, Any]:
@@ -49,4 +59,4 @@ class Several:
 
     def _columns(self) -> dict[str, list[float]]:
         first = next(iter(self.runs.values()))
-        return {name: [run[name] for run in self.runs.values()] for name in SELECTABLE if name in first}
+        return {name: [run[name] for run in self.runs.values()] for name in (*RECALLS, *PHRASE_RECALLS) if name in first}

@@ -88,11 +88,6 @@ def write_phrase_report(run: Path, found: Grounding, corpus: Corpus, split: str)
     return _write(run, contents)
 
 
-def trained_on_phrases(run: Path) -> bool:
-    """Whether the last stage of a run was trained on phrases and regions, and not on texts and images."""
-    return load_recipe(str(run / "recipe.toml")).stage[-1].phrases is not None
-
-
 class _Left:
     """What a run has left in its folder, as every report begins with it."""
 

@@ -10,12 +10,9 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from diptych.evaluation.runs import SELECTABLE
-from diptych.evaluation.several import Several
+from diptych.evaluation.several import SUMS, Several
 from diptych.training.sweep import Setting, Sweep
 
-# "I2T R@1" for i2t_r1
-METRICS = {name: name if name == "rsum" else name.upper().replace("_R", " R@") for name in SELECTABLE}
 NARROWEST_NAMES = 7  # what an 80-column terminal has room for beside seven deviations
 MARKED = "What the recipe itself has is marked with *."
 
@@ -55,11 +52,16 @@ class Sheet:
         return "\n".join([self.title, "", *lines, *(["", self.remark] if self.remark else []), ""])
 
 
+def column_heads(several: Several) -> list[str]:
+    """What the columns of the metrics are called, such as "I2T R@1" for i2t_r1."""
+    return [name.replace("_", " ") if name in SUMS else name.upper().replace("_R", " R@") for name in several.mean]
+
+
 def seeds_sheet(several: Several, title: str) -> Sheet:
     """Table I: a row a run, then the mean of each metric with its standard deviation."""
-    runs = [[name, *(f"{metrics[metric]:.1f}" for metric in METRICS)] for name, metrics in several.runs.items()]
+    runs = [[name, *(f"{metrics[metric]:.1f}" for metric in several.mean)] for name, metrics in several.runs.items()]
     label = "mean" if several.std is None else "mean (std)"
-    return Sheet(title, ["Run", *METRICS.values()], [runs, [[label, *_figures(several)]]], 1)
+    return Sheet(title, ["Run", *column_heads(several)], [runs, [[label, *_figures(several)]]], 1)
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ class Row:
 
     @property
     def chosen_by(self) -> float:
-        """The mean rsum on val."""
-        return self.val.mean["rsum"]
+        """The mean sum of recalls on val."""
+        return self.val.mean[self.val.total]
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class SweepResult:
 
     @property
     def best(self) -> Row:
-        """The row with the highest rsum on val; of equal ones the first."""
+        """The row with the highest sum of recalls on val; of equal ones the first."""
         return max((row for block in self.blocks for row in block), key=lambda row: row.chosen_by)
 
     @property
@@ -105,12 +107,12 @@ class SweepResult:
         values = self.best.setting.values
         named = ", ".join(f"{self.sweep.labels[key]} = {value}" for key, value in values.items())
         own = ", the recipe's own" if self.best.setting.own else ""
-        return f"best by rsum on val: {named} ({self.best.chosen_by:.1f}{own})"
+        return f"best by {self.best.val.total} on val: {named} ({self.best.chosen_by:.1f}{own})"
 
     def sheet(self, title: str) -> Sheet:
         """Table II: a block a key (one block of all in a grid), a row a value, the recipe's own one marked."""
         blocks = [[self._cells(row, first=row is block[0]) for row in block] for block in self.blocks]
-        return Sheet(title, ["Hyp.", "Val.", *METRICS.values()], blocks, 2, MARKED)
+        return Sheet(title, ["Hyp.", "Val.", *column_heads(self.best.several)], blocks, 2, MARKED)
 
     def to_markdown(self, title: str) -> str:
         """The table and the line that names the best."""
@@ -133,10 +135,10 @@ class SweepResult:
 
 def _row_json(row: Row) -> dict[str, Any]:
     setting = {"values": dict(row.setting.values), "own": row.setting.own}
-    return {**setting, "val_rsum": row.chosen_by, **row.several.to_json()}
+    return {**setting, f"val_{row.val.total}": row.chosen_by, **row.several.to_json()}
 
 
 def _figures(several: Several) -> list[str]:
     """The mean of each metric, and where there are several runs its standard deviation."""
     mean, std = several.mean, several.std
-    return [f"{mean[name]:.1f}" + ("" if std is None else f" ({std[name]:.2f})") for name in METRICS]
+    return [f"{mean[name]:.1f}" + ("" if std is None else f" ({std[name]:.2f})") for name in mean]

@@ -186,6 +186,12 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
         raise RecipeError(f"{where}: {error}") from None
 
 
+def trained_on_phrases(run: Path) -> bool:
+    """Whether a folder is a run whose last stage was trained on phrases and regions, not on texts and images."""
+    recipe = run / "recipe.toml"
+    return recipe.is_file() and load_recipe(str(recipe)).stage[-1].phrases is not None
+
+
 def _content(name: str, above: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
     """A recipe's content, laid over that of its base, and its name for error messages."""
     text, where = recipe_text(name)

@@ -19,25 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from diptych.data.batches import PairBatch, Rivals
-from diptych.data.corpus import Floats, Integers
-from diptych.data.offline import Offline
+from diptych.data.batches import PairBatch
+from diptych.data.corpus import Integers
 from diptych.models.cca import CCA
 from diptych.models.encoded import joined
-from diptych.models.matcher import EncodedBatch, Matcher
-from diptych.models.towers import Tokens
-from diptych.objectives.objective import (
-    Loss,
-    Objective,
-    OfflineScores,
-    Queries,
-    Ranking,
-    RivalScores,
-    ScoredPairs,
-    Summary,
-)
-
-_Sides = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of a pair and what was drawn for it: image and text
+from diptych.models.matcher import Matcher
+from diptych.objectives.objective import Loss, Objective, Queries, Ranking, Summary
+from diptych.training.scoring import Scoring, tokens_of
 
 
 @dataclass(frozen=True)
@@ -74,88 +62,10 @@ class Step:
         """What is left to do when all batches of an epoch were trained on."""
 
     def _whole(self, batch: PairBatch) -> tuple[Loss, Summary]:
-        pairs = self._encode(batch)
-        scored = self._paired(batch, pairs) if self.objective.pairs_only else self._crossed(batch, pairs)
-        loss = replace(self.objective(scored), own=pairs.encoded.terms)
+        scored, own = Scoring(self.matcher, self.objective, self.device, dict(self.learned)).of(batch)
+        loss = replace(self.objective(scored), own=own)
         loss.total.backward()  # type: ignore[no-untyped-call]
         return loss, scored.summary()
-
-    def _encode(self, batch: PairBatch) -> _EncodedPairs:
-        image_of = self._here(batch.image_of)
-        text_of = torch.arange(len(batch), device=self.device) if batch.text_of is None else self._here(batch.text_of)
-        image_of_text = image_of
-        if batch.text_of is not None:  # a text that is in several pairs belongs to the image of the first
-            image_of_text = image_of[self._here(np.unique(batch.text_of, return_index=True)[1])]
-        tokens = self._tokens(batch.ids, batch.lengths, batch.text_features)
-        encoded = self.matcher.encode_batch(self._here(batch.images), tokens, image_of_text)
-        return _EncodedPairs(encoded, image_of, text_of, repeated=batch.text_of is not None)
-
-    def _crossed(self, batch: PairBatch, pairs: _EncodedPairs) -> ScoredPairs:
-        """The scores of all images of a batch with all of its texts."""
-        image_of, groups = pairs.image_of, self._here(batch.groups)
-        # Behind the pairs' own stand the images and texts that only offline negatives or rivals need.
-        images = pairs.encoded.images[: int(batch.image_of.max()) + 1]
-        texts = pairs.encoded.texts[: int(pairs.text_of.max()) + 1]
-        scores = pairs.by_texts(self.matcher.score(images, texts)[image_of])  # (pairs, pairs)
-        within = None
-        if self.objective.needs_within:
-            among_texts = self.matcher.score(texts, texts)[pairs.text_of]
-            within = (self.matcher.score(images, images)[image_of][:, image_of], pairs.by_texts(among_texts))
-        asking = None if batch.asking is None else self._here(batch.asking)
-        return ScoredPairs(
-            scores,
-            groups[:, None] == groups,
-            within,
-            None if batch.offline is None else self._offline(batch.offline, pairs.encoded, image_of),
-            None if batch.rivals is None else self._rivals(batch.rivals, pairs),
-            (self._first(batch.image_of), self._first(pairs.text_of.cpu().numpy())),
-            None if asking is None else (asking[:, 0], asking[:, 1]),
-            dict(self.learned),
-        )
-
-    def _paired(self, batch: PairBatch, pairs: _EncodedPairs) -> ScoredPairs:
-        """The score of each pair, and those of its rivals: (pairs, 1 + rivals)."""
-        assert batch.rivals is not None, "checked before training began"
-        encoded = pairs.encoded
-        own = self.matcher.score_pairs(encoded.images[pairs.image_of], encoded.texts[pairs.text_of])
-        rivals = self._rivals(batch.rivals, pairs)
-        scores = torch.cat([own[:, None], *(side for side in (rivals.images, rivals.texts) if side is not None)], dim=1)
-        positives = torch.zeros_like(scores, dtype=torch.bool)
-        positives[:, 0] = True
-        return ScoredPairs(scores, positives, learned=dict(self.learned))
-
-    def _rivals(self, rivals: Rivals, pairs: _EncodedPairs) -> RivalScores:
-        """Score each pair's rivals; all of them were encoded once, however often they were drawn."""
-        of_images = of_texts = None
-        if rivals.images is not None:
-            of_images = self._scattered(rivals.images, lambda pair, other: (other, pairs.text_of[pair]), pairs.encoded)
-        if rivals.texts is not None:
-            of_texts = self._scattered(rivals.texts, lambda pair, other: (pairs.image_of[pair], other), pairs.encoded)
-        return RivalScores(of_images, of_texts)
-
-    def _scattered(self, rows: Integers, sides: _Sides, encoded: EncodedBatch) -> Tensor:
-        """The scores of what was drawn, (pairs, rivals), minus infinity where nothing was."""
-        drawn = self._here(rows)
-        pair, place = (drawn >= 0).nonzero(as_tuple=True)
-        images, texts = sides(pair, drawn[pair, place])
-        found = self.matcher.score_pairs(encoded.images.index_select(0, images), encoded.texts.index_select(0, texts))
-        return found.new_full(drawn.shape, -torch.inf).index_put((pair, place), found)
-
-    def _first(self, of: Integers) -> Tensor:
-        """Which pairs are the first with their image, or with their text."""
-        first = np.zeros(len(of), bool)
-        first[np.unique(of, return_index=True)[1]] = True
-        return self._here(first)
-
-    def _offline(self, offline: Offline, encoded: EncodedBatch, image_of: Tensor) -> OfflineScores:
-        """Score each pair's offline negatives; all of them were encoded once, however often they are drawn."""
-        images, texts = self._here(offline.images), self._here(offline.texts)  # (pairs, 2)
-        own = torch.arange(len(images), device=self.device)
-        pairs = ((image_of, texts[:, 0]), (images[:, 0], own), (images[:, 0], texts[:, 0]), (images[:, 1], texts[:, 1]))
-        rows = [torch.cat(side) for side in zip(*pairs, strict=True)]
-        scores = self.matcher.score_pairs(encoded.images[rows[0]], encoded.texts[rows[1]])
-        text, image, both, derived = scores.chunk(4)
-        return OfflineScores(text, image, both, derived, self._here(offline.drawn), self._here(offline.apart))
 
     def _in_chunks(self, batch: PairBatch, chunk: int) -> tuple[Loss, Summary]:
         images = [_Chunk(partial(self._encode_images, part), self.device) for part in _cut(batch.images, chunk)]
@@ -208,11 +118,7 @@ class Step:
         return self.matcher.encode_images(self._here(images))
 
     def _encode_texts(self, ids: Integers, lengths: Integers) -> Tensor:
-        return self.matcher.encode_texts(self._tokens(ids, lengths))
-
-    def _tokens(self, ids: Integers, lengths: Integers, features: Floats | None = None) -> Tokens:
-        made = None if features is None else self._here(features)
-        return Tokens(self._here(np.ascontiguousarray(ids[:, : lengths.max()])), self._here(lengths), made)
+        return self.matcher.encode_texts(tokens_of(ids, lengths, None, self.device))
 
     def _here(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)
@@ -225,7 +131,7 @@ class SolvingStep(Step):
     def __call__(self, batch: PairBatch) -> tuple[Loss, Summary]:
         """Take in one batch; there is no loss before the end."""
         assert isinstance(self.matcher, CCA)  # checked before training began
-        tokens = self._tokens(batch.ids, batch.lengths, batch.text_features)
+        tokens = tokens_of(batch.ids, batch.lengths, batch.text_features, self.device)
         self.matcher.add(*self.matcher.vectors(self._here(batch.images), tokens, self._here(batch.image_of)))
         none = torch.zeros((), device=self.device)
         return Loss({"correlation": none}), Summary(0.0, 0.0, torch.ones(len(batch)))
@@ -234,20 +140,6 @@ class SolvingStep(Step):
         """Solve for what was taken in."""
         assert isinstance(self.matcher, CCA)
         self.matcher.solve()
-
-
-@dataclass(frozen=True)
-class _EncodedPairs:
-    """The encodings of a batch, and which of them each pair has; `repeated` says that a text is in several pairs."""
-
-    encoded: EncodedBatch
-    image_of: Tensor
-    text_of: Tensor
-    repeated: bool
-
-    def by_texts(self, scores: Tensor) -> Tensor:
-        """Scores with distinct texts, (pairs, texts), as scores with the text of each pair."""
-        return scores[:, self.text_of] if self.repeated else scores
 
 
 @dataclass(frozen=True)
