@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from diptych.data.corpus import Box, Corpus, Features, Phrase
 from diptych.errors import DataError
@@ -86,3 +88,23 @@ def test_the_digest_knows_boxes_and_phrases() -> None:
         )
     ]
     assert len({one.digest() for one in (whole, *others)}) == 6
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 2)), max_size=8),
+)
+def test_one_region_of_each_image_is_read_from_wherever_it_lies(
+    lengths: list[int], wanted: list[tuple[int, int]]
+) -> None:
+    """Rows in several parts, taken in another order; a region says its row and its place."""
+    count = sum(lengths)
+    says = np.stack(np.broadcast_arrays(np.arange(count)[:, None], np.arange(3)), axis=2).astype(np.float16)
+    order = np.random.default_rng(0).permutation(count)
+    features = Features(np.split(says, np.cumsum(lengths)[:-1])).take(order)
+    assert features.shape == (3, 2)
+    images = np.array([image % count for image, _ in wanted] if count else [], np.int64)
+    places = np.array([place for _, place in wanted][: len(images)], np.int64)
+    found = features.at(images, places)
+    assert found.dtype == np.float32
+    assert found.tolist() == np.stack([order[images], places], axis=1).tolist()

@@ -77,7 +77,9 @@ class World:
 
     def rivals(self, mention, apart=0.3):
         photo, own = self.thing_of(mention)
-        return Counter(other for other in self.proposals[photo] if 0 <= share_or_none(own, other) < Fraction(str(apart)))
+        return Counter(
+            other for other in self.proposals[photo] if 0 <= share_or_none(own, other) < Fraction(str(apart))
+        )
 
     def told(self, region, mention):
         """A region as `shown` has it; it is of the mention's photo."""
@@ -175,10 +177,8 @@ def test_a_region_has_a_second_wording_and_a_phrase_a_second_region_where_there_
         assert [mention for _, mention, _, _ in every[:count]] == plain.texts.tolist()
         drawn = [(region, mention) for region, mention, asking, _ in every[:count] if asking == [True, True]]
         assert len(drawn) == count
-        more = {kind: [row[:2] for row in every[count:] if row[2] == kind] for kind in ([1, 0], [0, 1])} if 0 else None
         wordings = [row[:2] for row in every[count:] if row[2] == [True, False]]
         regions = [row[:2] for row in every[count:] if row[2] == [False, True]]
-        assert more is None
         assert len(wordings) + len(regions) == len(every) - count
         often = Counter(region for region, _ in drawn)
         lack = []
@@ -193,11 +193,116 @@ def test_a_region_has_a_second_wording_and_a_phrase_a_second_region_where_there_
             assert world.said[mention][0] == thing
             assert world.said[mention][1] in others
         lack = [
-            (region, mention)
-            for region, mention in drawn
-            if positives == "one" and world.shown(mention).total() > 1
+            (region, mention) for region, mention in drawn if positives == "one" and world.shown(mention).total() > 1
         ]
         assert [mention for _, mention in regions] == [mention for _, mention in lack]
         for (region, mention), (has, _) in zip(regions, lack, strict=True):
             assert region != has
             assert world.told(region, mention) in world.shown(mention)
+
+
+@given(worlds(), st.booleans(), st.data())
+def test_some_mentions_of_a_corpus_have_the_regions_that_they_had(world, neighbours, data):
+    """Places know all mentions; texts without a known word, or of photos that cannot be read, are left out later."""
+    kept = sorted(data.draw(st.sets(st.integers(0, len(world.said) - 1), min_size=1)))
+    settings = PhraseSettings(rivals=2)
+    places = Places(world.mentions, world.boxes, world.places, settings)
+    some = world.mentions.take(np.array(kept))
+    drawn = Counter()
+    for pairs in RegionSampler(some, places, 3, (5,), settings, neighbours).epoch(1):
+        drawn.update(pairs.texts[: (len(pairs.texts) if pairs.asking is None else pairs.asking.all(1).sum())].tolist())
+        for region, row, _, rivals in rows(pairs):
+            assert world.told(region, kept[row]) in world.shown(kept[row])
+            assert {world.told(rival, kept[row])[:4] for rival in rivals[rivals >= 0]} <= set(world.rivals(kept[row]))
+    assert drawn == Counter(range(len(kept)))
+
+
+LIKE = [(0, 0, 8, 8), (0, 0, 8, 7), (0, 0, 7, 8)]  # shares of 8 x 8: all, 7/8, 7/8
+FAR = [(0, 0, 2, 2), (6, 6, 8, 8), (0, 6, 2, 8), (3, 3, 5, 5)]
+
+
+def test_everything_that_can_be_drawn_is_drawn_about_as_often():
+    world = World([[*LIKE, *FAR, (0, 0, 4, 8)]], [(0, (0, 0, 8, 8))], [(0, "a"), (0, "b"), (0, "c"), (0, "a")])
+    sampler = world.sampler(rivals=2, neighbours=True)
+    positives, seconds, rivals, wordings = (Counter() for _ in range(4))
+    for epoch in range(400):
+        (pairs,) = sampler.epoch(epoch)
+        regions = {mention: region for region, mention, asking, _ in rows(pairs) if asking == [True, True]}
+        for region, mention, asking, drawn in rows(pairs):
+            if asking == [True, True]:
+                positives[region] += 1
+            elif asking == [False, True]:
+                seconds[regions[mention], region] += 1
+            elif regions[1] == region:
+                wordings[mention] += 1
+            rivals.update(drawn[drawn >= 0].tolist())
+    assert set(positives) == {0, 1, 2, 8}  # three proposals, and the box itself behind all eight
+    assert all(340 < times < 460 for times in positives.values())  # 400 each
+    assert set(seconds) == {(has, other) for has in positives for other in positives if has != other}
+    assert all(95 < times < 175 for times in seconds.values())  # 133 each
+    assert set(rivals) == {3, 4, 5, 6}  # a half is neither alike nor apart
+    assert all(1450 < times < 1750 for times in rivals.values())  # 1600 each
+    assert set(wordings) == {0, 2}  # of "b": the first "a" stands for both, and "c"
+    assert wordings.total() > 100
+    assert 0.35 < wordings[0] / wordings.total() < 0.65
+
+
+def test_the_overlaps_that_count_can_be_set():
+    world = World([[*LIKE, *FAR, (0, 0, 4, 8)]], [(0, (0, 0, 8, 8))], [(0, "a")])
+
+    def regions(**settings):
+        (pairs,) = world.sampler(positives="all", **settings).epoch(1)
+        return sorted(pairs.images.tolist()), sorted(set(pairs.rivals.images[pairs.rivals.images >= 0].tolist()))
+
+    assert regions() == ([0, 1, 2, 8], [3, 4, 5, 6])
+    assert regions(alike=1.0) == ([0, 8], [3, 4, 5, 6])
+    assert regions(alike=0.875) == ([0, 1, 2, 8], [3, 4, 5, 6])
+    assert regions(alike=0.5, apart=0.5) == ([0, 1, 2, 7, 8], [3, 4, 5, 6])
+    assert regions(alike=0.51, apart=0.51) == ([0, 1, 2, 8], [3, 4, 5, 6, 7])
+    assert regions(apart=0.0625)[1] == []  # less than 4 of 64, and no proposal is that far
+    with pytest.raises(ValidationError, match=r"no more than alike, which is 0\.5: a region would be both"):
+        PhraseSettings(alike=0.5, apart=0.6)
+
+
+def test_batches_depend_on_seed_and_epoch_alone():
+    scenes = make_scenes(6, 0, 0, texts=3)
+    known = mentions(scenes)
+    boxes = np.random.default_rng(0).random((6, 12, 2, 2)).astype(np.float32)
+    boxes = np.sort(boxes, axis=2).reshape(6, 12, 4)
+    settings = PhraseSettings(alike=0.3, apart=0.1, rivals=3)
+    places = Places(known, boxes, 12 + annotated_boxes(known, 6).shape[1], settings)
+
+    def drawn(seed, epoch):
+        batches = RegionSampler(known, places, 5, seed, settings, neighbours=True).epoch(epoch)
+        assert [pairs.draw for pairs in batches] == [(*seed, epoch, step) for step in range(len(batches))]
+        return str([(pairs.images.tolist(), pairs.texts.tolist(), pairs.rivals.images.tolist()) for pairs in batches])
+
+    assert drawn((1, 1), 3) == drawn((1, 1), 3)
+    assert len({drawn(*key) for key in [((1, 1), 3), ((2, 1), 3), ((1, 2), 3), ((1, 1), 4)]}) == 4
+
+
+def test_a_scene_of_several_pictures_has_a_thing_in_each():
+    scenes = make_scenes(3, 0, 0, images=2, texts=2)
+    known = mentions(scenes)
+    annotated = annotated_boxes(known, 6)
+    boxes = np.tile(np.array([[0, 0, 1, 1]], np.float32), (6, 1, 1))
+    places = Places(known, boxes, 1 + annotated.shape[1], PhraseSettings(positives="annotated"))
+    for pairs in RegionSampler(known, places, 4, (0,), PhraseSettings(positives="annotated")).epoch(1):
+        photos, place = np.divmod(pairs.images, 1 + annotated.shape[1])
+        assert photos.tolist() == known.images[pairs.texts].tolist()
+        np.testing.assert_array_equal(annotated[photos, place - 1], known.boxes[pairs.texts])
+    for photo, own in enumerate(scenes.boxes):
+        there = annotated[photo][(annotated[photo, :, 2:] > 0).all(1)]
+        assert sorted(map(tuple, there)) == sorted(
+            tuple(np.array([each.left, each.top, each.right, each.bottom], np.float32)) for each in own
+        )
+
+
+def test_things_are_found_in_blocks(monkeypatch):
+    world = World([[*LIKE, *FAR]] * 3, [(photo, (0, 0, 8, 8)) for photo in (2, 0, 1)], [(0, "a"), (1, "a"), (2, "a")])
+    whole = Places(world.mentions, world.boxes, world.places, PhraseSettings())
+    monkeypatch.setattr("diptych.data.region_pairs.THINGS_AT_ONCE", 2)
+    cut = Places(world.mentions, world.boxes, world.places, PhraseSettings())
+    for name in ("first", "own", "alike", "apart"):
+        np.testing.assert_array_equal(getattr(cut, name), getattr(whole, name))
+    assert whole.first.tolist() == [2 * world.places, 0, world.places]

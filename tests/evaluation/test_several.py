@@ -70,3 +70,15 @@ def test_mean_and_deviation_are_of_recalls_only():
     rows = {name: {**dict.fromkeys(SELECTABLE, 1.0), "i2t_median": 3.0} for name in ("a", "b")}
     assert list(Several(rows).mean) == list(SELECTABLE)
     assert Several(rows).to_json()["runs"]["a"]["i2t_median"] == 3.0
+
+
+def test_the_sum_that_there_is_orders_the_runs():
+    assert several(CONVSE).total == "rsum"
+    rows = {
+        name: {"phrase_r1": value, "phrase_sum": -value, "ceiling": 1.0}
+        for name, value in zip("abc", (3.0, 1.0, 2.0), strict=True)
+    }
+    phrases = Several(rows)
+    assert phrases.total == "phrase_sum"
+    assert phrases.median_run == "c"
+    assert phrases.mean == {"phrase_r1": 2.0, "phrase_sum": -2.0}

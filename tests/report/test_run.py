@@ -11,10 +11,10 @@ from diptych.index.search import Gallery
 from diptych.models.encoded import Encoded
 from diptych.models.trained import Trained
 from diptych.report.negatives import hard_negatives
-from diptych.report.run import Examples, trained_on_phrases, write_phrase_report, write_report
+from diptych.report.run import Examples, write_phrase_report, write_report
 from diptych.report.sampling import sampling_rows
 from diptych.training.journal import Journal
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe import load_recipe, trained_on_phrases
 from diptych.training.train import train
 
 TINY = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "model.image.width=2", "model.image.pixels=32"]

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from diptych.evaluation.runs import SELECTABLE
 from diptych.evaluation.several import Several
-from diptych.report.several import METRICS, SweepResult, seeds_sheet
+from diptych.report.several import SweepResult, column_heads, seeds_sheet
 from diptych.training.sweep import Setting, Sweep
 
 
@@ -16,6 +16,7 @@ def metrics(*values):
 
 
 LOW = metrics(10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 210.0)
+PHRASES = {"phrase_r1": 40.0, "phrase_r5": 60.0, "phrase_r10": 70.0, "phrase_sum": 170.0, "ceiling": 80.0}
 HIGH = metrics(12.0, 20.0, 30.0, 40.0, 50.0, 60.0, 212.0)
 
 
@@ -39,7 +40,9 @@ def result():
 
 
 def test_columns_are_named_as_in_the_paper():
-    assert list(METRICS.values()) == ["I2T R@1", "I2T R@5", "I2T R@10", "T2I R@1", "T2I R@5", "T2I R@10", "rsum"]
+    retrieval = ["I2T R@1", "I2T R@5", "I2T R@10", "T2I R@1", "T2I R@5", "T2I R@10", "rsum"]
+    assert column_heads(Several({"a": LOW})) == retrieval
+    assert column_heads(Several({"a": PHRASES})) == ["PHRASE R@1", "PHRASE R@5", "PHRASE R@10", "phrase sum"]
 
 
 def test_a_row_a_run_then_mean_and_deviation():
@@ -98,6 +101,21 @@ def test_eighty_columns_are_enough_for_deviations():
     sheet = SweepResult.of(sweep, {"a": {"val": LOW}, "b": {"val": high}}, "val").sheet("t")
     text = printed(sheet)
     assert "…" not in text
-    assert text.count("(5.66)") == (len(METRICS) - 1) * len(settings)
+    assert text.count("(5.66)") == (len(SELECTABLE) - 1) * len(settings)
     assert text.count("(9.90)") == len(settings)
     assert "0.05 *" in text
+
+
+def test_runs_that_find_phrases_are_chosen_by_their_own_sum():
+    better = {**PHRASES, "phrase_r1": 41.0, "phrase_sum": 171.0, "ceiling": 70.0}
+    settings = tuple(Setting({"size": value}, False, (value,)) for value in ("64", "128"))
+    measured = {"64": {"val": better, "test": PHRASES}, "128": {"val": PHRASES, "test": better}}
+    result = SweepResult.of(Sweep({"size": "size"}, (settings,), {}), measured, "test")
+    assert result.best_line == "best by phrase_sum on val: size = 64 (171.0)"
+    assert result.to_json()["best"]["val_phrase_sum"] == 171.0
+    assert [row[2:] for row in result.sheet("t").blocks[0]] == [
+        ["40.0", "60.0", "70.0", "170.0"],
+        ["41.0", "60.0", "70.0", "171.0"],
+    ]
+    sheet = seeds_sheet(Several({"seed-0": PHRASES, "seed-1": better}), "phrases")
+    assert sheet.blocks[1] == [["mean (std)", "40.5 (0.71)", "60.0 (0.00)", "70.0 (0.00)", "170.5 (0.71)"]]

@@ -190,10 +190,14 @@ def test_every_recipe_of_heads_trains_two_steps_on_a_run(name, whole, corpus, tm
     two_steps(recipe, corpus, tmp_path, tmp_path)
 
 
-REGIONS = [name for name in recipe_names() if name.startswith(("scan", "bfan", "vsrn"))]  # in test_region_recipes.py
+ELSEWHERE = (
+    *("scan", "bfan", "vsrn"),  # in test_region_recipes.py
+    *("two-branch", "similarity", "cca", "phrases"),  # in test_two_branch_recipes.py
+)
+HERE = [name for name in recipe_names() if name not in [*ALL_STAGES, *HEADS] and not name.startswith(ELSEWHERE)]
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if name not in [*ALL_STAGES, *HEADS, *REGIONS]])
+@pytest.mark.parametrize("name", HERE)
 def test_every_recipe_trains_two_steps_on_scenes(name, few, tmp_path, stores):
     changes = {
         "backbone": ["model.image.backbone=lite0"],  # the others' weights come from a hub

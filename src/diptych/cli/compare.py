@@ -14,6 +14,7 @@ from diptych.errors import RunError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
+    from diptych.evaluation.grounding import Grounding
     from diptych.models.encoded import Encoded
     from diptych.models.trained import Trained
     from diptych.report.comparison import Comparison
@@ -44,6 +45,8 @@ def command(
 ) -> None:
     """Compare runs on a corpus: their recalls, whether they differ from the first, and what each finds.
 
+    Runs that were trained on phrases are compared by how well they find them, in a table.
+
     Examples:
 
         diptych compare runs/vse0 runs/vsepp
@@ -54,14 +57,20 @@ def command(
     """
     from diptych.data.open import open_corpus
     from diptych.machine import cores, keep_freed_memory
-    from diptych.report.comparison import compare
+    from diptych.report.comparison import check_several, compare
     from diptych.report.comparison_table import comparison_json, comparison_table
+    from diptych.training.recipe import trained_on_phrases
 
-    files = into or [_PAGE]
+    check_several(runs)
+    on_phrases = any(map(trained_on_phrases, runs))
+    files = into or ([] if on_phrases else [_PAGE])
     for file in files:
         _check_file(file)
     keep_freed_memory()
     threads = cores() if workers is None else workers
+    if on_phrases:
+        _compare_phrases(runs, data, split, folds, files, as_json, features, device, threads)
+        return
 
     def encode(name: str, trained: Trained, corpus: Corpus) -> Encoded:
         with bar(f"encoding {name}") as watch:
@@ -79,6 +88,49 @@ def command(
         out.print(comparison_table(comparison))
     for file in files:
         _write(file, comparison, seed)
+        note(f"wrote {file}")
+
+
+def _compare_phrases(
+    runs: list[Path],
+    data: str | None,
+    split: str,
+    folds: int,
+    files: list[Path],
+    as_json: bool,
+    features: Path,
+    device: str,
+    workers: int,
+) -> None:
+    """Compare runs that find phrases: a table, without a page."""
+    from diptych.cli.several import find_phrases
+    from diptych.data.open import open_corpus
+    from diptych.files import write_json, write_text
+    from diptych.report.phrase_comparison import compare_phrases
+
+    why = f"{runs[0]}: was trained on phrases, and such runs are compared"
+    if folds > 1:
+        raise RunError(f"{why} on all of a split; leave --folds out")
+    for file in files:
+        if file.suffix.lower() == ".html":
+            raise RunError(f"{why} in a table; name a file that ends in .md or .json, not {file}")
+
+    def find(name: str, trained: Trained, corpus: Corpus) -> Grounding:
+        return find_phrases(Path(name), trained, corpus, split, workers)
+
+    corpus = None if data is None else open_corpus(data)
+    comparison = compare_phrases(runs, corpus, split, device=device, stores=features, find=find)
+    for line in comparison.notes:
+        note(line)
+    if as_json:
+        out.print_json(json.dumps(comparison.to_json()))
+    else:
+        out.print(comparison.render())
+    for file in files:
+        if file.suffix.lower() == ".md":
+            write_text(file, comparison.to_markdown())
+        else:
+            write_json(file, comparison.to_json())
         note(f"wrote {file}")
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from diptych.data.batches import Pairs, Rivals, epoch_random, spans
 from diptych.data.boxes import overlaps
@@ -37,6 +38,14 @@ class PhraseSettings(Settings):
     alike: Overlap = 0.7
     apart: Overlap = 0.3
     rivals: Count | None = None
+
+    @field_validator("apart")
+    @classmethod
+    def _not_both(cls, apart: float, fields: ValidationInfo) -> float:
+        alike = fields.data.get("alike", 1.0)
+        if apart > alike:
+            raise PydanticCustomError("apart", f"no more than alike, which is {alike:g}: a region would be both")
+        return apart
 
 
 class Places:
@@ -168,7 +177,7 @@ class RegionSampler:
         return np.where(chosen == keys.shape[1] - 1, self._places.own[things], found)
 
     def _draw_rivals(self, things: Integers, random: np.random.Generator) -> Integers:
-        """Regions of each thing's photo that show something else: (things, rivals), -1 behind the last."""
+        """Regions of each thing's photo that show something else: (things, rivals), -1 where there is none."""
         apart = self._places.apart[things]
         keys = np.where(apart, random.random(apart.shape), 2.0)
         count = min(self._settings.rivals or apart.shape[1], apart.shape[1])

@@ -8,7 +8,7 @@ is a miss at every cutoff; the share of the other mentions is the ceiling that n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -106,14 +106,14 @@ class Grounding:
     @cached_property
     def intervals(self) -> Intervals:
         """The 95% interval of each metric; a draw takes photos with replacement, each with all of its mentions."""
-        shares = self._drawn()  # (draws, cutoffs and the ceiling)
-        columns = np.column_stack([shares[:, :-1], shares[:, :-1].sum(1), shares[:, -1]])
-        lows, highs = np.quantile(columns, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+        lows, highs = np.quantile(self.drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
         bounds = {name: (float(low), float(high)) for name, low, high in zip(self.metrics, lows, highs, strict=True)}
         return Intervals(bounds, LEVEL, DRAWS, SEED)
 
-    def _drawn(self) -> NDArray[np.float64]:
-        """The recalls and the ceiling of each draw: a photo is a group, and its mentions are the group's queries."""
+    @cached_property
+    def drawn(self) -> NDArray[np.float64]:
+        """The metrics of each draw, (draws, metrics); what was measured on the same photos has the same draws."""
+        # a photo is a group, and its mentions are the group's queries
         never = np.iinfo(np.int64).max
         ranks = np.full(len(self), never)
         ranks[np.isfinite(self.ranks)] = self.ranks[np.isfinite(self.ranks)]
@@ -121,7 +121,20 @@ class Grounding:
         rows = np.arange(len(photos)), np.arange(len(self))
         queries = Ranks(np.ones_like(photos), ranks, photos, self.images, *rows)
         cutoffs = (*CUTOFFS, never - 1)
-        return redrawn(queries, cutoffs, DRAWS, np.random.default_rng(SEED))[:, len(cutoffs) :]
+        shares = redrawn(queries, cutoffs, DRAWS, np.random.default_rng(SEED))[:, len(cutoffs) :]
+        return np.column_stack([shares[:, :-1], shares[:, :-1].sum(1), shares[:, -1]])
+
+    def only(self, rows: Integers) -> Grounding:
+        """What was found of these mentions, named by their `rows`."""
+        kept = np.flatnonzero(np.isin(self.rows, rows))
+        return replace(
+            self,
+            ranks=self.ranks[kept],
+            images=self.images[kept],
+            kinds=[self.kinds[row] for row in kept.tolist()],
+            rows=self.rows[kept],
+            boxes=self.boxes[kept],
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Sizes, metrics, intervals and the metrics of each kind under lasting names; ranks are left out."""

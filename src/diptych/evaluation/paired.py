@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from diptych.errors import ScoreError
+from diptych.evaluation.grounding import DRAWS, LEVEL, SEED, Grounding
 from diptych.evaluation.ranks import Ranks
 from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, average, measure
 from diptych.evaluation.significance import redrawn
@@ -34,7 +35,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Paired:
-    """The difference in each recall and in their sum, by the metric's name, and how the intervals were drawn."""
+    """The difference in each metric by its name, such as the recalls and their sum, and how intervals were drawn."""
 
     differences: dict[str, Difference]
     level: float
@@ -79,6 +80,18 @@ def paired(
         for name, low, high in zip(names, lows, highs, strict=True)
     }
     return Paired(named, level, draws, seed)
+
+
+def paired_phrases(first: Grounding, second: Grounding) -> Paired:
+    """Second minus first in finding the same phrases; percentile intervals over shared draws of photos."""
+    if not np.array_equal(first.rows, second.rows) or not np.array_equal(first.images, second.images):
+        raise ScoreError("a paired difference needs the ranks of the same phrases in the same order")
+    lows, highs = np.quantile(second.drawn - first.drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    named = {
+        name: Difference(value - first.metrics[name], float(low), float(high))
+        for (name, value), low, high in zip(second.metrics.items(), lows, highs, strict=True)
+    }
+    return Paired(named, LEVEL, DRAWS, SEED)
 
 
 def _same_queries(first: Ranks, second: Ranks) -> bool:

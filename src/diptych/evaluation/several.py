@@ -11,6 +11,7 @@ from diptych.evaluation.grounding import PHRASE
 from diptych.evaluation.grounding import SELECTABLE as PHRASE_RECALLS
 from diptych.evaluation.runs import SELECTABLE as RECALLS
 
+METRICS = (*RECALLS, *PHRASE_RECALLS)
 SUMS = ("rsum", f"{PHRASE}_sum")  # what runs are ordered by: of retrieval, and of runs that find phrases
 
 
@@ -59,4 +60,6 @@ class Several:
 
     def _columns(self) -> dict[str, list[float]]:
         first = next(iter(self.runs.values()))
-        return {name: [run[name] for run in self.runs.values()] for name in (*RECALLS, *PHRASE_RECALLS) if name in first}
+        return {
+            name: [run[name] for run in self.runs.values()] for name in METRICS if name in first
+        }

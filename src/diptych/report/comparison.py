@@ -19,7 +19,7 @@ from diptych.models.trained import Trained
 from diptych.report.cross_retrieval import cross_of
 from diptych.report.epochs import Epoch, last_round, read_epochs
 from diptych.training.origin import open_origin
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe import load_recipe, trained_on_phrases
 
 # Encodes a corpus with a run, whose name is given to tell people what is being done.
 Encode = Callable[[str, Trained, Corpus], Encoded]
@@ -85,10 +85,10 @@ def compare(
     Without a corpus, they are measured on the one that they were trained on. `stores` is a folder that may hold
     features of their backbones.
     """
-    _check_several(runs)
+    check_several(runs)
     corpus, notes = open_origin(runs) if corpus is None else (corpus, [])
     encode = encode or (lambda _, trained, part: trained.encode(part))
-    names = _names(runs)
+    names = run_names(runs)
     epochs = [_epochs(run) for run in runs]
     models = [Trained.open(run, device, stores=stores) for run in runs]
     part = corpus.split(split).matched()
@@ -115,7 +115,8 @@ def _measured(encoded: Encoded, folds: int) -> tuple[Result, CrossRetrieval | No
     return result, None if score is None else cross_of(score, encoded)
 
 
-def _check_several(runs: Sequence[Path]) -> None:
+def check_several(runs: Sequence[Path]) -> None:
+    """Refuse less than two runs, a run twice, and runs of different tasks."""
     if len(runs) < 2:
         named = f"{runs[0]}: only one run" if runs else "no run"
         raise RunError(f"{named}; name two runs or more to compare, the first is the baseline")
@@ -124,9 +125,13 @@ def _check_several(runs: Sequence[Path]) -> None:
         if run.resolve() in seen:
             raise RunError(f"{run}: the same run twice; name different runs")
         seen.add(run.resolve())
+    on_phrases = [run for run in runs if trained_on_phrases(run)]
+    others = [run for run in runs if run.is_dir() and run not in on_phrases]
+    if on_phrases and others:
+        raise RunError(f"{others[0]}: was not trained on phrases, as {on_phrases[0]} was; compare runs of one kind")
 
 
-def _names(runs: Sequence[Path]) -> list[str]:
+def run_names(runs: Sequence[Path]) -> list[str]:
     """What the runs are called: their folders, by the whole path where two have the same name."""
     short = [run.name or run.resolve().name for run in runs]
     return [name if short.count(name) == 1 else str(run) for run, name in zip(runs, short, strict=True)]

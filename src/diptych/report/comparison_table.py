@@ -32,12 +32,12 @@ def comparison_table(comparison: Comparison) -> Table:
         for run in comparison.runs:
             metrics = run.result.metrics.to_json()
             median = f"{metrics[f'{prefix}_median']:.1f}".removesuffix(".0")  # a rank, but for a mean over folds
-            cells = [*(_cell(run, name) for name in names), median, f"{metrics[f'{prefix}_mean']:.1f}"]
+            cells = [*(_cell_of(run, name) for name in names), median, f"{metrics[f'{prefix}_mean']:.1f}"]
             table.add_row(escape(run.name), *cells)
         table.add_section()
     table.add_row("[bold]rsum[/]")
     for run in comparison.runs:
-        table.add_row(escape(run.name), _cell(run, "rsum"))
+        table.add_row(escape(run.name), _cell_of(run, "rsum"))
     table.caption = (
         f"{_drawn(comparison)}; beneath the values the difference from {escape(comparison.baseline.name)}: "
         f"a star where its interval leaves out 0, else {NOTHING}"
@@ -49,13 +49,13 @@ def comparison_markdown(comparison: Comparison) -> str:
     """The recalls and their sum as a table in Markdown: a row a run, and one for its difference from the baseline."""
     heads = [f"{label} R@{cutoff}" for label, _ in _DIRECTIONS for cutoff in CUTOFFS]
     rows = [["run", *heads, "rsum"], ["---", *["---:"] * (len(heads) + 1)]]
-    rows += [[_escaped(name), *cells] for name, cells in _markdown_rows(comparison)]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    rows += [[escaped(name), *cells] for name, cells in _markdown_rows(comparison)]
+    table = markdown_table(rows)
     legend = (
         f"In brackets {_drawn(comparison)}. "
         rf"\* the interval of the difference leaves out 0; where it holds 0, there is {NOTHING}."
     )
-    return f"{_escaped(comparison.title)}\n\n{table}\n\n{legend}\n"
+    return f"{escaped(comparison.title)}\n\n{table}\n\n{legend}\n"
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
@@ -93,28 +93,42 @@ def _drawn(comparison: Comparison) -> str:
     return f"{100 * intervals.level:g}% intervals from {intervals.draws:,} draws of groups, the same for every run"
 
 
-def _cell(run: Compared, name: str) -> str:
+def _cell_of(run: Compared, name: str) -> str:
+    difference = None if run.difference is None else run.difference.differences[name]
+    return cell(run.result.metrics.to_json()[name], run.result.intervals.bounds[name], difference)
+
+
+def cell(value: float, bounds: tuple[float, float], difference: Difference | None) -> str:
     """A value with its interval, and beneath it the difference from the baseline's."""
-    low, high = run.result.intervals.bounds[name]
-    value = f"{run.result.metrics.to_json()[name]:.1f} [dim]{low:.1f}–{high:.1f}[/]"
-    if run.difference is None:
-        return value
-    difference = run.difference.differences[name]
+    shown = f"{value:.1f} [dim]{bounds[0]:.1f}–{bounds[1]:.1f}[/]"
+    if difference is None:
+        return shown
     change = f"[bold]{difference.value:+.1f}*[/]" if difference.found else f"{NOTHING} {_signed(difference.value)}"
-    return f"{value}\n{change}\n[dim]{difference.low:+.1f} to {difference.high:+.1f}[/]"
+    return f"{shown}\n{change}\n[dim]{difference.low:+.1f} to {difference.high:+.1f}[/]"
 
 
 def _markdown_rows(comparison: Comparison) -> Iterator[tuple[str, Sequence[str]]]:
     names = list(comparison.baseline.result.intervals.bounds)
     for run in comparison.runs:
         metrics, bounds = run.result.metrics.to_json(), run.result.intervals.bounds
-        yield run.name, [f"{metrics[name]:.1f} [{bounds[name][0]:.1f}, {bounds[name][1]:.1f}]" for name in names]
+        yield run.name, [markdown_value(metrics[name], bounds[name]) for name in names]
         if run.difference is not None:
             differences = run.difference.differences
-            yield f"{run.name} − {comparison.baseline.name}", [_markdown_change(differences[name]) for name in names]
+            yield f"{run.name} − {comparison.baseline.name}", [markdown_change(differences[name]) for name in names]
 
 
-def _markdown_change(difference: Difference) -> str:
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as the lines of a table."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def markdown_value(value: float, bounds: tuple[float, float]) -> str:
+    """A value with its interval."""
+    return f"{value:.1f} [{bounds[0]:.1f}, {bounds[1]:.1f}]"
+
+
+def markdown_change(difference: Difference) -> str:
+    """A difference with its interval, or that there is no finding."""
     value = rf"**{difference.value:+.1f}**\*" if difference.found else f"{NOTHING}: {_signed(difference.value)}"
     return f"{value} [{difference.low:+.1f}, {difference.high:+.1f}]"
 
@@ -123,6 +137,6 @@ def _signed(value: float) -> str:
     return f"{round(value, 1) + 0.0:+.1f}"  # no negative zero
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """A name in Markdown as it is: nothing in it is markup, and it stays on its line."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))

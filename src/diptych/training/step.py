@@ -132,7 +132,10 @@ class SolvingStep(Step):
         """Take in one batch; there is no loss before the end."""
         assert isinstance(self.matcher, CCA)  # checked before training began
         tokens = tokens_of(batch.ids, batch.lengths, batch.text_features, self.device)
-        self.matcher.add(*self.matcher.vectors(self._here(batch.images), tokens, self._here(batch.image_of)))
+        images, texts = self.matcher.vectors(self._here(batch.images), tokens, self._here(batch.image_of))
+        # A text may be in several pairs, and behind those of the pairs stand texts that only rivals need.
+        own = np.arange(len(batch)) if batch.text_of is None else batch.text_of
+        self.matcher.add(images, texts[self._here(own)])
         none = torch.zeros((), device=self.device)
         return Loss({"correlation": none}), Summary(0.0, 0.0, torch.ones(len(batch)))
 
