@@ -1,11 +1,17 @@
-"""Settings of the whole test suite, and torchvision, which beside a CPU-only torch lacks two operators."""
+"""Settings of the whole test suite; torchvision, which beside a CPU-only torch lacks two operators; small regions."""
 
 import importlib
 import sys
+from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
+
+from diptych.features import places, reader
+from diptych.features.backbone import Backbone
+from diptych.models import pretrained
 
 # Timing never decides a test; several test processes share the cores.
 settings.register_profile("diptych", deadline=None, max_examples=60)
@@ -31,3 +37,43 @@ def torchvision():
             operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     yield importlib.import_module("torchvision")
     del operators
+
+
+class Tiny(Backbone):
+    """Mean and largest value of each colour, a cell of 8 x 8 pixels."""
+
+    name, side, size, grid, any_side = "tiny", 32, 6, (16, 6), True
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(1 / 256))
+
+    def regions(self, pixels):
+        cells = (pixels.float() * self.scale).unfold(2, 8, 8).unfold(3, 8, 8).flatten(4)
+        return torch.cat([cells.mean(4), cells.amax(4)], 1).flatten(2).transpose(1, 2)
+
+    def forward(self, pixels):
+        return self.regions(pixels).mean(1)
+
+
+@pytest.fixture(scope="session")
+def small_regions():
+    """For a while every backbone is tiny, and in every photo the things of all photos of a corpus are proposed."""
+
+    @contextmanager
+    def patched(corpus):
+        edges = [(box.left, box.top, box.right, box.bottom) for some in corpus.boxes for box in some]
+
+        def proposer(regions):
+            boxes = np.zeros((regions.count, 4), np.float32)  # behind those of things there is no region
+            boxes[: len(edges)] = edges[: regions.count]
+            return lambda photo: boxes
+
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (places, reader):
+                patch.setattr(module, "proposer", proposer)
+            for name in ("build_backbone", "load_backbone"):
+                patch.setattr(pretrained, name, lambda *_: Tiny().eval())
+            yield
+
+    return patched

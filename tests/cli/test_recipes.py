@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from diptych.cli.main import app
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe import load_recipe, recipe_names
 
 
 def show(*words):
@@ -36,3 +36,14 @@ def test_each_row_of_a_recipe_is_printed():
     printed = show("vsepp-rc-rv-resnet152-ft").stderr
     assert "row 1.11 (COCO, 1K test images)" in printed
     assert "row 1.14 (COCO, 5K test images)" in printed
+
+
+def test_two_decimals_are_printed_where_they_were_published():
+    assert show("similarity-phrases").stderr.splitlines()[-1] == "  phrases        R@1 51.05  R@5 70.30  R@10 75.04"
+    assert "text to text   R@1 61.2  R@5 82.3  R@10 89.2" in show("two-branch").stderr
+
+
+def test_the_longest_name_is_listed_whole():
+    listed = CliRunner().invoke(app, ["recipes", "list", "linear-single"]).stdout
+    assert max(recipe_names(), key=len) == "similarity-phrases-linear-single-small"
+    assert "similarity-phrases-linear-single-small " in listed

@@ -74,11 +74,13 @@ def test_mean_and_deviation_are_of_recalls_only():
 
 def test_the_sum_that_there_is_orders_the_runs():
     assert several(CONVSE).total == "rsum"
-    rows = {
-        name: {"phrase_r1": value, "phrase_sum": -value, "ceiling": 1.0}
-        for name, value in zip("abc", (3.0, 1.0, 2.0), strict=True)
-    }
-    phrases = Several(rows)
+    phrases = Several(
+        {
+            "a": {"phrase_r1": 3.0, "phrase_sum": 20.0, "ceiling": 1.0},
+            "b": {"phrase_r1": 1.0, "phrase_sum": 30.0, "ceiling": 3.0},
+            "c": {"phrase_r1": 2.0, "phrase_sum": 10.0, "ceiling": 2.0},
+        }
+    )
     assert phrases.total == "phrase_sum"
-    assert phrases.median_run == "c"
-    assert phrases.mean == {"phrase_r1": 2.0, "phrase_sum": -2.0}
+    assert phrases.median_run == "a"
+    assert phrases.mean == {"phrase_r1": 2.0, "phrase_sum": 20.0}

@@ -103,13 +103,17 @@ def test_blocks_add_up_to_the_whole(sizes, seed):
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 4.0])
-def test_encodings_are_projections_weighed_by_a_power_of_their_correlations(power):
+def test_encodings_are_projections_weighed_by_a_power_of_their_eigenvalues(power):
     images, texts = data()
     made = solved(images, texts, power=power, regularisation=0.0)
     moments = Moments.none(6, 4)
     moments.add(images, texts)
     found = canonical(moments, 0.0)
-    weights = found.correlations[:3] ** power
+    every = torch.cat([images - images.mean(0), texts - texts.mean(0)], 1)
+    whole = every.t() @ every
+    apart = torch.block_diag(whole[:6, :6], whole[6:, 6:])
+    eigenvalues = torch.linalg.eigvals(torch.linalg.solve(apart, whole)).real.sort(descending=True).values
+    weights = eigenvalues[:3] ** power
     wanted = ((images - images.mean(0)) @ found.images[:, :3]) * weights
     wanted = (wanted / wanted.norm(dim=1, keepdim=True)).float()
     encoded = made.encode_images(images.float())

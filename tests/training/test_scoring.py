@@ -171,7 +171,7 @@ def close(found, expected):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(batches(), st.booleans())
 def test_all_images_are_scored_with_all_texts_of_the_pairs(batch, within):
     matcher = made()
@@ -203,7 +203,7 @@ def test_all_images_are_scored_with_all_texts_of_the_pairs(batch, within):
     assert_same_gradients(ours, matcher, weighed(expected))
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(batches(("images", "texts", "both")), st.sampled_from(list(MODELS)))
 def test_an_objective_of_pairs_sees_each_pair_and_then_its_rivals(batch, model):
     matcher = made(model)
@@ -225,7 +225,7 @@ def hinges(own, others, margin, most):
     return sum(found[:most], torch.zeros((), dtype=torch.float64))
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(batches(("none", "images", "both")))
 def test_the_two_branch_loss_of_a_batch_is_that_of_a_loop_over_triplets(batch):
     """Equation 6 with Algorithm 1: phrases look among regions of their photo, regions among the batch's phrases."""

@@ -1,6 +1,7 @@
 """The training step against a plain loop, and the parts of a stage."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,16 +10,23 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from diptych.data.batches import PairBatch
+from diptych.data.offline import OfflineSettings
+from diptych.data.region_pairs import PhraseSettings
 from diptych.errors import RecipeError
+from diptych.models.cca import CCASettings
 from diptych.models.image_towers.cnn import CNNSettings
 from diptych.models.image_towers.features import FeatureSettings
 from diptych.models.text_towers.gru import GRUSettings
 from diptych.models.towers import Tokens
+from diptych.models.two_branch import TwoBranchSettings
 from diptych.models.vse import VSESettings
+from diptych.objectives.correlation import Correlation
 from diptych.objectives.hinge import Hinge
+from diptych.objectives.logistic import Logistic
+from diptych.objectives.neighbourhood import Neighbourhood
 from diptych.objectives.objective import ScoredPairs
-from diptych.training.recipe import Optimiser
-from diptych.training.stage import CollapseWatch, make_optimiser, set_rate, set_trainable, train_mode
+from diptych.training.recipe import Batches, Optimiser, Stage, parse_recipe
+from diptych.training.stage import CollapseWatch, check_pairs, make_optimiser, set_rate, set_trainable, train_mode
 from diptych.training.step import Step
 
 CPU = torch.device("cpu")
@@ -150,3 +158,136 @@ def test_a_way_out_of_the_trap_starts_the_count_again():
     watch.collapsed(1.6, equal_scores().summary())
     watch.collapsed(0.9, equal_scores().summary())
     assert watch.stuck == 0
+
+
+def two_branch(**settings):
+    towers = {"image": FeatureSettings(shape=(6,)), "text": GRUSettings(hidden=5, word=3), "words": 9}
+    return TwoBranchSettings(image_layers=(5, 4), text_layers=(5, 4), dropout=0.0, **towers, **settings)
+
+
+@pytest.mark.parametrize(
+    ("given", "momentum"),
+    [({}, 0.9), ({"momentum": 0.5}, 0.5), ({"momentum": 0.0}, 0.0)],
+    ids=["usual", "half", "none"],
+)
+def test_gradient_descent_with_momentum_and_decay_is_what_a_loop_does(given, momentum):
+    torch.manual_seed(0)
+    ours = two_branch().build().double().train()
+    theirs = copy.deepcopy(ours)
+    with torch.no_grad():
+        for each in (*ours.parameters(), *theirs.parameters()):
+            each.add_(0.1)  # biases and the scale of a batch norm would decay, if they did
+    optimiser = make_optimiser(ours, Optimiser(name="sgd", rate=0.1, decay=0.05, clip=0.0, **given))
+    step = Step(ours, Neighbourhood(margin=0.5), optimiser, CPU)
+    velocity = {name: torch.zeros_like(weight) for name, weight in theirs.named_parameters()}
+    matrices = {name for name, weight in theirs.named_parameters() if weight.dim() == 2}
+    assert {name.split(".")[-1] for name in velocity.keys() - matrices} >= {"bias", "weight"}
+    for seed in range(3):
+        set_rate(optimiser, rate := 0.1 / (seed + 1))
+        step(batch(seed))
+        theirs.zero_grad()
+        Step(theirs, Neighbourhood(margin=0.5), optimiser, CPU).gradients(batch(seed))
+        with torch.no_grad():
+            for name, weight in theirs.named_parameters():
+                pull = weight.grad + (0.05 * weight if name in matrices else 0)
+                velocity[name] = momentum * velocity[name] + pull
+                weight -= rate * velocity[name]
+    for name, value in ours.state_dict().items():
+        torch.testing.assert_close(value, theirs.state_dict()[name], rtol=1e-9, atol=1e-12)
+
+
+def test_only_matrices_decay_and_what_the_objective_learns_does_not():
+    matcher = two_branch().build()
+    learned = nn.Parameter(torch.ones(2, 2))
+    optimiser = make_optimiser(matcher, Optimiser(decay=0.3, parts={"text_branch": 0.5}), [learned])
+    decays = {id(each): group["weight_decay"] for group in optimiser.param_groups for each in group["params"]}
+    multiples = {id(each): group["multiple"] for group in optimiser.param_groups for each in group["params"]}
+    for name, weight in matcher.named_parameters():
+        assert decays[id(weight)] == (0.3 if weight.dim() > 1 else 0.0), name
+        assert multiples[id(weight)] == (0.5 if name.startswith("text_branch.") else 1.0), name
+    assert (decays[id(learned)], multiples[id(learned)]) == (0.0, 1.0)
+    assert len(decays) == len(list(matcher.parameters())) + 1
+
+
+def test_momentum_is_of_gradient_descent():
+    stage = {"objective": {"name": "hinge"}, "optimiser": {"momentum": 0.5}}
+    with pytest.raises(
+        RecipeError, match=r"stage\.1\.optimiser\.momentum = 0\.5: belongs to name = 'sgd'.*leave it out"
+    ):
+        parse_recipe({"stage": [stage]})
+    stage["optimiser"]["name"] = "sgd"
+    assert parse_recipe({"stage": [stage]}).stage[0].optimiser.momentum == 0.5
+
+
+def test_a_stage_on_phrases_is_selected_by_localisation_unless_told():
+    def select(**stage):
+        return parse_recipe({"stage": [{"objective": {"name": "neighbourhood"}, **stage}]}).stage[0].select
+
+    assert (select(), select(phrases={}), select(phrases={"rivals": 3})) == ("rsum", "phrase_sum", "phrase_sum")
+    assert select(phrases={}, select="phrase_r1") == "phrase_r1"
+    recipe = parse_recipe({"stage": [{"objective": {"name": "neighbourhood"}, "phrases": {"positives": "all"}}]})
+    assert recipe.stage[0].phrases == PhraseSettings(positives="all")
+
+
+PHRASES = PhraseSettings()
+OFFLINE = OfflineSettings(lists="runs/teacher")
+NO_MORE = r"batches: neighbours, rivals and phrases go with no offline, no chunk and no captioning model"
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        (Stage(objective=Logistic()), r"batches\.rivals: 'logistic' scores.*set batches\.rivals = 1"),
+        (Stage(objective=Neighbourhood(), batches=Batches(rivals=1), phrases=PHRASES), r"set phrases\.rivals"),
+        (Stage(objective=Neighbourhood(), batches=Batches(neighbours=True), offline=OFFLINE), NO_MORE),
+        (Stage(objective=Neighbourhood(), batches=Batches(rivals=2, chunk=4)), NO_MORE),
+        (Stage(objective=Neighbourhood(), batches=Batches(chunk=4), phrases=PHRASES), NO_MORE),
+        (
+            Stage(objective=Neighbourhood(), batches=Batches(neighbours=True), phrases=PhraseSettings(positives="all")),
+            r"phrases\.positives = 'all': every positive is in the batch; leave out batches\.neighbours",
+        ),
+        (Stage(objective=Correlation(), epochs=1), r"'correlation' and the model 'two_branch' do not go together"),
+    ],
+    ids=["rivals", "rivals of phrases", "offline", "chunk", "phrases in chunks", "all and neighbours", "correlation"],
+)
+def test_what_does_not_go_together_is_refused_in_one_line(stage, words):
+    with pytest.raises(RecipeError, match=words) as caught:
+        check_pairs(stage, two_branch().build())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_with_a_loss_of_its_own_takes_plain_pairs_only():
+    captioner = SimpleNamespace(own_terms=("caption",), settings=SimpleNamespace(name="vsrn"))
+    check_pairs(Stage(objective=Hinge()), captioner)
+    with pytest.raises(RecipeError, match=NO_MORE):
+        check_pairs(Stage(objective=Hinge(), batches=Batches(neighbours=True)), captioner)
+
+
+def test_cca_is_solved_in_one_pass():
+    towers = {"image": FeatureSettings(shape=(6,)), "text": GRUSettings(hidden=5, word=3), "words": 9}
+    matcher = CCASettings(joint=2, **towers).build()
+    check_pairs(Stage(objective=Correlation(), epochs=1), matcher)
+    with pytest.raises(RecipeError, match="'hinge' and the model 'cca' do not go together"):
+        check_pairs(Stage(objective=Hinge(), epochs=1), matcher)
+    for stage in (
+        Stage(objective=Correlation(), epochs=2),
+        Stage(objective=Correlation(), epochs=1, batches=Batches(neighbours=True)),
+    ):
+        with pytest.raises(RecipeError, match="solved in one pass over the pairs; set epochs = 1, no neighbours"):
+            check_pairs(stage, matcher)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        Stage(objective=Neighbourhood(), batches=Batches(neighbours=True)),
+        Stage(objective=Logistic(), batches=Batches(rivals=1)),
+        Stage(objective=Logistic(), phrases=PhraseSettings(positives="all", rivals=1)),
+        Stage(objective=Neighbourhood(), batches=Batches(neighbours=True), phrases=PHRASES),
+        Stage(objective=Hinge(), batches=Batches(chunk=4)),
+        Stage(objective=Hinge(), offline=OFFLINE),
+    ],
+    ids=["neighbours", "rivals", "all positives", "phrases", "chunk", "offline"],
+)
+def test_what_goes_together_is_taken(stage):
+    check_pairs(stage, two_branch().build())

@@ -96,13 +96,16 @@ def test_a_fit_that_fails_leaves_nothing(tmp_path):
     assert not (tmp_path / "texts").exists()
 
 
+CPU = torch.device("cpu")
+
+
 def test_features_of_all_texts_each_distinct_one_once(tmp_path, monkeypatch):
     monkeypatch.setattr(texts, "TEXTS_AT_ONCE", 4)
     tower, _ = fit(tmp_path)
     rows = [row.tolist() for row in np.split(drawn(2).flat, 30)]
     rows = rows[:9] + rows[:5] + [[1, 3, 2]] + rows[3:4]
     told = []
-    features = text_features(tower, table(rows), torch.device("cpu"), lambda *each: told.append(each))
+    features = text_features(tower, table(rows), CPU, tmp_path, lambda *each: told.append(each))
     assert (len(features), len(features.rows)) == (16, 10)
     assert told == [(4, 10), (8, 10), (10, 10)]
     asked = np.array([15, 0, 14, 3])
@@ -112,4 +115,24 @@ def test_features_of_all_texts_each_distinct_one_once(tmp_path, monkeypatch):
         expected = tower(Tokens(ids, torch.tensor([ids.shape[1]])))[0].numpy()
         np.testing.assert_allclose(features[asked][place], expected, atol=1e-5)
     assert np.array_equal(features[np.array([0])], features[np.array([9])])
-    assert known_texts(tower, table(rows), torch.device("cpu")).tolist() == [True] * 14 + [False, True]
+    assert known_texts(tower, table(rows), CPU).tolist() == [True] * 14 + [False, True]
+
+
+def test_features_are_kept_and_belong_to_tower_and_texts(tmp_path, monkeypatch):
+    tower, _ = fit(tmp_path)
+    some, others = table([[1, 4, 5, 2], [1, 6, 2]]), table([[1, 4, 5, 2], [1, 7, 2]])
+    first = text_features(tower, some, CPU, tmp_path).rows.copy()
+    with monkeypatch.context() as patch:
+        patch.setattr(texts, "put_features", None)  # a second time nothing is computed
+        np.testing.assert_array_equal(text_features(tower, some, CPU, tmp_path).rows, first)
+        with pytest.raises(TypeError):
+            text_features(tower, others, CPU, tmp_path)
+        tower.scales *= 2
+        with pytest.raises(TypeError):
+            text_features(tower, some, CPU, tmp_path)
+    assert not list((tmp_path / "texts").glob(".*"))
+    (file,) = (tmp_path / "texts").glob("*.npy")
+    tower.scales /= 2
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(RunError, match=r"damaged or truncated .*; delete it, and it is computed again"):
+        text_features(tower, some, CPU, tmp_path)

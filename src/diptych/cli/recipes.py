@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.syntax import Syntax
-from rich.table import Table
+from rich.table import Column, Table
 
 from diptych.cli.console import note, out
 from diptych.errors import RecipeError, nearest
@@ -32,7 +32,8 @@ def list_command(
     if not names:
         raise RecipeError(f"no recipe with {part!r} in its name; {nearest(part, recipe_names())}")
     families = _families(names)
-    table = Table("recipe", "stages", "what it trains", box=None, pad_edge=False)
+    name_column = Column("recipe", no_wrap=True)  # whole, to be copied
+    table = Table(name_column, "stages", "what it trains", box=None, pad_edge=False)
     for name in names if part else families:
         recipe = load_recipe(name)
         more = f" [dim]({len(families[name])} more)" if not part and families[name] else ""
@@ -91,5 +92,6 @@ def show_command(
 
 
 def _figures(values: tuple[float, ...]) -> str:
-    recalls = "R@1 {:.1f}  R@5 {:.1f}  R@10 {:.1f}".format(*values)
+    digits = 1 if all(round(value, 1) == value for value in values) else 2  # as they were published
+    recalls = "  ".join(f"R@{cutoff} {value:.{digits}f}" for cutoff, value in zip((1, 5, 10), values, strict=False))
     return recalls + (f"  median rank {values[3]:.1f}" if len(values) > 3 else "")

@@ -6,8 +6,8 @@ less than 0.3 is not, and between the two nobody can say (Wang et al. 2018, sect
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from diptych.data.boxes import overlaps
 from diptych.data.corpus import Floats, Integers
 from diptych.data.neighbours import Others, with_second
 from diptych.data.phrases import Mentions
+from diptych.data.reader import Draw
 from diptych.settings import Count, Number, Settings
 
 THINGS_AT_ONCE = 4096
@@ -114,16 +115,13 @@ class RegionSampler:
         """The number of batches an epoch."""
         return len(spans(len(self._things), self._size))
 
-    def epoch(self, number: int) -> list[Pairs]:
-        """The batches of one epoch, a pure function of the seed and the epoch's number."""
-        random = epoch_random(self._seed, number)
-        order = random.permutation(len(self._things))
-        return [
-            self._batch(order[span], (*self._seed, number, step), random)
-            for step, span in enumerate(spans(len(order), self._size))
-        ]
+    def epoch(self, number: int) -> Sequence[Pairs]:
+        """The batches of one epoch, a pure function of the seed and the epoch's number, each drawn when asked for."""
+        order = epoch_random(self._seed, number).permutation(len(self._things))
+        return _Drawn(self._batch, order, spans(len(order), self._size), (*self._seed, number))
 
-    def _batch(self, texts: Integers, draw: tuple[int, ...], random: np.random.Generator) -> Pairs:
+    def _batch(self, texts: Integers, draw: Draw) -> Pairs:
+        random = epoch_random(draw[:-1], draw[-1])
         things = self._things[texts]
         asking = None
         if self._settings.positives == "all":
@@ -189,11 +187,39 @@ class RegionSampler:
         return np.where(np.take_along_axis(apart, chosen, axis=1), numbers, -1)
 
 
+class _Drawn(Sequence[Pairs]):
+    """Batches that are drawn when they are asked for: their rivals would fill the memory."""
+
+    def __init__(
+        self, batch: Callable[[Integers, Draw], Pairs], order: Integers, cuts: list[slice], draw: Draw
+    ) -> None:
+        self._batch, self._order, self._cuts, self._draw = batch, order, cuts, draw
+        self._steps = range(len(cuts))
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    @overload
+    def __getitem__(self, place: int) -> Pairs: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> _Drawn: ...
+
+    def __getitem__(self, place: int | slice) -> Pairs | _Drawn:
+        if isinstance(place, slice):
+            some = _Drawn(self._batch, self._order, self._cuts, self._draw)
+            some._steps = self._steps[place]
+            return some
+        step = self._steps[place]
+        return self._batch(self._order[self._cuts[step]], (*self._draw, step))
+
+
 class _OtherWords:
     """For each mention another one of the same thing that says it in other words."""
 
     def __init__(self, mentions: Mentions, things: Integers) -> None:
-        words = np.unique(np.array(mentions.words, dtype=np.str_), return_inverse=True)[1]
+        numbers: dict[str, int] = {}
+        words = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in mentions.words], np.int64)
         # The first mention of each thing and wording stands for all that say the same.
         wordings, self._mentions, self._wording = np.unique(
             things * len(mentions) + words, return_index=True, return_inverse=True

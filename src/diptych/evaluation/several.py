@@ -60,6 +60,4 @@ class Several:
 
     def _columns(self) -> dict[str, list[float]]:
         first = next(iter(self.runs.values()))
-        return {
-            name: [run[name] for run in self.runs.values()] for name in METRICS if name in first
-        }
+        return {name: [run[name] for run in self.runs.values()] for name in METRICS if name in first}

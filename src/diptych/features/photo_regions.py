@@ -66,7 +66,7 @@ def photo_regions(
     device: torch.device,
     watch: Watch | None = None,
 ) -> PhotoRegions:
-    """The regions of a corpus' photos, and `annotated` boxes (photos, boxes, 4), from stores that get what they lack."""
+    """The regions of a corpus' photos, and `annotated` boxes (photos, boxes, 4); stores get what they lack."""
     making = making_of(backbone, wanted)
     room = -(-annotated.shape[1] // ROOM) * ROOM
     known = np.zeros((len(annotated), room, 4), np.float32)

@@ -96,7 +96,7 @@ class CCA(TwoTowers):
                 f"model.joint = {joint}: images and texts of the {moments.pairs} training pairs correlate in {rank} "
                 f"directions only; set model.joint = {rank} or less"
             )
-        weights = found.correlations[:joint] ** self.settings.power
+        weights = (1 + found.correlations[:joint]) ** self.settings.power
         self.image_projection.weight.copy_((found.images[:, :joint] * weights).t())
         self.text_projection.weight.copy_((found.texts[:, :joint] * weights).t())
         self.image_mean.copy_(moments.image_mean)

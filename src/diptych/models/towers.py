@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import torch
 from pydantic import BeforeValidator, SerializeAsAny
@@ -93,10 +93,11 @@ class TextTower(nn.Module, ABC):
 class FittedTextTower(TextTower):
     """A text tower that is fitted to the training texts once, before training, and has nothing to train.
 
-    What it makes of a text never changes: training computes it once for each text and gives it as `Tokens.features`.
-    All that was fitted lies in its buffers, so that a run carries it.
+    What it makes of a text never changes: where that is worth keeping (`kept`), training computes it once for each text
+    and gives it as `Tokens.features`. All that was fitted lies in its buffers, so that a run carries it.
     """
 
+    kept: ClassVar[bool] = False
     settings: TextTowerSettings
 
     @abstractmethod

@@ -12,7 +12,8 @@ and their sum is Eq. 6. Of the triplets of one (anchor, positive), at most `most
 Who is what: in the first two, a pair of the batch that asks (`asking`) is (anchor, positive), as often as it was
 drawn. Its negatives are the batch's texts, or images, of other groups, each once (`first`); where rivals were drawn for
 the pairs, such as other regions of the same photo, they are its negatives and nothing else is. In the last two, an
-anchor is a distinct image or text, and its neighbours are the others of its group that are in the batch.
+anchor is a distinct image or text, and its neighbours are the others of its group that are in the batch. (The paper's
+N(x) also has regions of other photos that are described by the same words; its Algorithm 1 draws none of those.)
 
 Reference: Wang, Li, Lazebnik 2018, Learning Two-Branch Neural Networks for Image-Text Matching Tasks, sections 3.2,
 4.1 (Algorithm 1) and 5.1.

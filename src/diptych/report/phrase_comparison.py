@@ -17,7 +17,7 @@ from diptych.data.corpus import Corpus
 from diptych.errors import DataError
 from diptych.evaluation.grounding import DRAWS, LEVEL, PHRASE, Grounding
 from diptych.evaluation.localise import evaluate_phrases
-from diptych.evaluation.paired import Difference, Paired, paired_phrases
+from diptych.evaluation.paired import Paired, paired_phrases
 from diptych.evaluation.recall import CUTOFFS
 from diptych.models.trained import Trained
 from diptych.report.comparison import check_several, run_names
@@ -41,9 +41,10 @@ class ComparedOnPhrases:
     found: Grounding
     difference: Paired | None = None
 
-    def change(self, name: str) -> Difference | None:
-        """How far a metric lies above the baseline's."""
-        return None if self.difference is None else self.difference.differences[name]
+    def cell(self, name: str) -> str:
+        """A metric with its interval, and beneath it how far it lies above the baseline's."""
+        difference = None if self.difference is None else self.difference.differences[name]
+        return cell(self.found.metrics[name], self.found.intervals.bounds[name], difference)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +67,14 @@ class PhraseComparison:
         """A table for people: a row a run, and beneath a value how far it is from the baseline's."""
         table = Table(title=escape(self.title), box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
         table.add_column("", overflow="fold")
-        for head in COLUMNS.values():
-            table.add_column(head, justify="right", no_wrap=True)
-        for run in self.runs:
-            bounds = run.found.intervals.bounds
-            cells = (cell(run.found.metrics[name], bounds[name], run.change(name)) for name in COLUMNS)
-            table.add_row(escape(run.name), *cells)
+        *recalls, total, ceiling = COLUMNS
+        for name in recalls:
+            table.add_column(COLUMNS[name], justify="right", no_wrap=True)
+        for head, names in (("phrases", recalls), (COLUMNS[total], [total]), (COLUMNS[ceiling], [ceiling])):
+            table.add_row(f"[bold]{head}[/]")
+            for run in self.runs:
+                table.add_row(escape(run.name), *(run.cell(name) for name in names))
+            table.add_section()
         table.caption = (
             f"{_DRAWN}; beneath the values the difference from {escape(self.runs[0].name)}: "
             f"a star where its interval leaves out 0, else {NOTHING}"

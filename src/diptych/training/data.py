@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -29,7 +30,7 @@ class Sampler(Protocol):
         """The number of batches an epoch."""
         ...
 
-    def epoch(self, number: int) -> list[Pairs]:
+    def epoch(self, number: int) -> Sequence[Pairs]:
         """The batches of one epoch."""
         ...
 
@@ -57,6 +58,7 @@ class StageTexts:
     """What a stage does with its texts: ids of their words, or what a fitted tower makes of them."""
 
     trained: Trained
+    stores: Path  # the folder that holds what is computed once
     watch: Callable[[str, int, int], None]
     say: Callable[[str], None]
 
@@ -68,17 +70,18 @@ class StageTexts:
         known = known_texts(tower, self.trained.vocabulary.encode_all(texts), self.trained.device)
         if not known.all():
             rows = np.flatnonzero(~known)
-            self.say(f"left out {len(rows):,} training texts without a known word; the first is {texts[rows[0]]!r}")
+            told = "1 training text" if len(rows) == 1 else f"{len(rows):,} training texts"
+            self.say(f"left out {told} without a known word; the first is {texts[rows[0]]!r}")
         if not known.any():
             raise DataError("none of the training texts has a known word; name word vectors of their language")
         return np.flatnonzero(known)
 
     def features(self, table: TokenTable) -> TextFeatures | None:
-        """What a fitted tower makes of all texts, once and for all; nothing where the texts are trained on."""
+        """What a fitted tower makes of all texts, once and for all; nothing where that is cheap, or trained on."""
         tower = fitted_tower(self.trained.matcher)
-        if tower is None:
+        if tower is None or not tower.kept:
             return None
-        return text_features(tower, table, self.trained.device, partial(self.watch, "text features"))
+        return text_features(tower, table, self.trained.device, self.stores, partial(self.watch, "text features"))
 
 
 class ImageTextData:
@@ -96,6 +99,11 @@ class ImageTextData:
     ) -> None:
         known = texts.known(list(train.texts))
         if len(known) < len(train.texts):
+            if offline is not None:  # the numbers in its lists are those of all texts
+                raise DataError(
+                    f"{corpus.name}: offline negatives were mined among all training texts, and some of them have no "
+                    "known word; take those out of the data, or lower text.threshold"
+                )
             train = train.take(np.arange(len(train.image_ids)), known)
         self._trained, self._workers = images.trained, images.workers
         self._ids, self._images = train.image_ids, images.for_training(train)

@@ -91,7 +91,7 @@ class StageLoop:
             partial(self._prepare, "features"),
             around.watcher.say,
         )
-        texts = StageTexts(self.trained, self._prepare, around.watcher.say)
+        texts = StageTexts(self.trained, around.stores, self._prepare, around.watcher.say)
         seed = (around.recipe.seed, self.position.stage)
         if self.stage.phrases is not None:
             return PhraseData(around.corpus, train, self.stage, seed, images, texts)

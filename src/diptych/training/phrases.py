@@ -10,7 +10,7 @@ from diptych.data.batches import PairReader
 from diptych.data.corpus import Corpus
 from diptych.data.phrases import Mentions, mentions
 from diptych.data.region_pairs import Places, RegionSampler, annotated_boxes
-from diptych.errors import RecipeError
+from diptych.errors import DataError, RecipeError
 from diptych.evaluation.localise import measure_phrases, region_reader
 from diptych.features.photo_regions import PhotoRegions, photo_regions
 from diptych.models.matcher import Matcher
@@ -42,6 +42,8 @@ class PhraseData:
         self._ids, self._skipped = train.image_ids, regions.skipped
         if regions.skipped:
             first = next(iter(regions.skipped.values()))
+            if not len(regions.photos):
+                raise DataError(f"{corpus.name}: none of the training photos can be read; the first is {first}")
             images.say(f"left out {len(regions.skipped):,} training photos that cannot be read; the first is {first}")
             named = named.take(np.flatnonzero(np.isin(named.images, regions.photos)))
         table = images.trained.vocabulary.encode_all(named.words)
@@ -98,4 +100,6 @@ def check_phrases(stage: Stage, matcher: Matcher) -> None:
             "phrases: the model reads whole images; use a two-branch model with model.image.name = 'regions'"
         )
     if stage.phrases is None and locates:
-        raise RecipeError("the model reads regions of photos; give the stage a `phrases` table, such as phrases = {}")
+        raise RecipeError(
+            "phrases: the model reads regions of photos, and the stage has no such table; set phrases = {}"
+        )

@@ -13,6 +13,7 @@ from diptych.errors import RecipeError, nearest
 from diptych.models.cca import CCA
 from diptych.models.matcher import Matcher
 from diptych.objectives.correlation import Correlation
+from diptych.objectives.neighbourhood import Neighbourhood
 from diptych.objectives.objective import Objective, Ranking, Summary
 from diptych.training.recipe import Optimiser, Stage
 from diptych.training.step import SolvingStep, Step
@@ -125,6 +126,8 @@ def check_pairs(stage: Stage, matcher: Matcher) -> None:
         )
     if batches.neighbours and stage.phrases is not None and stage.phrases.positives == "all":
         raise RecipeError("phrases.positives = 'all': every positive is in the batch; leave out batches.neighbours")
+    if isinstance(stage.objective, Neighbourhood) and stage.objective.needs_within and not batches.neighbours:
+        raise RecipeError("batches.neighbours: neighbourhood constraints need neighbours in the batch; set it to true")
     if isinstance(stage.objective, Correlation) != isinstance(matcher, CCA):
         raise RecipeError(
             f"objective: {name!r} and the model {matcher.settings.name!r} do not go together; "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ class Start:
     corpus: Corpus
     stores: Path  # where the fits of text towers are kept
     watcher: Watcher
+    interrupted: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def of(cls, recipe: Recipe, corpus: Corpus, run: Path | None, stores: Path, watcher: Watcher) -> Start:
@@ -74,6 +75,7 @@ class Start:
                 raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
         check_offline(recipe, corpus)
         val = _val(corpus, recipe)
+        _check_mentions(corpus, recipe)
         vocabulary = _vocabulary(recipe, corpus, run)
         features = None if corpus.features is None else corpus.features.shape
         assert recipe.model is not None, "given by with_model"
@@ -121,8 +123,7 @@ class Start:
         """Fit a text tower to what a stage trains on, and to nothing else."""
         train = training_corpus(stage, self.corpus)
         table = self.vocabulary.encode_all(train.texts if stage.phrases is None else mentions(train).words)
-        watch = partial(self.watcher.preparing, "text tower")
-        if fit_texts(tower, tower.settings, table, self.vectors, self.vocabulary.digest, self.stores, watch):
+        if fit_texts(tower, tower.settings, table, self.vectors, self.vocabulary.digest, self.stores, self._fitting):
             self.watcher.say(f"fitted the text tower {tower.settings.name!r} to {len(table):,} training texts")
 
     def from_run(self, base: Path) -> Matcher:
@@ -133,6 +134,11 @@ class Start:
         for key, has, wanted in _differences(matcher.settings.model_dump(), self.settings.model_dump()):
             raise RunError(f"{base}: its model has {key} = {has}, recipe and data ask for {wanted}; make them equal")
         return matcher
+
+    def _fitting(self, done: int, total: int) -> None:
+        self.watcher.preparing("text tower", done, total)
+        if self.interrupted.is_set():
+            raise KeyboardInterrupt
 
 
 def _differences(has: Any, wanted: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -193,6 +199,16 @@ def _val(corpus: Corpus, recipe: Recipe) -> Corpus:
             "snapshot on it; mark some images as val (a split column, or a folder val/)"
         )
     return corpus.split("val")
+
+
+def _check_mentions(corpus: Corpus, recipe: Recipe) -> None:
+    """A stage on phrases needs some with a box, to train on and to be measured on."""
+    for number, stage in enumerate(recipe.stage, 1):
+        for splits in (stage.splits, ("val",)) if stage.phrases is not None else ():
+            try:
+                mentions(corpus.split(*splits))
+            except DataError as error:
+                raise DataError(f"{error} (stage {number} needs some in the split {'+'.join(splits)})") from None
 
 
 def _vocabulary(recipe: Recipe, corpus: Corpus, run: Path | None) -> Vocabulary:

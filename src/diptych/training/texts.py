@@ -1,4 +1,4 @@
-"""Fitted text towers in training: a fit is computed once and kept, and so is what the tower makes of each text."""
+"""Fitted text towers in training: a fit is computed once and kept, and so is what a costly tower makes of each text."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diptych.errors import RunError
+from diptych.files import replacing
 from diptych.models.store import load_tensors, save_tensors
 from diptych.models.towers import FittedTextTower, TextTowerSettings, Tokens, Watch
 from diptych.text.bags import Distinct
@@ -97,13 +98,34 @@ def known_texts(tower: FittedTextTower, table: TokenTable, device: torch.device)
     return np.asarray(np.concatenate(known)[distinct.of])
 
 
-@torch.inference_mode()
 def text_features(
-    tower: FittedTextTower, table: TokenTable, device: torch.device, watch: Watch | None = None
+    tower: FittedTextTower, table: TokenTable, device: torch.device, stores: Path, watch: Watch | None = None
 ) -> TextFeatures:
-    """What a tower on a device makes of all texts of a table; `watch` is told how many distinct ones are done."""
+    """What a tower on a device makes of all texts of a table, kept in the folder of stores and read from there.
+
+    They belong to the fitted tower and to the texts. `watch` is told how many distinct ones are done.
+    """
     distinct = Distinct.of_table(table)
-    rows = np.empty((len(distinct.first), tower.size), np.float32)
+    path = stores / "texts" / f"{tower.settings.name}-{_features_digest(tower, table)[:16]}.npy"
+    if not path.exists():
+        with replacing(path) as temporary:
+            shape = (len(distinct.first), tower.size)
+            rows = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
+            put_features(tower, table, distinct, device, rows, watch)
+            rows.flush()
+    return TextFeatures(_mapped(path, (len(distinct.first), tower.size)), distinct.of)
+
+
+@torch.inference_mode()
+def put_features(
+    tower: FittedTextTower,
+    table: TokenTable,
+    distinct: Distinct,
+    device: torch.device,
+    rows: NDArray[np.float32],
+    watch: Watch | None = None,
+) -> None:
+    """Write what a tower makes of each distinct text of a table into rows, (distinct texts, size)."""
     done = 0
     for ids, lengths in distinct.padded(table, TEXTS_AT_ONCE):
         made: Tensor = tower(Tokens(ids.to(device), lengths.to(device)))
@@ -111,4 +133,22 @@ def text_features(
         done += len(ids)
         if watch:
             watch(done, len(rows))
-    return TextFeatures(rows, distinct.of)
+
+
+def _features_digest(tower: FittedTextTower, table: TokenTable) -> str:
+    digest = hashlib.sha256(str(FITTING).encode())
+    for name, tensor in sorted(tower.state_dict().items()):
+        digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
+    for values in (table.offsets, table.flat):
+        digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
+
+
+def _mapped(path: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
+    try:
+        rows = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (ValueError, EOFError, OSError) as reason:
+        raise RunError(f"{path}: damaged or truncated ({reason}); delete it, and it is computed again") from None
+    if rows.shape != shape or rows.dtype != np.float32:
+        raise RunError(f"{path}: not the text features that its name says; delete it, and they are computed again")
+    return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
@@ -53,6 +54,7 @@ def train(
         snapshot.check(start.vocabulary, digest)
     with held(run, RunError), interruptible() as interrupted:
         threads = cores() if workers is None else workers
+        start = replace(start, interrupted=interrupted)
         around = Surroundings(recipe, corpus, digest, run, threads, watcher, Path(features), interrupted)
         remove_leftovers(run)
         position = snapshot.position if snapshot else Position()

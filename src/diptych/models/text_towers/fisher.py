@@ -7,7 +7,7 @@ it, 2 x centres x word long, is reduced by a PCA that is fitted to the training 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -62,6 +62,8 @@ class Fisher(WordTableTower):
     """Mean of the words' gradients, signed root, length one, PCA; before the PCA a text of no known word is zeros."""
 
     settings: FisherSettings
+    kept: ClassVar[bool] = True
+
     weights: Tensor  # (centres,)
     locations: Tensor  # (centres, word)
     scales: Tensor  # (centres, word)
