@@ -146,9 +146,10 @@ def test_within_one_modality(tmp_path, modality, prefix):
 def test_options_that_do_not_go_together_are_one_line(tmp_path):
     assert "'scan' scores images with texts only" in refused("scan.safetensors", "--within", "texts")
     assert "no group has two images" in refused("vse.safetensors", "--within", "images")
-    for more in (["--folds", "2"], ["--gallery", "3"], ["--report"], ["--cross"]):
+    for more in (["--folds", "2"], ["--report"], ["--cross"]):
         line = refused("vse.safetensors", "--within", "texts", *more)
         assert line == f"--within measures one gallery of one modality; leave {more[0]} out"
+    assert "give runs and the corpus" in refused("vse.safetensors", "--within", "texts", "--gallery", "3")
     both = refused("vse.safetensors", "--rerank", "5", "--with", "vse.safetensors", "--within", "texts", "--cross")
     assert both == "--rerank measures one gallery; leave --within, --cross out"
     assert "--phrases joins two scores; leave --report out" in refused("vse.safetensors", "--phrases", "p", "--report")
@@ -181,6 +182,27 @@ def runs(tmp_path_factory):
         save_matcher(folder / name / "best" / "weights.safetensors", settings.build(), vocabulary, {})
         vocabulary.save(folder / name / "vocabulary.json")
     return folder
+
+
+def test_within_a_gallery_of_the_first_images(runs):
+    told = json.loads(invoke(str(runs / "two"), SCENES, "--within", "texts", "--gallery", "4", "--json").stdout)
+    corpus = open_corpus(SCENES).split("test")
+    first = Trained.open(runs / "two", "cpu").encode(corpus.take(np.arange(4), np.arange(8)))
+    assert told == evaluate_within([first], "texts").to_json()
+    assert told["texts"] == 8
+
+
+def test_texts_and_phrases_without_a_known_word_are_named(runs, monkeypatch):
+    trained = Trained.open(runs / "two", "cpu")
+    assert trained.known(["a red circle", "xyzzy qwx", ""]).tolist() == [True, False, False]
+    assert trained.known([]).tolist() == []
+    corpus = open_corpus(SCENES)
+    texts = [*corpus.texts[:-2], "Xyzzy", "Qwx"]
+    monkeypatch.setattr("diptych.data.open.open_corpus", lambda address: replace(corpus, texts=texts))
+    line = "2 of 12 texts have no word that the run knows; the first is 'Xyzzy'"
+    assert line in " ".join(invoke(str(runs / "two"), SCENES).stderr.split())
+    told = refused(str(runs / "vse"), SCENES, "--phrases", str(runs / "two"))
+    assert told.startswith(f"--phrases {runs / 'two'}: the model scores whole images")
 
 
 def test_batch_statistics_of_the_test_set(runs):

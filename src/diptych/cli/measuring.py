@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rich.table import Table
 
 from diptych.cli.console import bar, note, say_skipped
-from diptych.errors import ScoreError
+from diptych.errors import RunError, ScoreError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
@@ -32,7 +32,7 @@ _MATRIX = (
 )
 _TOGETHER: dict[str, tuple[str, tuple[str, ...]]] = {
     "--rerank": ("--rerank measures one gallery", ()),
-    "--within": ("--within measures one gallery of one modality", ("--batch-statistics",)),
+    "--within": ("--within measures one gallery of one modality", ("--gallery", "--batch-statistics")),
     "--phrases": ("--phrases joins two scores", ("--folds", "--gallery", "--cross", "--batch-statistics")),
     "--report": ("--report needs one run and a corpus, in one gallery", ("--cross",)),
     "--cross": ("--cross measures one gallery", ("--report", "--phrases", "--batch-statistics")),
@@ -121,7 +121,15 @@ class Means:
                 except ScoreError as reason:
                     raise ScoreError(f"{source}: {reason}") from None
         say_skipped(encoded.skipped)
+        say_unknown(trained, self.corpus.texts)
         return encoded
+
+
+def say_unknown(trained: Trained, texts: Sequence[str]) -> None:
+    """Name the texts that are nothing to a run: they are measured, and found by luck alone."""
+    unknown = [text for text, known in zip(texts, trained.known(texts).tolist(), strict=True) if not known]
+    if unknown:
+        note(f"{len(unknown):,} of {len(texts):,} texts have no word that the run knows; the first is {unknown[0]!r}")
 
 
 class Shown(Protocol):
@@ -151,6 +159,7 @@ class Measured:
 
 def measure(sources: list[str], asked: Asked, means: Means) -> Measured:
     """Measure the sources in the way that was asked for."""
+    from diptych.evaluation.protocols import gallery_of
     from diptych.training.recipe import trained_on_phrases
 
     if any(source.endswith(".npy") for source in sources):
@@ -163,6 +172,10 @@ def measure(sources: list[str], asked: Asked, means: Means) -> Measured:
         return _reranked(sources, asked.lister, asked.lengths, means)
     if asked.report and (len(sources) > 1 or means.corpus is None):
         raise ScoreError(_TOGETHER["--report"][0])
+    if asked.within and asked.gallery is not None:
+        if means.corpus is None or any(source.endswith(".safetensors") for source in sources):
+            raise ScoreError("--within: a gallery is cut from the corpus, before it is encoded; give runs and the corpus")
+        means = replace(means, corpus=gallery_of(means.corpus.matched(), asked.gallery))
     encoded = [means.encode(source, asked.batch_statistics) for source in sources]
     measured = _within(encoded, asked.within) if asked.within else _between(sources, encoded, asked, means)
     if asked.batch_statistics != "running":
@@ -183,13 +196,16 @@ def _matrix(sources: list[str], asked: Asked, means: Means) -> Measured:
 
 def _localised(run: str, sources: list[str], asked: Asked, means: Means) -> Measured:
     from diptych.cli.several import find_phrases
+    from diptych.data.phrases import mentions
     from diptych.report.run import write_phrase_report
 
     why = f"{run}: was trained on phrases, and is measured by how well it finds them"
     asked.check_alone(why, ("--report",))
     if len(sources) > 1 or means.corpus is None:
         raise ScoreError(f"{why}; give this one run and the corpus")
-    found = find_phrases(Path(run), means.open(run), means.corpus, asked.split, means.workers)
+    trained = means.open(run)
+    found = find_phrases(Path(run), trained, means.corpus, asked.split, means.workers)
+    say_unknown(trained, mentions(means.corpus).words)
     if asked.report:
         note(f"wrote {write_phrase_report(Path(run), found, means.corpus, asked.split)}")
     return Measured.of(found)
@@ -241,6 +257,7 @@ def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: Me
 def _joined(encoded: Sequence[Encoded], run: str, share: float, source: PhraseSource, means: Means) -> Score:
     """The score of encodings joined with that of a region-phrase run, by the phrases of the texts."""
     from diptych.evaluation.combined import annotated_phrases, chunked_phrases, combined_score, phrase_score
+    from diptych.evaluation.localise import check_locates
     from diptych.evaluation.runs import ensemble_score
 
     sentences = ensemble_score(encoded)
@@ -251,6 +268,10 @@ def _joined(encoded: Sequence[Encoded], run: str, share: float, source: PhraseSo
     phrases = annotated_phrases(corpus) if source == "annotation" else chunked_phrases(corpus)
     note(f"{len(phrases.words):,} distinct phrases of {len(corpus.texts):,} texts")
     trained = means.open(run)
+    try:
+        check_locates(trained.matcher)
+    except RunError as reason:
+        raise RunError(f"--phrases {run}: {reason}") from None
     with bar(f"encoding {Path(run).name}") as watch:
         return combined_score(sentences, phrase_score(trained, corpus, phrases, means.workers, watch), share)
 

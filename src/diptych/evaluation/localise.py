@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from diptych.data.batches import read_ahead
@@ -27,10 +26,8 @@ from diptych.evaluation.grounding import OVERLAP, Grounding, is_right, right_ran
 from diptych.features.reader import ProposalReader, RegionReader, image_reader, picture_reader
 from diptych.features.stored import has_store, stored_reader
 from diptych.models.matcher import Matcher
-from diptych.models.towers import fitted_tower
 from diptych.models.trained import Trained, Watch
 from diptych.models.two_towers import TwoTowers
-from diptych.text.tokens import tokenise
 
 PHOTOS_AT_ONCE = 16
 
@@ -231,21 +228,11 @@ def check_locates(matcher: Matcher) -> None:
 
 def check_phrases(trained: Trained, phrases: Sequence[str]) -> None:
     """Refuse a phrase that is nothing to the model: it has no words, or none that the model knows."""
-    for phrase, known in zip(phrases, known_phrases(trained, phrases).tolist(), strict=True):
+    for phrase, known in zip(phrases, trained.known(phrases).tolist(), strict=True):
         if not phrase.strip():
             raise DataError("a phrase is empty; name a thing in words, such as 'a red ball'")
         if not known:
             raise DataError(f"{phrase!r}: the run knows none of its words; use words of the data it was trained on")
-
-
-def known_phrases(trained: Trained, phrases: Sequence[str]) -> NDArray[np.bool_]:
-    """Which phrases have a word that the model knows: (phrases,)."""
-    fitted = fitted_tower(trained.matcher)
-    if fitted is None:
-        ids = trained.vocabulary.ids
-        return np.array([any(word in ids for word in tokenise(phrase)) for phrase in phrases], bool)
-    table = trained.vocabulary.encode_all(phrases)
-    return np.asarray(fitted.known(trained.tokens(*table.batch(np.arange(len(phrases))))).cpu().numpy())
 
 
 def _pixels(first: float, last: float, length: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from diptych.data.corpus import Integers
+from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.ranks import BLOCK, Ranks, Score, check_positives, ranks
 from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, Metrics, average, measure
@@ -106,6 +106,13 @@ def evaluate(
         intervals=intervals(ranked, cutoffs=cutoffs, level=level, draws=draws, seed=seed),
         folds=tuple(ranked),
     )
+
+
+def gallery_of(corpus: Corpus, gallery: int) -> Corpus:
+    """The first images of a corpus with all of their texts, no group cut apart."""
+    first = _first_gallery(corpus.image_groups, _first_images(corpus.image_groups), gallery)
+    kept = corpus.image_groups[first]
+    return corpus.take(*(np.flatnonzero(np.isin(groups, kept)) for groups in (corpus.image_groups, corpus.text_groups)))
 
 
 def _first_images(image_groups: Integers) -> Integers:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from diptych.data.batches import read_ahead
@@ -20,7 +21,8 @@ from diptych.machine import choose_device
 from diptych.models.encoded import Encoded, joined
 from diptych.models.matcher import Matcher
 from diptych.models.store import load_matcher
-from diptych.models.towers import Tokens
+from diptych.models.towers import Tokens, fitted_tower
+from diptych.text.tokens import tokenise
 from diptych.text.vocabulary import Vocabulary
 
 IMAGES_AT_ONCE = 64
@@ -144,6 +146,17 @@ class Trained:
         out = torch.empty_like(encoded)
         out[torch.from_numpy(order).to(out.device)] = encoded
         return out
+
+    def known(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Which texts have a word that the model knows, (texts,): all others are the same to it."""
+        fitted = fitted_tower(self.matcher)
+        if fitted is None:
+            ids = self.vocabulary.ids
+            return np.array([any(word in ids for word in tokenise(text)) for text in texts], bool)
+        table = self.vocabulary.encode_all(texts)
+        chunks = np.split(np.arange(len(texts)), range(TEXTS_AT_ONCE, len(texts), TEXTS_AT_ONCE))
+        known = [fitted.known(self.tokens(*table.batch(chunk))).cpu().numpy() for chunk in chunks if len(chunk)]
+        return np.concatenate([np.zeros(0, bool), *known])
 
     def tokens(self, ids: Integers, lengths: Integers) -> Tokens:
         """Padded ids as tokens on the device."""
