@@ -174,7 +174,9 @@ def measure(sources: list[str], asked: Asked, means: Means) -> Measured:
         raise ScoreError(_TOGETHER["--report"][0])
     if asked.within and asked.gallery is not None:
         if means.corpus is None or any(source.endswith(".safetensors") for source in sources):
-            raise ScoreError("--within: a gallery is cut from the corpus, before it is encoded; give runs and the corpus")
+            raise ScoreError(
+                "--within: a gallery is cut from the corpus, before it is encoded; give runs and the corpus"
+            )
         means = replace(means, corpus=gallery_of(means.corpus.matched(), asked.gallery))
     encoded = [means.encode(source, asked.batch_statistics) for source in sources]
     measured = _within(encoded, asked.within) if asked.within else _between(sources, encoded, asked, means)

@@ -25,7 +25,9 @@ def open_data(data: str) -> Corpus:
 
     corpus = open_corpus(data)
     if corpus.problems:
-        note(f"{len(corpus.problems)} rows of the data were left out; `diptych data check {data}` lists them")
+        count = len(corpus.problems)
+        problems = "1 problem" if count == 1 else f"{count:,} problems"
+        note(f"the data has {problems}, each left out or mended; `diptych data check {data}` lists them")
     return corpus
 
 

@@ -77,12 +77,15 @@ def _placed(box: Element, width: float, height: float, found: Boxes) -> tuple[fl
         found.problems.append((_line(box), "a box without four numbers is left out"))
         return None
     shown = "box " + " ".join(f"{side:g}" for side in sides)
-    if left < 1 or top < 1 or right > width or bottom > height:
-        found.problems.append((_line(box), f"{shown} goes beyond the photo of {width:g} x {height:g}; it is cut there"))
-        left, top, right, bottom = max(left, 1), max(top, 1), min(right, width), min(bottom, height)
+    beyond = left < 1 or top < 1 or right > width or bottom > height
+    left, top, right, bottom = max(left, 1), max(top, 1), min(right, width), min(bottom, height)
+    photo = f"the photo of {width:g} x {height:g}"
     if right < left or bottom < top:  # both ends are included: from 5 to 5 is one pixel
-        found.problems.append((_line(box), f"{shown} has no area and is left out"))
+        where = f"no area in {photo}" if beyond else "no area"
+        found.problems.append((_line(box), f"{shown} has {where} and is left out"))
         return None
+    if beyond:
+        found.problems.append((_line(box), f"{shown} goes beyond {photo}; it is cut there"))
     return (left - 1) / width, (top - 1) / height, right / width, bottom / height
 
 
