@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from diptych.cli.several import report_on_val
 from diptych.data.scenes import make_scenes
 from diptych.evaluation.localise import evaluate_phrases
 from diptych.evaluation.runs import evaluate
@@ -307,6 +308,8 @@ def test_every_recipe_trains_on_scenes(name, corpus, stores, tmp_path):
     assert [line["stage"] for line in epochs if line["event"] == "epoch"] == list(range(1, len(recipe.stage) + 1))
     assert all(np.isfinite(line["loss"]) for line in epochs if line["event"] == "epoch")
     trained = Trained.open(run, "cpu", stores=stores)
+    report_on_val(run, trained, corpus, workers=0)  # as the command does
+    assert (run / "report.html").is_file()
     if recipe.stage[-1].phrases is None:
         assert evaluate(trained, corpus).images == 2
     else:

@@ -41,6 +41,7 @@ _RECALLS = {"image to text R@1": "i2t_r1", "text to image R@1": "t2i_r1", "phras
 Show = Callable[[int], tuple[str, str | None]]
 
 
+@torch.no_grad()
 def write_report(
     run: Path,
     encoded: Encoded,
