@@ -111,7 +111,8 @@ def there_and_back(encode: Callable[..., Tensor], *given: Any) -> None:
 def encode_negatives(matcher: VSRN, online: PairBatch, offline: PairBatch) -> None:
     """Encode what only the offline step has, without gradients."""
     matcher.encode_images(torch.from_numpy(offline.images[len(online.images) :]))
-    matcher.encode_texts(Tokens(*(values[PAIRS:] for values in vars(tokens_of(offline)).values())))
+    texts = tokens_of(offline)
+    matcher.encode_texts(Tokens(texts.ids[PAIRS:], texts.lengths[PAIRS:]))
 
 
 def shares(times: Mapping[str, Timing], name: str) -> dict[str, float]:
