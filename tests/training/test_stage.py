@@ -247,8 +247,12 @@ NO_MORE = r"batches: neighbours, rivals and phrases go with no offline, no chunk
             r"phrases\.positives = 'all': every positive is in the batch; leave out batches\.neighbours",
         ),
         (Stage(objective=Correlation(), epochs=1), r"'correlation' and the model 'two_branch' do not go together"),
+        (Stage(objective=Neighbourhood(text_to_text=0.2)), r"constraints need neighbours in the batch; set it to true"),
     ],
-    ids=["rivals", "rivals of phrases", "offline", "chunk", "phrases in chunks", "all and neighbours", "correlation"],
+    ids=[
+        *("rivals", "rivals of phrases", "offline", "chunk", "phrases in chunks", "all and neighbours", "correlation"),
+        "constraints without neighbours",
+    ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(stage, words):
     with pytest.raises(RecipeError, match=words) as caught:
@@ -280,7 +284,7 @@ def test_cca_is_solved_in_one_pass():
 @pytest.mark.parametrize(
     "stage",
     [
-        Stage(objective=Neighbourhood(), batches=Batches(neighbours=True)),
+        Stage(objective=Neighbourhood(text_to_text=0.2), batches=Batches(neighbours=True)),
         Stage(objective=Logistic(), batches=Batches(rivals=1)),
         Stage(objective=Logistic(), phrases=PhraseSettings(positives="all", rivals=1)),
         Stage(objective=Neighbourhood(), batches=Batches(neighbours=True), phrases=PHRASES),

@@ -5,6 +5,8 @@ without looking at the photo.
 """
 
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from diptych.data.scenes import make_scenes
 from diptych.evaluation.localise import evaluate_phrases
 from diptych.evaluation.runs import evaluate
 from diptych.models.trained import Trained
+from diptych.training.progress import Silent
 from diptych.training.recipe import load_recipe, recipe_names
 from diptych.training.stage import set_trainable
 from diptych.training.train import train
@@ -316,3 +319,24 @@ def test_every_recipe_trains_on_scenes(name, corpus, stores, tmp_path):
         found = evaluate_phrases(trained, corpus, workers=0)
         assert len(found) == sum(map(len, corpus.split("test").phrases))
         assert found.metrics["ceiling"] == 100
+
+
+class StopsTheFit(Silent):
+    """Presses Ctrl-C when a text tower begins to be fitted."""
+
+    def __init__(self):
+        self.told = []
+
+    def preparing(self, what, done, total):
+        self.told.append(what)
+        if self.told == ["text tower"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_control_c_ends_the_fit_of_a_text_tower(corpus, stores, tmp_path):
+    watcher, folder = StopsTheFit(), tmp_path / "features"
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny("cca-small", stores), corpus, tmp_path / "run", device="cpu", watcher=watcher, features=folder)
+    assert watcher.told == ["text tower"]  # at once, not when all was done
+    assert not (folder / "texts").exists()
+    assert not (tmp_path / "run" / "recipe.toml").exists()
