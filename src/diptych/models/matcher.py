@@ -38,11 +38,15 @@ class ModelSettings(Settings, ABC):
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """The encodings of a batch to train on, and the model's own terms of the loss, where it has some."""
+    """The encodings of a batch to train on, and the model's own terms of the loss, where it has some.
+
+    `features` are what a classifier reads of the images and of the texts, where that is not their encodings.
+    """
 
     images: Tensor
     texts: Tensor
     terms: dict[str, Tensor] = field(default_factory=dict)
+    features: tuple[Tensor, Tensor] | None = None
 
 
 class Matcher(nn.Module, ABC):

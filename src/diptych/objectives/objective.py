@@ -26,8 +26,8 @@ class ScoredPairs:
     themselves, (pairs, pairs) each, `offline` each pair with its offline negatives, `rivals` each pair with the rivals
     drawn for it. `first` marks the pairs that are the first with their image, and the first with their text, (pairs,)
     each: an image or a text that is in several pairs is still one negative. `asking` marks the pairs whose image looks
-    for its text, and whose text looks for its image; all do unless told. `learned` are the numbers that the objective
-    itself has to learn.
+    for its text, and whose text looks for its image; all do unless told. `instances` is what a classifier reads of the
+    batch, for objectives that have one. `learned` are the numbers that the objective itself has to learn.
     """
 
     scores: Tensor
@@ -37,6 +37,7 @@ class ScoredPairs:
     rivals: RivalScores | None = None
     first: tuple[Tensor, Tensor] | None = None
     asking: tuple[Tensor, Tensor] | None = None
+    instances: Instances | None = None
     learned: Mapping[str, Tensor] = field(default_factory=dict)
 
     def summary(self) -> Summary:
@@ -78,6 +79,31 @@ class RivalScores:
 
 
 @dataclass(frozen=True)
+class Instances:
+    """What a classifier of groups reads of a batch: the features of its images and texts, and the class of each pair.
+
+    `images` is (images, size) and `texts` is (texts, size), each once; `image_of` and `text_of`, (pairs,), say which of
+    them a pair has. `classes`, (pairs,), are rows of the classifier. Where the classifier is a sample of all classes,
+    `correction`, (rows,), is to be added to its outputs: the logarithm of how many classes each row stands for.
+    """
+
+    images: Tensor
+    texts: Tensor
+    image_of: Tensor
+    text_of: Tensor
+    classes: Tensor
+    correction: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """What an objective is told before it begins to learn: the size of features, and how many classes there are."""
+
+    size: int = 0
+    classes: int = 0
+
+
+@dataclass(frozen=True)
 class Queries:
     """Images or texts of a batch that look for their own among all the batch has of the other side.
 
@@ -105,12 +131,14 @@ class Summary:
 class Loss:
     """Named terms; what training minimises is their sum. `averaged` says that they are means over the pairs.
 
-    `own` are terms of the model itself, always means over the pairs, which training adds.
+    `own` are terms of the model itself, always means over the pairs, which training adds. `errors` are shares of the
+    pairs that a classifier got wrong: they are told, not minimised.
     """
 
     terms: dict[str, Tensor]
     averaged: bool = False
     own: dict[str, Tensor] = field(default_factory=dict)
+    errors: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def total(self) -> Tensor:
@@ -131,6 +159,11 @@ class Objective(Settings, ABC):
         """Whether it reads `within`."""
         return False
 
+    @property
+    def needs_classes(self) -> bool:
+        """Whether it reads `instances`."""
+        return False
+
     @abstractmethod
     def __call__(self, batch: ScoredPairs) -> Loss:
         """Compute the loss of a batch."""
@@ -144,7 +177,7 @@ class Objective(Settings, ABC):
         """What being stuck looks like, and what to do."""
         return "lower optimiser.rate"
 
-    def start_learned(self) -> dict[str, Tensor]:
+    def start_learned(self, given: Given) -> dict[str, Tensor]:
         """What the objective itself learns, by name, as it begins; most learn nothing."""
         return {}
 

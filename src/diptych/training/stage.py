@@ -14,7 +14,7 @@ from diptych.models.cca import CCA
 from diptych.models.matcher import Matcher
 from diptych.objectives.correlation import Correlation
 from diptych.objectives.neighbourhood import Neighbourhood
-from diptych.objectives.objective import Objective, Ranking, Summary
+from diptych.objectives.objective import Given, Objective, Ranking, Summary
 from diptych.training.recipe import Optimiser, Stage
 from diptych.training.step import SolvingStep, Step
 
@@ -105,7 +105,7 @@ def make_optimiser(matcher: Matcher, settings: Optimiser, learned: Iterable[nn.P
 
 def prepare_step(matcher: Matcher, stage: Stage, device: torch.device) -> Step:
     """The steps of a stage on what is trainable now, with a fresh optimiser and fresh parameters of the objective."""
-    starts = stage.objective.start_learned()
+    starts = stage.objective.start_learned(Given())
     learned = nn.ParameterDict({name: nn.Parameter(start.to(device)) for name, start in starts.items()})
     optimiser = make_optimiser(matcher, stage.optimiser, learned.values())
     kind = SolvingStep if isinstance(stage.objective, Correlation) else Step
