@@ -21,6 +21,7 @@ from diptych.evaluation.batch_statistics import encode_by_own_statistics
 from diptych.evaluation.combined import annotated_phrases, chunked_phrases, combined_score, phrase_score
 from diptych.evaluation.cross_retrieval import cross_retrieval
 from diptych.evaluation.localise import evaluate_phrases
+from diptych.evaluation.overlap import overlap
 from diptych.evaluation.rerank import rerank
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
 from diptych.evaluation.within import evaluate_within
@@ -102,6 +103,49 @@ def test_cross_adds_the_ranks_of_the_pairs():
     assert "cross-retrieval" not in invoke("scan.safetensors").stdout
 
 
+@pytest.mark.parametrize("settings", [VSE, SCAN], ids=["vse", "scan"])
+def test_overlap_adds_the_scores_of_right_and_wrong_pairs(settings):
+    one, file = encoded(settings), f"{settings.name}.safetensors"
+    told = json.loads(invoke(file, "--overlap", "--json").stdout)
+    expected = overlap(encoded_score(one), one.image_groups, one.text_groups)
+    assert told.pop("overlap") == expected.to_json()
+    assert told == evaluate_encoded([one]).to_json()
+    shown = invoke(file, "--overlap", "--cross").stdout
+    assert f"{expected.shared:.4f}" in shown
+    assert "cross-retrieval rank" in shown
+    assert "right and wrong pairs" not in invoke(file).stdout
+    assert "--overlap measures one gallery" in refused(file, "--overlap", "--gallery", "4")
+
+
+def test_map_stands_beside_the_recalls_where_a_text_has_several_images_or_on_demand(tmp_path):
+    told = json.loads(invoke("vse.safetensors", "--map", "--json").stdout)
+    assert told == evaluate_encoded([encoded(VSE)], average_precision=True).to_json()
+    assert {"i2t_map", "t2i_map"} <= told["metrics"].keys()
+    assert {"i2t_map", "t2i_map"} <= told["intervals"]["bounds"].keys()
+    assert "mAP" in invoke("vse.safetensors", "--map").stdout
+    assert "mAP" not in invoke("vse.safetensors").stdout
+
+    in_pairs().save(tmp_path / "pairs.safetensors")
+    told = json.loads(invoke("pairs.safetensors", "--folds", "2", "--json").stdout)
+    assert told == evaluate_encoded([in_pairs()], folds=2, average_precision=True).to_json()
+    lines = [line.split() for line in invoke("pairs.safetensors", "--folds", "2").stdout.splitlines()]
+    assert ["R@1", "R@5", "R@10", "mAP", "median"] in [words[:5] for words in lines]
+    for label, prefix in ((["image", "to", "text"], "i2t"), (["text", "to", "image"], "t2i")):
+        place = next(place for place, words in enumerate(lines) if words[:3] == label)
+        low, high = told["intervals"]["bounds"][f"{prefix}_map"]
+        assert lines[place][6] == f"{told['metrics'][f'{prefix}_map']:.1f}"
+        assert lines[place + 1][3] == f"{low:.1f}–{high:.1f}"
+
+
+def test_a_score_matrix_has_map_too(tmp_path):
+    random = np.random.default_rng(0)
+    for address, shown in (("scenes:train=2,val=2,test=3,texts=4,images=2", True), (SCENES, False)):
+        part = open_corpus(address).split("test")
+        np.save(tmp_path / "s.npy", random.normal(size=(len(part.image_ids), len(part.texts))))
+        assert ("t2i_map" in json.loads(invoke("s.npy", address, "--json").stdout)["metrics"]) == shown
+        assert "t2i_map" in json.loads(invoke("s.npy", address, "--map", "--json").stdout)["metrics"]
+
+
 def test_refusals_are_one_line(tmp_path):
     scan, cheap = "scan.safetensors", ("--with", "vse.safetensors")
     assert "--rerank N needs the run that lists" in refused(scan, "--rerank", "5")
@@ -115,7 +159,7 @@ def test_refusals_are_one_line(tmp_path):
     assert "encoded different images and texts (8 x 16 and 6 x 12)" in refused(
         scan, "--rerank", "5", "--with", "other.safetensors"
     )
-    for more in (["--folds", "2"], ["--gallery", "3"], ["--report"], ["--cross"]):
+    for more in (["--folds", "2"], ["--gallery", "3"], ["--report"], ["--cross"], ["--map"]):
         assert "--rerank measures one gallery" in refused(scan, "--rerank", "5", *cheap, *more)
     assert "--cross measures one gallery" in refused(scan, "--cross", "--folds", "2")
     assert "--report needs one run and a corpus" in refused(scan, "--report")
@@ -146,7 +190,7 @@ def test_within_one_modality(tmp_path, modality, prefix):
 def test_options_that_do_not_go_together_are_one_line(tmp_path):
     assert "'scan' scores images with texts only" in refused("scan.safetensors", "--within", "texts")
     assert "no group has two images" in refused("vse.safetensors", "--within", "images")
-    for more in (["--folds", "2"], ["--report"], ["--cross"]):
+    for more in (["--folds", "2"], ["--report"], ["--cross"], ["--map"]):
         line = refused("vse.safetensors", "--within", "texts", *more)
         assert line == f"--within measures one gallery of one modality; leave {more[0]} out"
     assert "give runs and the corpus" in refused("vse.safetensors", "--within", "texts", "--gallery", "3")

@@ -15,6 +15,8 @@ from diptych.errors import DataError
 KARPATHY = {"images": [{"filename": "a.jpg", "split": "train", "sentences": [{"raw": "karpathy"}]}]}
 COCO = {"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [{"image_id": 1, "caption": "coco"}]}
 
+PEDES = [{"id": 1, "file_path": "a.jpg", "split": "train", "captions": ["pedes"], "processed_tokens": [["pedes"]]}]
+
 
 def written(file: Path, content: object) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -38,6 +40,8 @@ def precomputed(folder: Path, *names: str) -> Path:
         ("anything.json", KARPATHY, "karpathy"),
         ("captions_val.json", COCO, "coco"),
         ("anything.json", COCO, "coco"),
+        ("reid_raw.json", PEDES, "pedes"),
+        ("anything.json", PEDES, "pedes"),
         ("captions.csv", "image,text\na.jpg,csv\n", "csv"),
         ("anything.tsv", "image\ttext\na.jpg\ttsv\n", "tsv"),
         ("anything.JSONL", '{"image": "a.jpg", "text": "jsonl"}', "jsonl"),

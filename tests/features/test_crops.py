@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
 
-from diptych.features.crops import Crops, fixed_crops, random_crop, resized_side, too_small
+from diptych.features.crops import Crops, fixed_crops, random_crop, random_window, resized_side, too_small
 
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
 NAMES = ["1C", "10C", "whole", "mirrored", "views"]
@@ -83,17 +83,21 @@ def test_the_codes_rule_is_that_of_torchvision(torchvision, size, side):
 
 
 @given(
-    SIZES, st.sampled_from(["1C", "10C", "whole", "mirrored"]), st.sampled_from(["square", "short"]), st.integers(1, 40)
+    SIZES,
+    st.sampled_from(["1C", "10C", "whole", "mirrored", "views"]),
+    st.sampled_from(["square", "short"]),
+    st.integers(1, 40),
 )
 def test_no_photo_is_too_odd(size, name, resize, side):
     crops = Crops(name=name, resize=resize)
     pixels = fixed_crops(gradient(*size), crops, side)
     assert pixels.shape == (crops.count, 3, side, side)
     assert pixels.dtype == np.uint8
-    pixels = random_crop(gradient(*size), resize, side, np.random.default_rng(0))
-    assert pixels.shape == (3, side, side)
-    assert pixels.dtype == np.uint8
-    torch.from_numpy(pixels).zero_()  # neither negative strides nor PIL's own memory
+    for draw in (random_crop, random_window):
+        pixels = draw(gradient(*size), resize, side, np.random.default_rng(0))
+        assert pixels.shape == (3, side, side)
+        assert pixels.dtype == np.uint8
+        torch.from_numpy(pixels).zero_()  # neither negative strides nor PIL's own memory
 
 
 def test_a_thin_strip_does_not_fill_the_memory(monkeypatch):
@@ -107,11 +111,48 @@ def test_a_thin_strip_does_not_fill_the_memory(monkeypatch):
     strip = gradient(1, 20_000)
     assert fixed_crops(strip, Crops(name="10C", resize="short"), 28).shape == (10, 3, 28, 28)
     random_crop(strip, "short", 28, np.random.default_rng(0))
+    random_window(strip, "short", 28, np.random.default_rng(0))
     assert max(areas) <= 32 * 32 * 32
 
 
+@pytest.mark.parametrize("size", [(1, 1), (1, 5000), (64, 128)])
 @pytest.mark.parametrize("resize", ["square", "short"])
-def test_a_random_crop_depends_on_photo_and_generator_alone(resize):
+def test_strips_and_specks_have_crops_of_any_kind_at_the_usual_side(size, resize):
+    speck = Image.new("RGB", size, (200, 10, 90))
+    random = np.random.default_rng(0)
+    kinds = [fixed_crops(speck, Crops(name=name, resize=resize), 224) for name in ("mirrored", "views", "10C")]
+    kinds += [draw(speck, resize, 224, random)[None] for draw in (random_crop, random_window)]
+    for crops in kinds:
+        assert crops.shape[1:] == (3, 224, 224)
+        assert (crops == np.array([200, 10, 90], np.uint8)[:, None, None]).all()
+
+
+@given(SIZES, st.integers(1, 40), st.integers(0, 99))
+def test_under_square_a_window_is_the_random_crop(size, side, seed):
+    image = gradient(*size)
+    crop, window = (draw(image, "square", side, np.random.default_rng(seed)) for draw in (random_crop, random_window))
+    assert np.array_equal(crop, window)
+
+
+def test_windows_of_the_photo_reach_every_place_alike_and_are_mirrored_half_of_the_time():
+    resized = np.asarray(gradient(42, 36).resize((37, 32), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+    places = [(top, left) for top in range(5) for left in range(10)]
+    windows = {}
+    for place in places:
+        window = resized[:, place[0] : place[0] + 28, place[1] : place[1] + 28]
+        windows[window.tobytes()], windows[window[..., ::-1].tobytes()] = (place, False), (place, True)
+    assert len(windows) == 100
+    random = np.random.default_rng(1)
+    seen = [windows[random_window(gradient(42, 36), "short", 28, random).tobytes()] for _ in range(5000)]
+    counts = [sum(place == other for other, _ in seen) for place in places]
+    assert min(counts) > 60
+    assert max(counts) < 150
+    assert 0.47 < sum(mirrored for _, mirrored in seen) / len(seen) < 0.53
+
+
+@pytest.mark.parametrize("resize", ["square", "short"])
+@pytest.mark.parametrize("random_crop", [random_crop, random_window], ids=["RC", "window"])
+def test_a_random_crop_depends_on_photo_and_generator_alone(resize, random_crop):
     image = gradient(60, 40)
     kept = image.tobytes()
     first = random_crop(image, resize, 28, np.random.default_rng(3))

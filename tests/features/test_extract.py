@@ -48,6 +48,21 @@ class Tiny(Backbone):
         return self.regions(pixels).mean(1)
 
 
+class Counting(Tiny):
+    """Writes down how many squares it is shown at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+
+    def forward(self, pixels):
+        self.batches.append(len(pixels))
+        return super().forward(pixels)
+
+
+APART = Regions(method="crops")
+
+
 def photo(path, seed, size=(20, 16)):
     pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), np.uint8)
     Image.fromarray(pixels).save(path, "png")
@@ -111,6 +126,29 @@ def test_each_picture_has_its_own_features(pictures, folder, crops, regions, dty
     assert stored.skipped == stored.enlarged == {}
     np.testing.assert_allclose(values(stored), expected(pictures, **how), atol=1e-3 if dtype == "float16" else 1e-6)
     assert np.load(folder / "part-00000.npy").dtype == dtype
+
+
+@pytest.mark.parametrize("crops", ["1C", "mirrored", "10C"])
+def test_crops_that_are_kept_apart_have_a_row_each(pictures, folder, crops):
+    network, seen = Counting(), Crops(name=crops)
+    stored = run(pictures, folder, network, crops=crops, regions=APART)
+    assert stored.features.shape == (seen.count, 3)
+    assert stored.boxes is None
+    squares = [torch.from_numpy(fixed_crops(picture.load(), seen, Tiny.side)) for picture in pictures]
+    np.testing.assert_allclose(values(stored), torch.stack([Tiny()(each).detach() for each in squares]), atol=1e-6)
+    np.testing.assert_allclose(values(stored).mean(1), expected(pictures, crops=crops), atol=1e-6)
+    assert len(set(network.batches)) == 1  # always as many squares, however many pictures are left
+    assert network.batches[0] % seen.count == 0
+    assert run(pictures, folder, crops=crops, regions=APART).computed == 0
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_views_do_not_depend_on_neighbours_threads_or_interruptions(pictures, folder, tmp_path, workers):
+    how = {"crops": "mirrored", "regions": APART}
+    whole = values(run(pictures, folder, **how))
+    run(pictures[7:8], tmp_path / "other", **how)
+    again = run(pictures[::-1], tmp_path / "other", workers=workers, **how)
+    np.testing.assert_array_equal(values(again)[::-1], whole)
 
 
 def test_a_second_run_computes_and_reads_nothing(pictures, folder, later, monkeypatch):

@@ -12,7 +12,7 @@ from diptych.data.scenes import make_scenes
 from diptych.errors import DataError, ImageError
 from diptych.features import reader as readers
 from diptych.features.backbone import Backbone
-from diptych.features.crops import Crops, fixed_crops, random_crop
+from diptych.features.crops import Crops, fixed_crops, random_crop, random_window
 from diptych.features.reader import CropReader, ImageInput, RegionReader, image_reader, picture_reader
 from diptych.features.regions import Regions
 from diptych.features.roi_align import pool_cells
@@ -39,13 +39,17 @@ def test_crops_of_each_image_and_nobody_moves_up(pictures, name):
     assert (values[1] == fixed_crops(pictures[0].load(), crops, 28)).all()
 
 
-def test_random_crops_depend_on_the_draw_and_the_image_alone(pictures):
-    reader = CropReader(pictures, Crops(), 28, random=True)
+@pytest.mark.parametrize(
+    ("kind", "resize", "drawn"),
+    [("RC", "square", random_crop), ("RC", "short", random_crop), ("window", "short", random_window)],
+)
+def test_random_crops_depend_on_the_draw_and_the_image_alone(pictures, kind, resize, drawn):
+    reader = CropReader(pictures, Crops(resize=resize), 28, random=kind)
     values, readable = reader.read(np.array([0, 1, 2]), (7, 1, 3, 0))
     assert readable.tolist() == [True, False, True]
     assert values.shape == (2, 1, 3, 28, 28)
     random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([7, 1, 3, 0, 2])))
-    assert (values[1, 0] == random_crop(pictures[2].load(), "square", 28, random)).all()
+    assert (values[1, 0] == drawn(pictures[2].load(), resize, 28, random)).all()
     alone, _ = reader.read(np.array([2]), (7, 1, 3, 0))
     assert (alone[0] == values[1]).all()
     draws = {reader.read(np.array([2]), (7, 1, 3, step))[0].tobytes() for step in range(8)}
@@ -66,7 +70,7 @@ class Flaky:
         return self.picture.load()
 
 
-@pytest.mark.parametrize("random", [False, True])
+@pytest.mark.parametrize("random", [None, "RC", "window"])
 def test_what_failed_once_stays_out_and_nobody_moves_up(pictures, random):
     flaky = [pictures[0], Flaky(pictures[2]), pictures[3]]
     reader = CropReader(flaky, Crops(), 28, random)
@@ -88,6 +92,45 @@ def test_a_photo_smaller_than_the_crop_is_enlarged(tmp_path):
     values, readable = reader.read(np.array([0]))
     assert readable.all()
     assert (values[0, 0, 0] == 255).all()
+
+
+@pytest.mark.parametrize("random", [None, "RC", "window"])
+@pytest.mark.parametrize("resize", ["square", "short"])
+def test_who_was_smaller_than_the_crop_is_remembered(tmp_path, random, resize):
+    sizes = [(400, 300), (27, 90), (28, 28), (1, 1), (1, 5000), (64, 128)]
+    for number, size in enumerate(sizes):
+        Image.new("RGB", size, "red").save(tmp_path / f"{number}.jpg")
+    pictures = [PictureFile(tmp_path / f"{number}.jpg") for number in range(len(sizes))]
+    reader = CropReader(pictures, Crops(name="mirrored", resize=resize), 28, random)
+    assert reader.enlarged == {}
+    values, _ = reader.read(np.array([0, 4, 1]), (3,))
+    assert values.shape == (3, 1 if random else 2, 3, 28, 28)
+    assert (values[:, :, 0] > 200).all()
+    assert reader.enlarged == {4: (1, 5000), 1: (27, 90)}
+    for _ in range(2):
+        assert reader.read(np.arange(6), (4,))[1].all()
+        assert reader.enlarged == {4: (1, 5000), 1: (27, 90), 3: (1, 1)}
+    assert reader.skipped == {}
+
+
+@pytest.mark.parametrize(("random", "resize", "whole"), [("RC", "short", True), ("window", "short", False)])
+def test_only_a_window_of_the_photo_itself_needs_all_its_pixels(tmp_path, monkeypatch, random, resize, whole):
+    Image.new("RGB", (640, 480), "red").save(tmp_path / "large.jpg")
+    seen = []
+    for name in ("random_crop", "random_window"):
+        drawn = getattr(readers, name)
+        monkeypatch.setattr(readers, name, lambda photo, *rest, drawn=drawn: seen.append(photo) or drawn(photo, *rest))
+    CropReader([PictureFile(tmp_path / "large.jpg")], Crops(resize=resize), 28, random).read(np.array([0]), (1,))
+    assert len(seen) == 1
+    assert (seen[0].size == (640, 480)) is whole
+    assert min(seen[0].size) >= 32
+
+
+def test_views_of_pictures_without_a_store_are_crops(pictures):
+    wanted = ImageInput("crops", (3, 28, 28), Crops(name="mirrored"), Regions(method="crops"))
+    values, _ = picture_reader(pictures, wanted, Cells()).read(np.array([0, 2]))
+    assert (values.dtype, values.shape) == (np.uint8, (2, 2, 3, 28, 28))
+    assert np.array_equal(values[:, 1], values[:, 0, ..., ::-1])
 
 
 def test_a_model_and_a_corpus_that_do_not_fit():

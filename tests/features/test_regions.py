@@ -27,8 +27,12 @@ def test_mistakes_are_named(given, words):
 
 def test_labels_of_folders_and_what_differs_from_photo_to_photo():
     assert (Regions().label, Regions(count=7).label, Regions().proposed) == ("grid", "grid", False)
+    crops = Regions(method="crops", count=7)
+    assert (crops.label, crops.proposed, crops.of_map) == ("crops", False, False)
     search = Regions(method="selective-search", count=7)
     assert (search.label, search.proposed) == ("selective-search-7", True)
+    assert Regions().of_map
+    assert search.of_map
 
 
 def test_a_forest_that_is_not_there_is_named(tmp_path):
@@ -42,6 +46,7 @@ def test_proposals_of_a_part_of_the_photo_are_refused():
     check_seen(search, Crops(name="whole"))
     check_seen(Regions(), Crops(name="1C"))
     check_seen(None, Crops(name="10C"))
+    check_seen(Regions(method="crops"), Crops(name="10C"))
     with pytest.raises(RecipeError, match="selective-search needs crops = \"whole\", not '1C'"):
         check_seen(search, Crops(name="1C"))
 

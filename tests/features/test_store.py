@@ -15,6 +15,7 @@ from diptych.features.store import FeatureStore, Making, Part, store_folder
 
 MAKING = Making(backbone="tiny", weights="ab" * 32, crops=Crops(), regions=None, dtype="float16")
 PROPOSED = Regions(method="selective-search", count=2)
+VIEWS = Regions(method="crops")
 FOREST = Regions(method="edge-boxes", model="forest.yml")
 
 
@@ -117,11 +118,12 @@ def test_a_store_says_who_made_it(folder):
         ({"crops": Crops(resize="short")}, "resize square, asked for short"),
         ({"crops": Crops(side=288)}, "side the backbone's own, asked for 288"),
         ({"regions": Regions()}, "regions none, asked for grid"),
+        ({"regions": VIEWS}, "regions none, asked for crops"),
         ({"regions": Regions(method="selective-search", count=5)}, "regions none, asked for selective-search-5"),
         ({"forest": "ef" * 32}, "structured forest none, asked for efefefefefef"),
         ({"dtype": "float32"}, "dtype float16, asked for float32"),
     ],
-    ids=["backbone", "weights", "crops", "resize", "side", "grid", "proposals", "forest", "dtype"],
+    ids=["backbone", "weights", "crops", "resize", "side", "grid", "views", "proposals", "forest", "dtype"],
 )
 def test_a_store_made_otherwise_is_refused(folder, changes, words):
     message = refused(folder, **changes)
@@ -245,10 +247,11 @@ def test_rows_and_images_that_differ_in_number_are_not_written(folder, rows):
         ({"backbone": "lite0", "crops": Crops(name="10C", resize="short")}, "lite0-10C-short-float16"),
         ({"backbone": "timm:a/b c", "regions": Regions(), "dtype": "float16"}, "timm-a-b-c-1C-grid-float16"),
         ({"regions": PROPOSED, "dtype": "float32"}, "tiny-1C-selective-search-2"),
+        ({"crops": Crops(name="mirrored"), "regions": VIEWS, "dtype": "float32"}, "tiny-mirrored-crops"),
         ({"regions": FOREST, "forest": "ef" * 32, "dtype": "float32"}, "tiny-1C-edge-boxes-36-efefefef"),
         ({"backbone": "../../etc:x", "dtype": "float32"}, "etc-x-1C"),
     ],
-    ids=["plain", "ten short", "grid", "proposals", "forest", "hostile"],
+    ids=["plain", "ten short", "grid", "proposals", "views", "forest", "hostile"],
 )
 def test_the_name_of_a_folder(changes, name):
     assert store_folder(Path("features"), MAKING.model_copy(update=changes)) == Path("features") / name

@@ -3,21 +3,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from diptych.data.corpus import Features
 from diptych.data.scenes import make_scenes
 from diptych.errors import ImageError
 from diptych.features import places, reader
 from diptych.features.backbone import Backbone
-from diptych.features.crops import Crops
+from diptych.features.crops import Crops, fixed_crops
 from diptych.features.reader import ImageInput
 from diptych.features.regions import Regions, grid_boxes
-from diptych.features.stored import region_boxes, stored_reader
+from diptych.features.stored import has_store, region_boxes, stored_reader
 
 CPU = torch.device("cpu")
 SEARCH = Regions(method="selective-search", count=2)
 PHOTOS = make_scenes(train=1, val=1, test=3, texts=1).split("test")
 SQUARE = (3, 32, 32)
+VIEWS = ImageInput("crops", SQUARE, Crops(name="mirrored"), Regions(method="crops"))
 
 
 class Tiny(Backbone):
@@ -86,6 +88,7 @@ def test_the_boxes_that_came_with_a_corpus():
 def test_what_has_no_regions_has_no_boxes():
     assert region_boxes(PHOTOS, ImageInput("crops", SQUARE, Crops()), Tiny()) is None
     assert region_boxes(PHOTOS, ImageInput("pixels", SQUARE), None) is None
+    assert region_boxes(PHOTOS, VIEWS, Tiny()) is None
 
 
 def test_stored_regions_that_are_missing_leave_the_image_out(tmp_path, monkeypatch):
@@ -98,3 +101,30 @@ def test_stored_regions_that_are_missing_leave_the_image_out(tmp_path, monkeypat
     assert readable.tolist() == [True, False, True]
     assert len(values) == 2
     assert found.skipped[1].startswith(f"{PHOTOS.image_ids[1]}: has no regions")
+
+
+def test_views_are_read_as_they_are_in_full_numbers(tmp_path):
+    assert not has_store(Tiny(), VIEWS, tmp_path)
+    reader, stored = stored_reader(PHOTOS, Tiny(), VIEWS, tmp_path, workers=0, device=CPU)
+    assert has_store(Tiny(), VIEWS, tmp_path)
+    assert not has_store(Tiny(), ImageInput("crops", SQUARE, Crops(name="mirrored")), tmp_path)  # the mean over both
+    assert (stored.features.shape, stored.boxes) == ((2, 3), None)
+    assert np.load(tmp_path / "tiny-mirrored-crops" / "part-00000.npy").dtype == np.float32
+    values, readable = reader.read(np.array([2, 0]))
+    assert readable.all()
+    with torch.no_grad():
+        for row, photo in zip(values, (2, 0), strict=True):
+            squares = fixed_crops(PHOTOS.pictures[photo].load(), Crops(name="mirrored"), 32)
+            np.testing.assert_allclose(row, Tiny()(torch.from_numpy(squares)), rtol=1e-5)
+
+
+def test_a_black_photo_has_views_all_the_same(tmp_path):
+    class Black:
+        def load(self):
+            return Image.new("RGB", (40, 40))
+
+    corpus = replace(PHOTOS, pictures=[Black(), *PHOTOS.pictures[1:]])
+    reader, _ = stored_reader(corpus, Tiny(), VIEWS, tmp_path, workers=0, device=CPU)
+    values, readable = reader.read(np.arange(3))
+    assert readable.all()
+    assert not values[0].any()

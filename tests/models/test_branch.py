@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from diptych.errors import RecipeError
-from diptych.models.branch import Branch
+from diptych.models.branch import Branch, linear, normed
 from diptych.models.image_towers.features import FeatureSettings
 from diptych.models.two_branch import TwoBranchSettings
 
@@ -88,6 +88,33 @@ def test_one_vector_has_no_statistics_of_its_own():
     assert torch.equal(side(one), side.eval()(one))
     assert torch.equal(side.norm.running_mean, known)
     assert side.train()(torch.zeros(2, 3, 6)).count_nonzero() == 0
+
+
+def test_batch_norm_of_one_vector_takes_what_is_known_and_learns_its_numbers():
+    norm = nn.BatchNorm1d(5)
+    norm(torch.randn(9, 5))
+    nn.init.normal_(norm.bias)
+    known = {name: value.clone() for name, value in norm.state_dict().items()}
+    one = torch.randn(1, 5, requires_grad=True)
+    expected = (one - known["running_mean"]) / (known["running_var"] + norm.eps).sqrt() + known["bias"]
+    made = normed(norm, one)
+    torch.testing.assert_close(made, expected)
+    made.sum().backward()
+    assert norm.bias.grad.tolist() == [1] * 5
+    assert one.grad.all()
+    assert all(torch.equal(value, known[name]) for name, value in norm.state_dict().items())
+    two = torch.randn(2, 5)
+    assert torch.equal(normed(norm, two), nn.functional.batch_norm(two, None, None, norm.weight, norm.bias, True))
+    assert not torch.equal(norm.running_mean, known["running_mean"])
+    assert torch.equal(normed(norm.eval(), one), norm(one))
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+def test_a_layer_starts_with_xavier_weights(bias):
+    layer = linear(30, 20, bias)
+    assert 0.9 * (6 / 50) ** 0.5 < layer.weight.abs().max() <= (6 / 50) ** 0.5
+    assert (layer.bias is not None) == bias
+    assert not bias or not layer.bias.any()
 
 
 def test_both_sides_must_end_in_the_joint_size():

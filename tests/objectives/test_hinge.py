@@ -17,11 +17,13 @@ from diptych.registry import resolve
 
 
 def reference(scores, groups, margin, negatives, mask_same_group=True):
-    """Eq. 5 and Eq. 6 of VSE++ for each drawn pair k = (image k, text k)."""
+    """Eq. 5 and Eq. 6 of VSE++ for each drawn pair k = (image k, text k); `next` is Eq. 4 of the dual-path paper."""
     image_to_text = text_to_image = 0.0
     pairs = len(groups)
     for k in range(pairs):
-        others = [m for m in range(pairs) if (groups[m] != groups[k] if mask_same_group else m != k)]
+        behind = [(k + step) % pairs for step in range(1, pairs)]
+        others = [m for m in behind if groups[m] != groups[k] or not mask_same_group]
+        others = others[:1] if negatives == "next" else others
         own = scores[k][k]
         text_costs = [max(0.0, margin - own + scores[k][m]) for m in others]
         image_costs = [max(0.0, margin - own + scores[m][k]) for m in others]
@@ -36,7 +38,7 @@ def together(costs, negatives):
     if not costs:
         return 0.0
     if isinstance(negatives, str) or negatives in (0, 1):
-        return max(costs) if negatives in ("max", 0) else math.fsum(costs)
+        return max(costs) if negatives in ("max", "next", 0) else math.fsum(costs)
     logarithms = [math.log(cost) / negatives for cost in costs]
     top = max(logarithms)
     return math.exp(negatives * (top + math.log(math.fsum(math.exp(each - top) for each in logarithms))))
@@ -59,7 +61,7 @@ def batches(draw):
 SOFTNESSES = [0.0, 1e-3, 0.05, 0.25, 0.5, 0.9, 0.999, 1.0]
 
 
-@given(batches(), st.sampled_from(["max", "sum", *SOFTNESSES]), st.sampled_from([0.0, 0.05, 0.2, 1.0]), st.booleans())
+@given(batches(), st.sampled_from(["max", "sum", "next", *SOFTNESSES]), st.sampled_from([0.0, 0.05, 0.2, 1.0]), st.booleans())
 def test_value_equals_the_equations(batch, negatives, margin, mask):
     loss = Hinge(negatives=negatives, margin=margin, mask_same_group=mask)(scored(*batch))
     image_to_text, text_to_image = reference(*batch, margin, negatives, mask)
@@ -68,7 +70,7 @@ def test_value_equals_the_equations(batch, negatives, margin, mask):
     assert loss.total.item() == pytest.approx(image_to_text + text_to_image, abs=1e-9)
 
 
-@given(st.integers(0, 10_000), st.sampled_from(["max", "sum", 0.05, 0.25, 0.5, 0.9]), st.booleans())
+@given(st.integers(0, 10_000), st.sampled_from(["max", "sum", "next", 0.05, 0.25, 0.5, 0.9]), st.booleans())
 def test_gradient_equals_finite_differences_of_the_equations(seed, negatives, mask):
     random = torch.Generator().manual_seed(seed)
     scores = torch.rand(4, 4, generator=random, dtype=torch.float64, requires_grad=True)
@@ -90,7 +92,7 @@ SOURCE = Path(hinge.__file__).read_text()
 MUTATIONS = [
     ("the sign of the negatives", "self.margin + queries.scores - own)", "self.margin - queries.scores + own)"),
     ("the sign of the margin", "self.margin + queries.scores - own)", "-self.margin + queries.scores - own)"),
-    ("the sign of the margin of max", "self.margin + hardest", "-self.margin + hardest"),
+    ("the sign of the margin of max", "self.margin + choose", "-self.margin + choose"),
     ("no hinge", "- own).clamp(min=0)", "- own)"),
     ("no hinge in max", "- own.squeeze(1)).clamp(min=0)", "- own.squeeze(1))"),
     ("no mask", ".masked_fill(excluded, 0)", ""),
@@ -103,6 +105,10 @@ MUTATIONS = [
     ("softness turned round", "1 / softness", "1 / (1 - softness)"),
     ("a norm without its root", ".pow(softness - 1)", ""),
     ("a norm of less power", "STEEPEST) - 1)", "STEEPEST))"),
+    ("the negative before", "- queries.own[:, None] - 1) % pairs", ") % pairs"),
+    ("a negative of the same group", "behind.masked_fill(excluded, pairs)", "behind"),
+    ("the last behind", "masked_fill(excluded, pairs).min(1)", "masked_fill(excluded, -1).max(1)"),
+    ("a loss without a negative", ".masked_fill(steps == pairs, -torch.inf)", ""),
 ]
 
 
@@ -110,9 +116,9 @@ def disagreements(objective_class):
     """In how many of some random batches an implementation differs from the equations."""
     random = torch.Generator().manual_seed(0)
     found = 0
-    for negatives in ("max", "sum", 0.3) * 10:
+    for turn, negatives in enumerate(("max", "sum", "next", 0.3) * 10):
         scores = torch.rand(6, 6, generator=random, dtype=torch.float64)
-        groups = torch.randint(0, 4, (6,), generator=random).tolist()
+        groups = torch.randint(0, 4 if turn % 5 else 1, (6,), generator=random).tolist()
         terms = [term.item() for term in objective_class(negatives=negatives)(scored(scores, groups)).terms.values()]
         found += terms != pytest.approx(reference(scores.tolist(), groups, 0.2, negatives), abs=1e-9)
     return found
@@ -185,10 +191,32 @@ def test_same_group_pairs_are_never_negatives_unless_asked_as_the_originals_do()
     assert Hinge(mask_same_group=False)(scored(scores, [5, 5])).total.item() == pytest.approx(4.0)
 
 
+@pytest.mark.parametrize("pairs", [1, 2, 5])
+def test_the_next_negative_of_one_group_alone_is_none(pairs):
+    scores = torch.rand(pairs, pairs, requires_grad=True)
+    loss = Hinge(negatives="next", margin=1.0)(ScoredPairs(scores, torch.ones(pairs, pairs, dtype=torch.bool)))
+    loss.total.backward()
+    assert loss.total.item() == 0
+    assert not scores.grad.any()
+
+
+def test_the_next_negative_is_the_image_and_the_text_of_one_pair():
+    scores = torch.zeros(4, 4, requires_grad=True)
+    groups = torch.tensor([0, 0, 1, 2])
+    Hinge(negatives="next")(ScoredPairs(scores, groups[:, None] == groups)).total.backward()
+    expected = torch.zeros(4, 4)
+    for pair, negative in ((0, 2), (1, 2), (2, 3), (3, 0)):
+        expected[pair, pair] -= 2
+        expected[pair, negative] += 1
+        expected[negative, pair] += 1
+    assert torch.equal(scores.grad, expected)
+
+
+@pytest.mark.parametrize("negatives", ["max", "next"])
 @pytest.mark.parametrize("level", [0.7, -30.0])
-def test_equal_embeddings_are_a_trap_at_two_margins_a_pair(level):
+def test_equal_embeddings_are_a_trap_at_two_margins_a_pair(level, negatives):
     batch = scored([[level] * 5] * 5, [0, 0, 1, 2, 3])
-    objective = Hinge(margin=0.2)
+    objective = Hinge(margin=0.2, negatives=negatives)
     total = objective(batch).total.item()
     assert total == pytest.approx(2 * 5 * 0.2)
     assert objective.stuck(batch.summary(), total)
@@ -228,7 +256,7 @@ def test_a_query_without_negatives_adds_nothing_to_the_trap(negatives):
 def test_negatives_are_max_sum_or_a_softness(wrong):
     with pytest.raises(RecipeError) as raised:
         resolve("objectives", {"name": "hinge", "negatives": wrong}, "stage.1.objective", Objective)
-    remedy = "use 'max', 'sum' or a softness from 0 (max) to 1 (sum)"
+    remedy = "use 'max', 'sum', 'next' or a softness from 0 (max) to 1 (sum)"
     assert str(raised.value) == f"stage.1.objective: negatives = {wrong!r}: {remedy}"
 
 

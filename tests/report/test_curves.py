@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from diptych.report.curves import Mark, bar_chart, line_chart
+from diptych.report.curves import Mark, area_chart, bar_chart, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -279,3 +279,29 @@ def test_long_labels_are_written_small():
 def test_bars_of_nothing_and_of_zeros_are_drawn():
     assert columns(groups(bars({"a": [0.0, 0.0, 0.0]}))[0])
     assert not groups(bars({}))
+
+
+def areas(series, edges=(-1.0, 0.0, 1.0, 2.0)) -> Element:
+    return ElementTree.fromstring(area_chart(series, edges, title="Scores", x_label="score", y_label="density"))
+
+
+def test_steps_reach_their_values_between_their_edges():
+    chart = areas({"right": [0.0, 1.0, 0.5], "<b>": [2.0, 0.0, 0.0]})
+    first, second = [path for path in chart.iter(f"{SVG}path") if path.get("class") == "area"]
+    values, names = ticks(chart, "end"), ticks(chart, "middle")
+    level = {name: y - 4 for name, (_, y) in values.items()}  # letters stand a little lower than their rule
+    start, *steps = re.findall(r"([MVH])([-\d.]+)", first.get("d"))
+    assert float(start[1]) == pytest.approx(names["\u22121.0"][0])
+    ups = [float(number) for kind, number in steps if kind == "V"]
+    rights = [float(number) for kind, number in steps if kind == "H"]
+    assert ups == pytest.approx([level["0.0"], level["1.0"], level["0.5"], level["0.0"]])
+    assert rights == pytest.approx([names[name][0] for name in ("0.0", "1.0", "2.0")])
+    assert f"V{level['2.0']:g}" in second.get("d")
+    assert first.get("fill") != second.get("fill")
+    assert [title.text for title in chart.iter(f"{SVG}title")] == ["right", "<b>"]
+    assert "right is densest from 0 to 1; <b> is densest from -1 to 0" in chart.get("aria-label")
+    assert {"right", "<b>", "score", "density"} <= set(texts(chart))
+
+
+def test_areas_of_zeros_are_drawn():
+    assert len([path for path in areas({"a": [0.0] * 3}).iter(f"{SVG}path") if path.get("class") == "area"]) == 1

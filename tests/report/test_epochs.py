@@ -1,7 +1,7 @@
 import pytest
 
 from diptych.report.curves import Mark
-from diptych.report.epochs import last_round, read_epochs, recall_line, stage_marks
+from diptych.report.epochs import class_error_lines, last_round, read_epochs, recall_line, stage_marks
 from diptych.training.journal import Journal
 from diptych.training.recipe import load_recipe
 
@@ -33,3 +33,17 @@ def test_of_two_rounds_the_second_counts(name, first):
     epochs = [{"stage": number} for number in range(1, len(recipe.stage) + 1) for _ in range(2)]
     assert last_round(epochs, recipe) == [epoch for epoch in epochs if epoch["stage"] >= first]
     assert last_round(epochs[:2], recipe) == epochs[:2]  # the second round has not begun
+
+
+def test_class_errors_have_gaps_where_a_stage_does_not_classify():
+    epochs = [
+        line(1, 1, class_error={"visual": 90.5, "textual": 99.0}),
+        line(2, 1),
+        line(3, 1, class_error={"visual": 12.0, "textual": 40.25}),
+    ]
+    assert class_error_lines(epochs) == {
+        "images": [(1, 90.5), (2, None), (3, 12.0)],
+        "texts": [(1, 99.0), (2, None), (3, 40.25)],
+    }
+    assert class_error_lines([line(1, 1, class_error={"visual": 1.0})]) == {"images": [(1, 1.0)]}
+    assert class_error_lines([line(1, 1)]) == class_error_lines([]) == {}

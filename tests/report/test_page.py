@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from diptych.report.curves import bar_chart, line_chart
+from diptych.report.curves import area_chart, bar_chart, line_chart
 from diptych.report.page import (
     Answer,
     AttendedPhoto,
@@ -20,10 +20,13 @@ from diptych.report.page import (
     Cards,
     CardSection,
     Contents,
+    CorrelationSection,
     Direction,
     Example,
+    ExplainedPhoto,
     Fact,
     FoundPhrase,
+    HeatMap,
     KindRow,
     Labelled,
     LocatedPhoto,
@@ -33,7 +36,10 @@ from diptych.report.page import (
     Piece,
     Question,
     SamplingRow,
+    SeparationSection,
+    WeighedWord,
     Word,
+    WordsSection,
     render,
     write_page,
 )
@@ -115,6 +121,12 @@ def located(text: str, picture: str) -> PhraseSection:
     return PhraseSection(text, rows, Measure(42.5, 40.0, 45.0), [PhotoGroup("Found", [photo])])
 
 
+def weighed(text: str, picture: str | None) -> ExplainedPhoto:
+    """A caption of three words, of which one helps, one harms, and one is unknown."""
+    words = [WeighedWord(text, 0.0712, 1.0, True), WeighedWord("of", -0.0356, -0.5), WeighedWord("zebra " + text)]
+    return ExplainedPhoto(text, picture, 0.61, words)
+
+
 def everything(text: str = "words", picture: str = PICTURE) -> Contents:
     """Contents with all there can be; `text` stands wherever somebody else's text may."""
     images = [Answer(text, 0.9 - i / 10, i == 1, picture) for i in range(5)]
@@ -122,6 +134,7 @@ def everything(text: str = "words", picture: str = PICTURE) -> Contents:
     unknown = [Answer(text, -0.25, None, picture), Answer(text, 0.1)]
     chart = line_chart({text: [(1, 2.0), (2, 3.0)]}, title=text, x_label=text, y_label=text)
     words = [Word(text, picture, 0.61), Word("a", picture)]
+    areas = area_chart({text: [0.5, 1.5]}, [-1.0, 0.0, 1.0], title=text, x_label=text, y_label=text)
     return Contents(
         title=text,
         subtitle=text,
@@ -150,6 +163,9 @@ def everything(text: str = "words", picture: str = PICTURE) -> Contents:
             Example("image to text", 1204, [texts[1]], query_text=text, truth=Answer("own " + text, 0.02, True)),
         ],
         attention=AttentionSection(text, [AttendedPhoto(text, picture, words)]),
+        words=WordsSection(text, [weighed(text, picture)]),
+        separation=SeparationSection(text, areas, Measure(0.1633, 0.15, 0.18), 0.2405, -0.0237),
+        correlation=CorrelationSection(text, [HeatMap("Before", picture, 0.42), HeatMap(text, picture, 0.05)]),
         cross=bar_chart({text: [1.0, 2.0]}, [text, "more"], title=text, x_label=text, y_label=text),
         negatives=CardSection(
             text,
@@ -166,7 +182,7 @@ def everything(text: str = "words", picture: str = PICTURE) -> Contents:
 def test_everything_is_there_and_well_formed():
     page = Page(render(everything()))
     sections = {"events", "recall", "curves", "questions", "best", "worst", "negatives", "sampling", "recipe"}
-    sections |= {"attention", "cross", "phrases"}
+    sections |= {"attention", "cross", "phrases", "words", "separation", "correlation"}
     assert page.identities() == sections
     headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
     assert headings.count(1) == 1
@@ -190,7 +206,8 @@ def test_nothing_leaves_only_the_title():
     + [
         (name, name)
         for name in ("events", "questions", "best", "worst", "attention", "negatives", "cross", "sampling", "recipe")
-    ],
+    ]
+    + [(name, name) for name in ("words", "separation", "correlation")],
 )
 def test_an_empty_part_leaves_its_section_out(name, identity):
     empty = next(field.default for field in fields(Contents) if field.name == name)
@@ -402,3 +419,27 @@ def test_sampling_tells_small_shares_as_small_and_not_as_none():
     assert "Image to text 128 pairs 90th < 0.01 0.00 0.00 – 0.30" in words
     assert "Text to image 6,905 pairs 99.9th 0.10 1.23 1.00 – 1.50" in words
     assert words.endswith("Text to image 2 pairs 50th 50.00 49.00")
+
+
+def test_words_are_coloured_by_their_share():
+    page = Page(render(Contents("t", words=WordsSection("how", [weighed("dog", PICTURE), weighed("cat", None)]))))
+    coloured = [(a["class"], a["style"], a["title"]) for _, a in page.elements if "style" in a]
+    helps, harms = ("helps most", "--share: 100%", "+0.0712"), ("harms", "--share: 50%", "\u22120.0356")
+    assert coloured == [helps, harms] * 2
+    assert [text for tag, text in page.texts if tag == "s"] == ["zebra dog", "zebra cat"]
+    assert "no picture" in page.words()
+
+
+def test_separation_tells_the_area_its_interval_and_both_means():
+    words = cells(Contents("t", separation=everything().separation))
+    assert "Shared area S 0.1633 0.1500 – 0.1800" in words
+    assert "Mean score of right pairs 0.2405 Mean score of wrong pairs \u22120.0237" in words
+
+
+def test_maps_stand_with_their_means_or_a_reason_stands_alone():
+    page = Page(render(Contents("t", correlation=everything().correlation)))
+    assert "Before mean absolute correlation 0.420" in re.sub(r"\s+", " ", page.words())
+    assert [a["src"] for tag, a in page.elements if tag == "img"] == [PICTURE, PICTURE]
+    alone = Page(render(Contents("t", correlation=CorrelationSection("no weights"))))
+    assert "no weights" in alone.words()
+    assert not [tag for tag, _ in alone.elements if tag in ("img", "figure")]

@@ -1,6 +1,11 @@
+import json
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from diptych.data.corpus import Features
 from diptych.data.phrases import mentions
 from diptych.data.scenes import make_scenes
 from diptych.errors import ScoreError
@@ -53,6 +58,10 @@ def test_the_report_shows_what_the_run_left(run, corpus, encoded):
     assert "drawn as one batch" in page
     assert page.count('class="column"') == 8  # the intervals of the cross-retrieval rank
     assert 'id="attention"' not in page  # the model has none
+    assert page.count('class="area"') == 2  # the scores of right and wrong pairs
+    assert 'id="words"' in page
+    assert 'id="correlation"' not in page  # the network began at random
+    assert "Class error" not in page
     assert negatives.groups[0].cards[0].beside[1].text in page
 
 
@@ -60,6 +69,30 @@ def test_what_is_not_given_is_left_out(run, encoded):
     page = write_report(run, encoded, evaluate_encoded([encoded]), "test").read_text()
     assert "Hardest negatives" not in page
     assert "How hard" not in page  # the split does not fill a batch
+
+
+def test_class_errors_are_drawn_where_the_journal_has_them(run, encoded, tmp_path):
+    shutil.copytree(run, tmp_path / "copy")
+    told = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    told = [
+        line | ({"class_error": {"visual": 80.0, "textual": 95.5}} if line["event"] == "epoch" else {}) for line in told
+    ]
+    (tmp_path / "copy" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+    page = write_report(tmp_path / "copy", encoded, evaluate_encoded([encoded]), "test").read_text()
+    assert "Class error in training: images goes from 80 to 80; texts goes from 95.5 to 95.5" in page
+
+
+def test_a_model_of_sets_on_stored_features_has_all_sections(tmp_path):
+    corpus = make_scenes(train=8, val=4, test=6, texts=2)
+    values = np.random.default_rng(0).normal(size=(len(corpus.image_ids), 3, 5)).astype(np.float32)
+    corpus = replace(corpus, features=Features([values]))
+    recipe = load_recipe("scan-t2i", ["model.joint=8", "model.text.word=4", "stage.1.epochs=1"])
+    run = train(recipe, corpus, tmp_path / "scan", device="cpu", workers=0)
+    encoded = Trained.open(run, "cpu").encode(corpus.split("test"))
+    page = write_report(run, encoded, evaluate_encoded([encoded]), "test").read_text()
+    for section in ("words", "separation", "correlation"):
+        assert f'id="{section}"' in page
+    assert "by the features of the corpus" in page
 
 
 def test_sampling_is_measured_with_the_runs_own_scores(encoded):
@@ -121,5 +154,6 @@ def test_a_run_trained_on_phrases_tells_of_phrases_alone(run, corpus, tmp_path):
     assert "4.0 min" in page
     assert f"<dd>{len(said)}</dd>" in page
     assert "skipped a.jpg: truncated" in page
-    for left_out in ("recall", "best", "worst", "questions", "negatives", "cross", "sampling", "attention"):
+    others = ("recall", "best", "worst", "questions", "negatives", "cross", "sampling", "attention")
+    for left_out in (*others, "words", "separation", "correlation"):
         assert f'id="{left_out}"' not in page

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import DataError
-from diptych.text.vocabulary import Vocabulary
-from diptych.text.word_vectors import read_word_vectors
+from diptych.text.vocabulary import SPECIALS, Vocabulary
+from diptych.text.word_vectors import WordVectors, only_found, read_word_vectors
 
 WORDS = Vocabulary(("dog", "cat", "a b", "café", "x\u00a0y", "5"), (6, 5, 4, 3, 2, 1), 1)  # ids from 4 on
 GLOVE = "the 1 2 3\ndog 0.5 -1.5e-1 .25\nzebra 1 2 3\ncafé 7 8 9\ndog 9 9 9\n"
@@ -182,3 +182,37 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert path.stat().st_size > 5_000_000 and peak < 500_000
+
+
+@given(st.lists(st.booleans(), min_size=6, max_size=6).filter(any), st.integers(0, 2**32 - 1))
+def test_only_words_with_a_vector_are_kept_each_with_its_own(found: list[bool], seed: int) -> None:
+    rows = np.random.default_rng(seed).standard_normal((len(WORDS), 2)).astype(np.float32)
+    before = WordVectors(rows, np.array([False] * len(SPECIALS) + found))
+    rows[~before.found] = 0
+    vocabulary, after = only_found(WORDS, before)
+    kept = [word for word, has in zip(WORDS.words, found, strict=True) if has]
+    assert list(vocabulary.words) == kept
+    assert vocabulary.threshold == WORDS.threshold
+    assert dict(zip(vocabulary.words, vocabulary.counts, strict=True)).items() <= dict(
+        zip(WORDS.words, WORDS.counts, strict=True)
+    ).items()
+    assert after.vectors.shape == (len(SPECIALS) + len(kept), 2)
+    assert after.found.tolist() == [False] * len(SPECIALS) + [True] * len(kept)
+    for word in kept:
+        old, new = (len(SPECIALS) + each.words.index(word) for each in (WORDS, vocabulary))
+        np.testing.assert_array_equal(after.vectors[new], rows[old])
+    assert not after.vectors[: len(SPECIALS)].any()
+
+
+def test_a_word_that_is_left_out_is_unknown(tmp_path: Path) -> None:
+    vocabulary, _ = only_found(WORDS, read_word_vectors(write(tmp_path, GLOVE), WORDS))
+    assert vocabulary.words == ("dog", "café")
+    table = vocabulary.encode_all(["dog cat café"])
+    assert table.flat.tolist() == [1, 4, 3, 5, 2]
+    assert vocabulary.digest != WORDS.digest
+
+
+def test_no_word_with_a_vector_is_an_error() -> None:
+    nothing = WordVectors(np.zeros((len(WORDS), 2), np.float32), np.zeros(len(WORDS), bool))
+    with pytest.raises(DataError, match="^none of the training words has a vector; name word vectors of their language$"):
+        only_found(WORDS, nothing)

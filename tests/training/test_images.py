@@ -213,6 +213,27 @@ def test_small_photos_are_named(corpus, stores, tmp_path):
     assert f"6 photos are smaller than the crop and were enlarged; the first is {corpus.image_ids[0]} (" in watcher.said
 
 
+@pytest.mark.parametrize("crops", ["RC", "window"])
+def test_photos_that_were_too_small_for_random_crops_are_named(corpus, images_of, crops):
+    said = []
+    images, part = replace(images_of(("project",), crops), say=said.append), corpus.split("train")
+    reader = images.for_training(part)
+    images.say_enlarged(reader, part.image_ids)
+    assert said == []
+    reader.read(np.array([4]), (0, 0))
+    images.say_enlarged(reader, part.image_ids)
+    reader.read(np.array([3, 2]), (0, 1))
+    images.say_enlarged(reader, part.image_ids)
+    width, height = part.pictures[0].load().size
+    assert said == [
+        f"1 photo is smaller than the crop and was enlarged; the first is {part.image_ids[4]} ({width} x {height})",
+        f"3 photos are smaller than the crop and were enlarged; the first is {part.image_ids[2]} ({width} x {height})",
+    ]
+    images.say_enlarged(images.for_encoding(part), part.image_ids)
+    assert said[2].startswith("6 photos are")  # a store says it when it is opened
+    assert len(said) == 3
+
+
 def test_parts_of_a_backbone_need_one(corpus, tmp_path):
     own = replace(corpus, pictures=None, features=Features([np.zeros((12, 5), np.float32)]))
     with pytest.raises(RecipeError, match="part of a backbone, and the model reads no photos through one"):
@@ -240,8 +261,9 @@ def images_of(tuned, stores):
     return make
 
 
-def test_random_crops_are_drawn_anew_and_only_for_training(corpus, images_of):
-    images, two = images_of(("project",), "RC"), np.array([0, 3])
+@pytest.mark.parametrize("crops", ["RC", "window"])
+def test_random_crops_are_drawn_anew_and_only_for_training(corpus, images_of, crops):
+    images, two = images_of(("project",), crops), np.array([0, 3])
     train = images.for_training(corpus.split("train"))
     draws = [train.read(two, (0, step))[0] for step in (0, 0, 1, 2)]
     assert draws[0].dtype == np.uint8

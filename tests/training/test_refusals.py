@@ -115,3 +115,36 @@ def test_what_cannot_be_resumed_is_left_as_it_is(whole, corpus, recipe, tmp_path
         train(recipe, corpus, run)
     assert (run / "metrics.jsonl").read_bytes() == before
     Trained.open(run, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("scenes", [*TINY, "stage.1.batches.chunk=4"], r"^stage\.1\.batches\.chunk: 'instance' needs all scores"),
+        (
+            "phrases-scenes",
+            ["stage.1.batches={size=16}"],
+            r"^stage\.1\.objective: 'instance' makes each group of images and texts a class; phrases have no groups",
+        ),
+        ("scan-t2i-small", [], r"^stage\.1\.objective: 'instance' classifies vectors, which needs an embedding model"),
+    ],
+    ids=["chunk", "phrases", "sets"],
+)
+def test_what_a_classifier_does_not_go_with(name, changes, words, corpus, tmp_path):
+    recipe = load_recipe(name, [*changes, "stage.1.objective={name='instance'}"])
+    with pytest.raises(RecipeError, match=words) as raised:
+        train(recipe, corpus, tmp_path / "run", device="cpu")
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "optimiser",
+    ["{name='adam', nesterov=true}", "{nesterov=true}", "{name='sgd', momentum=0.0, nesterov=true}"],
+    ids=["adam", "default", "no momentum"],
+)
+def test_nesterov_needs_the_momentum_of_sgd(optimiser):
+    with pytest.raises(RecipeError, match=r"stage\.1\.optimiser\.nesterov = True: belongs to name = 'sgd' with a mom"):
+        load_recipe("scenes", [*TINY, f"stage.1.optimiser={optimiser}"])
+    for fine in ("{name='sgd', nesterov=true}", "{name='sgd', momentum=0.5, nesterov=true}", "{nesterov=false}"):
+        load_recipe("scenes", [*TINY, f"stage.1.optimiser={fine}"])

@@ -38,6 +38,13 @@ def command(
         str | None, typer.Option("--with", metavar="RUN", help="The embedding run that lists for --rerank.")
     ] = None,
     cross: Annotated[bool, typer.Option("--cross", help="Also the cross-retrieval ranks of the pairs.")] = False,
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="Also how far the scores of right and wrong pairs lie apart.")
+    ] = False,
+    average_precision: Annotated[
+        bool,
+        typer.Option("--map", help="Also mAP; without it only where a text has several right images."),
+    ] = False,
     within: Annotated[
         Modality | None, typer.Option(help="Only among themselves: other texts, or images, of the group.")
     ] = None,
@@ -99,6 +106,8 @@ def command(
         lengths=lengths,
         lister=lister,
         cross=cross,
+        overlap=overlap,
+        average_precision=average_precision,
         within=within,
         phrases=phrases,
         share=SHARE if share is None else share,

@@ -37,7 +37,9 @@ def command(
     ] = None,
     regions: Annotated[
         RegionMethod | None,
-        typer.Option(help="Several vectors a photo: the cells of the last map, or boxes.", show_default="one vector"),
+        typer.Option(
+            help="Several vectors a photo: cells of the last map, boxes, or crops.", show_default="one vector"
+        ),
     ] = None,
     count: Annotated[int, typer.Option(min=1, help="Boxes a photo, at most.")] = 36,
     edge_model: Annotated[

@@ -18,6 +18,7 @@ from diptych.cli import (
     doctor,
     encode,
     evaluate,
+    explain,
     features,
     localize,
     mine,
@@ -50,6 +51,7 @@ app.command("compare")(compare.command)
 app.command("encode")(encode.command)
 app.command("search")(search.command)
 app.command("localize")(localize.command)
+app.command("explain")(explain.command)
 app.add_typer(data.app, name="data")
 app.add_typer(recipes.app, name="recipes")
 app.command("doctor")(doctor.command)

@@ -13,7 +13,7 @@ from diptych.cli.console import bar, note, say_skipped
 from diptych.errors import RunError, ScoreError
 
 if TYPE_CHECKING:
-    from diptych.data.corpus import Corpus
+    from diptych.data.corpus import Corpus, Integers
     from diptych.evaluation.protocols import Result
     from diptych.evaluation.ranks import Score
     from diptych.models.encoded import Encoded
@@ -28,14 +28,21 @@ SHARE = 0.2  # of the phrases in a joined score: the two-branch paper's alpha
 # What is told of a way of measuring that does not go with every option, and the options that it does go with.
 _MATRIX = (
     "a score matrix is measured alone, with the corpus it was made from: SCORES.npy DATA",
-    ("--folds", "--gallery"),
+    ("--folds", "--gallery", "--map"),
 )
 _TOGETHER: dict[str, tuple[str, tuple[str, ...]]] = {
     "--rerank": ("--rerank measures one gallery", ()),
     "--within": ("--within measures one gallery of one modality", ("--gallery", "--batch-statistics")),
-    "--phrases": ("--phrases joins two scores", ("--folds", "--gallery", "--cross", "--batch-statistics")),
-    "--report": ("--report needs one run and a corpus, in one gallery", ("--cross",)),
-    "--cross": ("--cross measures one gallery", ("--report", "--phrases", "--batch-statistics")),
+    "--phrases": (
+        "--phrases joins two scores",
+        ("--folds", "--gallery", "--cross", "--overlap", "--map", "--batch-statistics"),
+    ),
+    "--report": ("--report needs one run and a corpus, in one gallery", ("--cross", "--overlap", "--map")),
+    "--cross": ("--cross measures one gallery", ("--report", "--phrases", "--overlap", "--map", "--batch-statistics")),
+    "--overlap": (
+        "--overlap measures one gallery",
+        ("--report", "--phrases", "--cross", "--map", "--batch-statistics"),
+    ),
 }
 
 
@@ -50,6 +57,8 @@ class Asked:
     lengths: list[int | None]
     lister: str | None
     cross: bool
+    overlap: bool
+    average_precision: bool
     within: Modality | None
     phrases: str | None
     share: float
@@ -66,11 +75,19 @@ class Asked:
             "--phrases": self.phrases is not None,
             "--report": self.report,
             "--cross": self.cross,
+            "--overlap": self.overlap,
+            "--map": self.average_precision,
             "--folds": self.folds > 1,
             "--gallery": self.gallery is not None,
             "--batch-statistics": self.batch_statistics != "running",
         }
         return [option for option, there in given.items() if there]
+
+    def precise(self, image_groups: Integers) -> bool:
+        """Whether mAP is measured too: it was asked for, or a text has more than one right image."""
+        from diptych.evaluation.average_precision import several_images
+
+        return self.average_precision or several_images(image_groups)
 
     def check(self) -> None:
         """Refuse options that do not go together."""
@@ -192,8 +209,10 @@ def _matrix(sources: list[str], asked: Asked, means: Means) -> Measured:
     if len(sources) > 1 or means.corpus is None:
         raise ScoreError(_MATRIX[0])
     matched = means.corpus.matched()
-    groups = matched.image_groups, matched.text_groups
-    return Measured.of(evaluate_matrix(Path(sources[0]), *groups, folds=asked.folds, gallery=asked.gallery))
+    groups, precise = (matched.image_groups, matched.text_groups), asked.precise(matched.image_groups)
+    return Measured.of(
+        evaluate_matrix(Path(sources[0]), *groups, folds=asked.folds, gallery=asked.gallery, average_precision=precise)
+    )
 
 
 def _localised(run: str, sources: list[str], asked: Asked, means: Means) -> Measured:
@@ -236,15 +255,17 @@ def _within(encoded: list[Encoded], modality: Modality) -> Measured:
 def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: Means) -> Measured:
     """Recall between images and texts, with what is made of the same scores."""
     from diptych.evaluation.cross_retrieval import cross_retrieval
+    from diptych.evaluation.overlap import overlap
     from diptych.evaluation.runs import evaluate_encoded, kept_score
 
     score, more = None, {}
     if asked.phrases is not None:
         score = _joined(encoded, asked.phrases, asked.share, asked.phrases_from, means)
         more["phrases"] = {"run": asked.phrases, "share": asked.share, "from": asked.phrases_from}
-    elif asked.report or asked.cross:
+    elif asked.report or asked.cross or asked.overlap:
         score = kept_score(encoded)
-    result = evaluate_encoded(encoded, folds=asked.folds, gallery=asked.gallery, score=score)
+    precise = asked.precise(encoded[0].image_groups)
+    result = evaluate_encoded(encoded, folds=asked.folds, gallery=asked.gallery, average_precision=precise, score=score)
     measured = Measured.of(result, **more)
     if asked.report:
         note(f"wrote {_report(Path(sources[0]), encoded[0], result, score, asked, means)}")
@@ -253,6 +274,11 @@ def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: Me
         cross = cross_retrieval(score, encoded[0].image_groups, encoded[0].text_groups)
         measured.tables.append(cross.render())
         measured.told["cross_retrieval"] = cross.to_json()
+    if asked.overlap:
+        assert score is not None
+        shared = overlap(score, encoded[0].image_groups, encoded[0].text_groups)
+        measured.tables.append(shared.render())
+        measured.told["overlap"] = shared.to_json()
     return measured
 
 
@@ -284,4 +310,4 @@ def _report(run: Path, encoded: Encoded, result: Result, score: Score | None, as
     from diptych.report.run import write_report
 
     negatives = hard_negatives(run, means.open(str(run)), open_corpus(asked.data))
-    return write_report(run, encoded, result, asked.split, negatives=negatives, score=score)
+    return write_report(run, encoded, result, asked.split, negatives=negatives, score=score, stores=means.features)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.syntax import Syntax
@@ -10,6 +10,9 @@ from rich.table import Column, Table
 
 from diptych.cli.console import note, out
 from diptych.errors import RecipeError, nearest
+
+if TYPE_CHECKING:
+    from diptych.training.recipe import Figures
 
 app = typer.Typer(help="Look at the recipes.", no_args_is_help=True)
 
@@ -91,7 +94,10 @@ def show_command(
                     note(f"  {label:13}  {_figures(figures)}")
 
 
-def _figures(values: tuple[float, ...]) -> str:
-    digits = 1 if all(round(value, 1) == value for value in values) else 2  # as they were published
-    recalls = "  ".join(f"R@{cutoff} {value:.{digits}f}" for cutoff, value in zip((1, 5, 10), values, strict=False))
-    return recalls + (f"  median rank {values[3]:.1f}" if len(values) > 3 else "")
+def _figures(values: Figures) -> str:
+    known = [value for value in values if value != "-"]
+    digits = 1 if all(round(value, 1) == value for value in known) else 2  # as they were published
+    recalls = [
+        f"R@{cutoff} {value:.{digits}f}" for cutoff, value in zip((1, 5, 10), values, strict=False) if value != "-"
+    ]
+    return "  ".join([*recalls, *(f"median rank {value:.1f}" for value in values[3:] if value != "-")])

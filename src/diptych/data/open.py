@@ -13,6 +13,8 @@ from diptych.data.entities import read_entities
 from diptych.data.entities_archive import ZIP_NAME, has_annotations
 from diptych.data.folder import is_captioned, read_captions, read_folder
 from diptych.data.karpathy import read_karpathy
+from diptych.data.pedes import FILE_NAME as PEDES_NAME
+from diptych.data.pedes import is_pedes, read_pedes
 from diptych.data.precomputed import is_precomputed, read_precomputed
 from diptych.data.scenes import scenes_corpus
 from diptych.data.table import TABLE_SUFFIXES, read_table
@@ -21,8 +23,8 @@ from diptych.files import read_json
 
 _UNDERSTOOD = (
     "Karpathy's dataset_*.json, COCO's captions_*.json, a table (.csv, .tsv, .jsonl, .parquet), a folder of "
-    "images with captions, a folder of precomputed *_ims.npy, Flickr30K Entities (annotations.zip), or scenes for the "
-    "built-in corpus"
+    "images with captions, a folder of precomputed *_ims.npy, Flickr30K Entities (annotations.zip), CUHK-PEDES "
+    "(reid_raw.json), or scenes for the built-in corpus"
 )
 
 
@@ -73,6 +75,8 @@ def _open_folder(folder: Path) -> Corpus:
         return read_coco(folder)
     if has_annotations(folder):
         return read_entities(folder)
+    if (folder / PEDES_NAME).is_file():
+        return read_pedes(folder / PEDES_NAME)
     others = list(folder.glob("*.json"))
     if len(others) == 1 and (corpus := _open_json(others[0])):
         return corpus
@@ -95,9 +99,11 @@ def _open_file(file: Path) -> Corpus:
 
 
 def _open_json(file: Path) -> Corpus | None:
-    """The corpus in a JSON file, whatever its name; nothing if it holds neither of the known forms."""
+    """The corpus in a JSON file, whatever its name; nothing if it holds none of the known forms."""
     # Inside a JSON string a quote is escaped, so these bytes are a key (or a whole string, which is rare).
     content = file.read_bytes()
+    if is_pedes(content):  # first: its tokens are whole strings, and may be any word
+        return read_pedes(file)
     if b'"sentences"' in content:
         return read_karpathy(file)
     if b'"annotations"' in content:

@@ -32,6 +32,9 @@ from diptych.evaluation.ranks import BLOCK, Score, Side, Tally, sides
 # The last rank of each interval; beyond the last of them there is one more.
 ENDS = (1, 5, 10, 20, 50, 100, 200)
 
+# Up to so many positives of a query, a comparison for each of them is quicker than a search among them.
+COMPARED = 40
+
 INTERVALS = ("1", *(f"{first + 1}–{last}" for first, last in pairwise(ENDS)), f"> {ENDS[-1]}")
 
 
@@ -74,66 +77,103 @@ def cross_retrieval(
 ) -> CrossRetrieval:
     """Rank every positive pair against the negatives that share its text, and against those that share its image.
 
-    Equal scores rank worse. Memory is that of a tile and of the positives, every query taking as many places as the
-    largest group has answers.
+    Equal scores rank worse. Memory is that of a tile and of the positive pairs.
     """
     images, texts = sides(score, image_groups, text_groups, np.arange(score.images), np.arange(score.texts))
     if images.numbers[-1] == 0:
         raise ScoreError("every image and text is of one group: there are no negatives to rank a pair against")
-    tally = _PairTally(score, images, texts)
+    tally = PairTally(score, images, texts)
     tally.run(block)
     return tally.result()
 
 
-class _Answers:
+class Answers:
     """The scores of each query's own answers, in group order, and how many negatives reach each of them.
 
-    Query q's answers are those of its group, from place `starts[q]` of the other side on.
+    Query q's answers are those of its group, from place `starts[q]` of the other side on. Scores and counts stand one
+    query after the other: those of query q from `offsets[q]` on, `own[q]` of them.
     """
 
     def __init__(self, queries: Side, answers: Side) -> None:
         first, last = (np.searchsorted(answers.numbers, queries.numbers, side) for side in ("left", "right"))
         self.starts, self.own = first, last - first
-        shape = (len(queries.numbers), int(self.own.max()))
-        self.scores = torch.full(shape, torch.inf, dtype=torch.float64)  # holds any score exactly
-        self.counts = torch.zeros(shape, dtype=torch.int64)
+        self.offsets = np.append(0, np.cumsum(self.own))
+        self.scores = torch.zeros(int(self.offsets[-1]), dtype=torch.float64)  # holds any score exactly
+        self.counts = torch.zeros(int(self.offsets[-1]), dtype=torch.int64)
+
+    def learn(self, queries: Integers, answers: Integers, scores: Tensor) -> None:
+        """Keep the scores of some pairs of a query and one of its answers, by their places."""
+        self.scores[torch.from_numpy(self.offsets[queries] + answers - self.starts[queries])] = scores
+
+    def thresholds(self, span: slice) -> tuple[Tensor, Tensor]:
+        """The scores of some queries' answers, (queries, most answers), and which of these places are filled."""
+        own = torch.from_numpy(self.own[span])
+        filled = torch.arange(int(own.max())) < own[:, None]
+        thresholds = torch.full(filled.shape, torch.inf, dtype=torch.float64)
+        thresholds[filled] = self.scores[self._part(span)]
+        return thresholds, filled
+
+    def add(self, span: slice, counts: Tensor) -> None:
+        """Count on, for the answers of some queries, one after the other."""
+        self.counts[self._part(span)] += counts
+
+    def _part(self, span: slice) -> slice:
+        return slice(int(self.offsets[span.start]), int(self.offsets[span.stop]))
 
 
-class _PairTally(Tally):
+class PairTally(Tally):
     """Counts for each positive pair, not for each query's best alone."""
 
     def __init__(self, score: Score, images: Side, texts: Side) -> None:
         super().__init__(score, images, texts)
-        self.of_images, self.of_texts = _Answers(images, texts), _Answers(texts, images)
+        self.of_images, self.of_texts = Answers(images, texts), Answers(texts, images)
 
     def learn(self, rows: slice, columns: slice, tile: Tensor, positives: Tensor) -> None:
         """Keep the positives' scores of this tile."""
         image, text = (place.cpu().numpy() for place in positives.nonzero(as_tuple=True))
         scores = tile[positives].cpu().double()
         image, text = image + rows.start, text + columns.start
-        self.of_images.scores[image, text - self.of_images.starts[image]] = scores
-        self.of_texts.scores[text, image - self.of_texts.starts[text]] = scores
+        self.of_images.learn(image, text, scores)
+        self.of_texts.learn(text, image, scores)
 
     def count(self, rows: slice, columns: slice, tile: Tensor, positives: Tensor | None) -> None:
         """Count the negatives of this tile that score at least as high as each positive of their query."""
         for answers, span, axis in ((self.of_images, rows, 1), (self.of_texts, columns, 0)):
-            for place in range(int(answers.own[span].max())):
-                thresholds = answers.scores[span, place]
-                answers.counts[span, place] += self.at_least(thresholds, axis, tile, positives)
+            thresholds, filled = answers.thresholds(span)
+            if thresholds.shape[1] <= COMPARED:
+                each = [self.at_least(threshold, axis, tile, positives) for threshold in thresholds.unbind(1)]
+                counts = torch.stack(each, 1)
+            else:
+                counts = _found(thresholds, axis, tile, positives)
+            answers.add(span, counts[filled])
 
     def result(self) -> CrossRetrieval:
         """All positive pairs, in the order of their images and texts in the corpus."""
-        image = np.repeat(np.arange(len(self.images.rows)), self.of_images.own)  # places in group order
-        starts = np.repeat(np.cumsum(self.of_images.own) - self.of_images.own, self.of_images.own)
-        text_slot = np.arange(len(image)) - starts
-        text = self.of_images.starts[image] + text_slot
-        text_ranks = 1 + self.of_images.counts.numpy()[image, text_slot]
-        image_ranks = 1 + self.of_texts.counts.numpy()[text, image - self.of_texts.starts[text]]
-        negative_images = len(self.images.rows) - self.of_texts.own[text]
-        negative_texts = len(self.texts.rows) - self.of_images.own[image]
+        ours, theirs = self.of_images, self.of_texts
+        image = np.repeat(np.arange(len(self.images.rows)), ours.own)  # places in group order
+        text = ours.starts[image] + np.arange(len(image)) - ours.offsets[image]
+        text_ranks = 1 + ours.counts.numpy()
+        image_ranks = 1 + theirs.counts.numpy()[theirs.offsets[text] + image - theirs.starts[text]]
+        negative_images = len(self.images.rows) - theirs.own[text]
+        negative_texts = len(self.texts.rows) - ours.own[image]
         most = np.maximum(negative_images, negative_texts)
         # the product first: where it divides, as with five texts an image, the result is exact
         cross = 1 + np.maximum((image_ranks - 1) * most / negative_images, (text_ranks - 1) * most / negative_texts)
         rows, columns = self.images.rows[image], self.texts.rows[text]
         order = np.lexsort((columns, rows))
         return CrossRetrieval(rows[order], columns[order], image_ranks[order], text_ranks[order], cross[order])
+
+
+def _found(thresholds: Tensor, axis: int, tile: Tensor, positives: Tensor | None) -> Tensor:
+    """How many negatives along an axis reach each threshold of each query: (queries, thresholds)."""
+    kind = torch.promote_types(tile.dtype, torch.float32)
+    ordered, order = thresholds.to(tile.device, kind).sort(dim=1)
+    scores = (tile if axis == 1 else tile.T).to(kind).contiguous()  # (queries, answers)
+    reached = torch.searchsorted(ordered, scores, right=True)  # how many thresholds each score reaches: the lowest ones
+    if positives is not None:
+        reached.masked_fill_(positives if axis == 1 else positives.T, 0)
+    queries, most = thresholds.shape
+    reached += (most + 1) * torch.arange(queries, device=tile.device)[:, None]
+    scores_reaching = torch.bincount(reached.flatten(), minlength=queries * (most + 1)).view(queries, most + 1)
+    at_least = scores_reaching.flip(1).cumsum(1).flip(1)[:, 1:]  # those that reach n thresholds or more
+    return torch.empty_like(at_least).scatter(1, order, at_least).cpu()

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
+from diptych.evaluation.average_precision import average_precisions
 from diptych.evaluation.ranks import BLOCK, Ranks, Score, check_positives, ranks
 from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, Metrics, average, measure
 from diptych.evaluation.significance import Intervals, intervals
@@ -52,18 +53,22 @@ class Result:
         }
 
     def render(self) -> Table:
-        """A table for people: a row a direction, recalls with their intervals, ranks, and the sum of recalls."""
+        """A table for people: a row a direction, recalls and mAP with their intervals, ranks, the sum of recalls."""
         cutoffs = list(self.metrics.image_to_text.recalls)
-        table = Table(title=f"{self.protocol}: {self.images:,} images, {self.texts:,} texts", box=SIMPLE_HEAD)
+        title = f"{self.protocol}: {self.images:,} images, {self.texts:,} texts"
+        table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # fits 80 columns
         table.add_column("", no_wrap=True)
-        for name in [*(f"R@{cutoff}" for cutoff in cutoffs), "median", "mean rank"]:
-            table.add_column(name, justify="right")
+        precise = self.metrics.image_to_text.precision is not None
+        for name in [*(f"R@{cutoff}" for cutoff in cutoffs), *(["mAP"] if precise else []), "median", "mean rank"]:
+            table.add_column(name, justify="right", no_wrap=name != "mean rank")
         for label, prefix, side in (
             ("image to text", IMAGE_TO_TEXT, self.metrics.image_to_text),
             ("text to image", TEXT_TO_IMAGE, self.metrics.text_to_image),
         ):
-            recalls = [self._cell(f"{prefix}_r{cutoff}", recall) for cutoff, recall in side.recalls.items()]
-            table.add_row(label, *recalls, f"{side.median:g}", f"{side.mean:.1f}")
+            cells = [self._cell(f"{prefix}_r{cutoff}", recall) for cutoff, recall in side.recalls.items()]
+            if side.precision is not None:
+                cells.append(self._cell(f"{prefix}_map", side.precision))
+            table.add_row(label, *cells, f"{side.median:g}", f"{side.mean:.1f}")
         table.add_section()
         table.add_row("rsum", self._cell("rsum", self.metrics.rsum))
         table.caption = f"{100 * self.intervals.level:g}% intervals from {self.intervals.draws:,} draws of groups"
@@ -81,13 +86,17 @@ def evaluate(
     *,
     folds: int = 1,
     gallery: int | None = None,
+    average_precision: bool = False,
     cutoffs: Sequence[int] = CUTOFFS,
     level: float = 0.95,
     draws: int = 1000,
     seed: int = 0,
     block: int = BLOCK,
 ) -> Result:
-    """Rank and measure under a protocol: `gallery` keeps the first images, `folds` cuts them into galleries."""
+    """Rank and measure under a protocol: `gallery` keeps the first images, `folds` cuts them into galleries.
+
+    With `average_precision` every right answer is ranked, not the best alone, and mAP is measured.
+    """
     # before anything is cut, so that a text without an image cannot get lost between the folds
     check_positives(np.arange(len(image_groups)), image_groups, np.arange(len(text_groups)), text_groups)
     first_images = _first_images(image_groups)
@@ -96,10 +105,11 @@ def evaluate(
     if not 1 <= folds <= len(first_images):
         groups = len(first_images)
         raise ScoreError(f"{folds} folds of {groups} groups; take between 1 and {groups} folds")
+    rank = average_precisions if average_precision else ranks
     ranked = []
     for fold in np.array_split(image_groups[first_images], folds):
         image_rows, text_rows = (np.flatnonzero(np.isin(column, fold)) for column in (image_groups, text_groups))
-        ranked.append(ranks(score, image_groups, text_groups, image_rows=image_rows, text_rows=text_rows, block=block))
+        ranked.append(rank(score, image_groups, text_groups, image_rows=image_rows, text_rows=text_rows, block=block))
     return Result(
         protocol=_named(ranked, gallery),
         metrics=average([measure(part, cutoffs) for part in ranked]),

@@ -1,4 +1,4 @@
-"""Metrics of ranks, by name: recall at K, median rank and mean rank in both directions, and the sum of recalls."""
+"""Metrics of ranks, by name: recall at K, median and mean rank and, where it is known, mAP; and the sum of recalls."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diptych.data.corpus import Integers
+from diptych.evaluation.average_precision import Precisions
 from diptych.evaluation.ranks import Ranks
 
 CUTOFFS = (1, 5, 10)
@@ -37,11 +39,15 @@ def median_rank(ranks: Integers) -> float:
 
 @dataclass(frozen=True)
 class Direction:
-    """How well the queries of one side find their answers: recall in percent by cutoff, and ranks from 1 on."""
+    """How well the queries of one side find their answers: recall in percent by cutoff, and ranks from 1 on.
+
+    `precision` is the mean average precision in percent, where it was measured.
+    """
 
     recalls: dict[int, float]
     median: float
     mean: float
+    precision: float | None = None
 
 
 @dataclass(frozen=True)
@@ -63,23 +69,29 @@ class Metrics:
         return sum(self.image_to_text.recalls.values()) + sum(self.text_to_image.recalls.values())
 
     def to_json(self) -> dict[str, float]:
-        """Every metric under its lasting name: i2t_r1, ..., i2t_median, i2t_mean, t2i_r1, ..., rsum."""
+        """Every metric under its lasting name: i2t_r1, ..., i2t_map, i2t_median, i2t_mean, t2i_r1, ..., rsum."""
         named: dict[str, float] = {}
         for prefix, side in ((IMAGE_TO_TEXT, self.image_to_text), (TEXT_TO_IMAGE, self.text_to_image)):
             named |= {f"{prefix}_r{cutoff}": recall for cutoff, recall in side.recalls.items()}
+            if side.precision is not None:
+                named[f"{prefix}_map"] = side.precision
             named |= {f"{prefix}_median": side.median, f"{prefix}_mean": side.mean}
         return named | {"rsum": self.rsum}
 
 
-def direction(ranks: Integers, cutoffs: Sequence[int] = CUTOFFS) -> Direction:
-    """Measure the 1-based ranks of one direction's queries."""
+def direction(
+    ranks: Integers, cutoffs: Sequence[int] = CUTOFFS, precisions: NDArray[np.float64] | None = None
+) -> Direction:
+    """Measure the 1-based ranks of one direction's queries, and their average precisions, if they are known."""
     recalls = {cutoff: recall_at(ranks, cutoff) for cutoff in cutoffs}
-    return Direction(recalls, median_rank(ranks), float(np.mean(ranks)))
+    precision = None if precisions is None else float(np.mean(precisions) * 100)
+    return Direction(recalls, median_rank(ranks), float(np.mean(ranks)), precision)
 
 
 def measure(ranks: Ranks, cutoffs: Sequence[int] = CUTOFFS) -> Metrics:
     """Measure both directions."""
-    return Metrics(direction(ranks.images, cutoffs), direction(ranks.texts, cutoffs))
+    known = (ranks.image_precisions, ranks.text_precisions) if isinstance(ranks, Precisions) else (None, None)
+    return Metrics(direction(ranks.images, cutoffs, known[0]), direction(ranks.texts, cutoffs, known[1]))
 
 
 def average(metrics: Sequence[Metrics]) -> Metrics:
@@ -91,8 +103,10 @@ def average(metrics: Sequence[Metrics]) -> Metrics:
 
 
 def _average_direction(folds: Sequence[Direction]) -> Direction:
+    precisions = [fold.precision for fold in folds if fold.precision is not None]
     return Direction(
         {cutoff: float(np.mean([fold.recalls[cutoff] for fold in folds])) for cutoff in folds[0].recalls},
         float(np.mean([fold.median for fold in folds])),
         float(np.mean([fold.mean for fold in folds])),
+        float(np.mean(precisions)) if precisions else None,
     )

@@ -35,21 +35,29 @@ def evaluate(
     *,
     folds: int = 1,
     gallery: int | None = None,
+    average_precision: bool = False,
     device: str = "auto",
     watch: Watch | None = None,
 ) -> Result:
     """Measure a run on a split of a corpus (or of what lies at its address), in both directions."""
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     trained = run if isinstance(run, Trained) else Trained.open(run, device)
-    return evaluate_encoded([trained.encode(corpus.split(split), watch=watch)], folds=folds, gallery=gallery)
+    encoded = trained.encode(corpus.split(split), watch=watch)
+    return evaluate_encoded([encoded], folds=folds, gallery=gallery, average_precision=average_precision)
 
 
 def evaluate_encoded(
-    encoded: Sequence[Encoded], *, folds: int = 1, gallery: int | None = None, score: Score | None = None
+    encoded: Sequence[Encoded],
+    *,
+    folds: int = 1,
+    gallery: int | None = None,
+    average_precision: bool = False,
+    score: Score | None = None,
 ) -> Result:
     """Measure encodings; several are an ensemble, whose score is the mean of theirs. Who has it already gives it."""
     score = ensemble_score(encoded) if score is None else score
-    return measure(score, encoded[0].image_groups, encoded[0].text_groups, folds=folds, gallery=gallery)
+    groups = encoded[0].image_groups, encoded[0].text_groups
+    return measure(score, *groups, folds=folds, gallery=gallery, average_precision=average_precision)
 
 
 def ensemble_score(encoded: Sequence[Encoded]) -> Score:
@@ -88,11 +96,18 @@ def encoded_score(encoded: Encoded) -> Score:
 
 
 def evaluate_matrix(
-    path: Path, image_groups: Integers, text_groups: Integers, *, folds: int = 1, gallery: int | None = None
+    path: Path,
+    image_groups: Integers,
+    text_groups: Integers,
+    *,
+    folds: int = 1,
+    gallery: int | None = None,
+    average_precision: bool = False,
 ) -> Result:
     """Measure a saved (images, texts) score matrix, higher is better, in .npy without pickle."""
     try:
-        return measure(read_matrix(path), image_groups, text_groups, folds=folds, gallery=gallery)
+        groups = image_groups, text_groups
+        return measure(read_matrix(path), *groups, folds=folds, gallery=gallery, average_precision=average_precision)
     except ScoreError as error:
         raise ScoreError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 

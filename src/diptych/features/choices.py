@@ -6,5 +6,6 @@ from typing import Literal
 
 CropName = Literal["1C", "10C", "whole", "mirrored", "views"]
 Resize = Literal["square", "short"]
+RandomCrop = Literal["RC", "window"]
 Dtype = Literal["float16", "float32"]
-RegionMethod = Literal["grid", "selective-search", "edge-boxes"]
+RegionMethod = Literal["grid", "selective-search", "edge-boxes", "crops"]

@@ -89,12 +89,23 @@ def random_crop(image: Image.Image, resize: Resize, side: int, random: np.random
     ratio from 3 : 4 to 4 : 3, resized. It depends on the photo and the generator alone.
     """
     if resize == "square":
-        square = _resized(image, resize, side)
-        left, top = (int(place) for place in random.integers(0, square.width - side, 2, endpoint=True))
-        window = square.crop((left, top, left + side, top + side))
-    else:
-        # resize() has a box, too, but looks beyond its edges
-        window = image.crop(_random_box(image.size, random)).resize((side, side), Image.Resampling.BILINEAR)
+        return random_window(image, resize, side, random)
+    # resize() has a box, too, but looks beyond its edges
+    window = image.crop(_random_box(image.size, random)).resize((side, side), Image.Resampling.BILINEAR)
+    return _mirrored_half_of_the_time(window, random)
+
+
+def random_window(image: Image.Image, resize: Resize, side: int, random: np.random.Generator) -> Pixels:
+    """Any window of the resized photo as bytes, mirrored half of the time: (3, side, side).
+
+    Things are as large in it as in the fixed crops. It depends on the photo and the generator alone.
+    """
+    resized = _resized(image, resize, side)
+    left, top = (int(random.integers(0, length - side, endpoint=True)) for length in resized.size)
+    return _mirrored_half_of_the_time(resized.crop((left, top, left + side, top + side)), random)
+
+
+def _mirrored_half_of_the_time(window: Image.Image, random: np.random.Generator) -> Pixels:
     pixels = np.asarray(window)  # (side, side, 3)
     if random.random() < 0.5:
         pixels = pixels[:, ::-1]

@@ -189,11 +189,15 @@ class _Network:
         squares = SQUARES_ON_CPU if device.type == "cpu" else SQUARES_ELSEWHERE
         self.images = max(1, squares // crops)  # at once
         self.side = side_of(making.crops, backbone)
-        self._run: Callable[[Tensor], Tensor] = backbone.regions if making.regions else backbone
+        of_map = making.regions is not None and making.regions.of_map
+        self._run: Callable[[Tensor], Tensor] = backbone.regions if of_map else backbone
+        self._apart = making.regions is not None and not of_map
         self._device = device
         self._input = np.zeros((self.images, crops, 3, self.side, self.side), np.uint8)
         backbone.eval().to(device)
-        self.shape: tuple[int, ...] = grid_of(making.crops, backbone) if making.regions else (backbone.size,)  # a row's
+        self.shape: tuple[int, ...] = grid_of(making.crops, backbone) if of_map else (backbone.size,)  # a row's
+        if self._apart:
+            self.shape = (crops, backbone.size)
         self._boxes: Floats | None = None
         if making.regions and making.regions.proposed:
             self.shape = (making.regions.count, self.shape[-1])
@@ -201,7 +205,7 @@ class _Network:
 
     @torch.inference_mode()
     def rows(self, looks: Sequence[_Look]) -> Floats:
-        """The features of at most `images` images, each the mean over its crops.
+        """The features of at most `images` images, each the mean over its crops, or a row a crop.
 
         A network may sum in another order for another number of images, so it is always given the same number.
         """
@@ -213,7 +217,8 @@ class _Network:
         found = self._run(torch.from_numpy(self._input).flatten(0, 1).to(self._device))  # (images * crops, ...)
         if self._boxes is not None:
             found = pool_cells(found, torch.from_numpy(self._boxes).to(self._device))  # (images, regions, channels)
-        rows: Floats = found.view(*self._input.shape[:2], *found.shape[1:]).mean(1).float().cpu().numpy()
+        found = found.view(*self._input.shape[:2], *found.shape[1:])  # (images, crops, ...)
+        rows: Floats = (found if self._apart else found.mean(1)).float().cpu().numpy()
         return rows[: len(looks)]
 
 

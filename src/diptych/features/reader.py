@@ -17,7 +17,8 @@ from diptych.data.images import PictureFile, decode
 from diptych.data.reader import Draw, FeatureReader, ImageReader, PixelReader
 from diptych.errors import DataError, ImageError
 from diptych.features.backbone import Backbone
-from diptych.features.crops import Crops, fixed_crops, random_crop, resized_side
+from diptych.features.choices import RandomCrop
+from diptych.features.crops import Crops, fixed_crops, random_crop, random_window, resized_side, too_small
 from diptych.features.proposals import proposer
 from diptych.features.regions import Regions
 from diptych.features.roi_align import pool_cells
@@ -40,12 +41,14 @@ class ImageInput:
 class CropReader:
     """The crops of each image, decoded each time: (images, crops, 3, side, side) bytes.
 
-    With `random` set it is one random crop, a pure function of the file and the draw; otherwise the fixed ones.
+    With `random` set it is one random crop (`RC`) or window, a pure function of the file and the draw; otherwise the
+    fixed ones. `enlarged` holds the images read so far that are smaller than the crop, with width and height.
     """
 
-    def __init__(self, pictures: Sequence[Picture], crops: Crops, side: int, random: bool = False) -> None:
+    def __init__(self, pictures: Sequence[Picture], crops: Crops, side: int, random: RandomCrop | None = None) -> None:
         self._pictures, self._crops, self._side, self._random = pictures, crops, side, random
         self.skipped: dict[int, str] = {}
+        self.enlarged: dict[int, tuple[int, int]] = {}
 
     def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """The crops of the readable ones among these images, and which those are."""
@@ -65,12 +68,16 @@ class CropReader:
 
     def _crop(self, image: int, draw: Draw) -> NDArray[np.uint8]:
         picture = self._pictures[image]
-        if not self._random:
-            return fixed_crops(_decoded(picture, self._side), self._crops, self._side)
+        # A window of the photo itself needs its pixels; a window of the resized photo does not.
+        itself = (self._random, self._crops.resize) == ("RC", "short")
+        photo = picture.load() if itself else _decoded(picture, self._side)
+        if too_small(photo.size, self._side):
+            self.enlarged[image] = photo.size
+        if self._random is None:
+            return fixed_crops(photo, self._crops, self._side)
+        draw_crop = random_crop if self._random == "RC" else random_window
         random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([*draw, image])))
-        # A window of the photo itself needs its pixels; a window of the resized square does not.
-        photo = picture.load() if self._crops.resize == "short" else _decoded(picture, self._side)
-        return random_crop(photo, self._crops.resize, self._side, random)[None]
+        return draw_crop(photo, self._crops.resize, self._side, random)[None]
 
 
 class ProposalReader:

@@ -24,10 +24,10 @@ class Regions(Settings):
     hold a thing, or fewer, pooled from that map; `model` is the file of OpenCV's structured forest, which finds the
     edges for `edge-boxes`. `annotated`: boxes that came with the data, at most `count` a photo. A proposed box is at
     least `smallest` of the photo's width and height, and boxes that share more than `overlap` of what they cover are
-    one region.
+    one region. `crops`: no places of the map, but the photo's crops, each with the backbone's own vector of it.
     """
 
-    method: Literal["grid", "selective-search", "edge-boxes", "annotated"] = "grid"
+    method: Literal["grid", "selective-search", "edge-boxes", "annotated", "crops"] = "grid"
     count: Count = 36
     smallest: Share = 0.1
     overlap: Share = 0.7
@@ -46,11 +46,16 @@ class Regions(Settings):
     @property
     def proposed(self) -> bool:
         """Whether the regions are boxes that differ from photo to photo."""
-        return self.method != "grid"
+        return self.method not in ("grid", "crops")
+
+    @property
+    def of_map(self) -> bool:
+        """Whether the regions are places of the backbone's last map; crops have the backbone's vectors instead."""
+        return self.method != "crops"
 
     @property
     def label(self) -> str:
-        """The regions as a word of a folder's name: `grid`, `selective-search-36`, `selective-search-200-0.05-0.8`."""
+        """The regions as a word of a folder's name: `grid`, `crops`, `selective-search-200-0.05-0.8`."""
         usual = (self.smallest, self.overlap) == (Regions().smallest, Regions().overlap)
         chosen = "" if usual else f"-{self.smallest:g}-{self.overlap:g}"
         return f"{self.method}-{self.count}{chosen}" if self.proposed else self.method

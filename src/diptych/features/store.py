@@ -77,7 +77,7 @@ class About(Settings):
     format: int
     version: str
     making: Making
-    shape: tuple[int, ...]  # of a row: (size,) or (regions, channels)
+    shape: tuple[int, ...]  # of a row: (size,), (regions, channels) or (crops, size)
 
 
 class Part(Settings):

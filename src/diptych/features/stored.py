@@ -32,7 +32,7 @@ def stored_reader(
     folder = free_folder(stores, making)
     stored = extract(pictures_of(corpus), backbone, making, folder, workers=workers, device=device, watch=watch)
     reader = FeatureReader(stored.features, stored.readable, stored.skipped)
-    return (reader if wanted.regions is None else RegionReader(reader, corpus.image_ids)), stored
+    return (RegionReader(reader, corpus.image_ids) if _of_map(wanted) else reader), stored
 
 
 def has_store(backbone: Backbone, wanted: ImageInput, stores: Path) -> bool:
@@ -41,9 +41,9 @@ def has_store(backbone: Backbone, wanted: ImageInput, stores: Path) -> bool:
 
 
 def making_of(backbone: Backbone, wanted: ImageInput) -> Making:
-    """How what a tower reads is stored; regions, which are many, in half the space."""
+    """How what a tower reads is stored; regions of a map, which are many, in half the space."""
     assert wanted.crops is not None, "a backbone reads crops"
-    dtype: Dtype = "float32" if wanted.regions is None else "float16"
+    dtype: Dtype = "float16" if _of_map(wanted) else "float32"
     return Making.of(backbone.name, backbone, wanted.crops, regions=wanted.regions, dtype=dtype)
 
 
@@ -55,9 +55,13 @@ def region_boxes(corpus: Corpus, wanted: ImageInput, backbone: Backbone | None) 
     """
     if wanted.kind == "features":
         return None if corpus.region_boxes is None else corpus.region_boxes[np.arange(len(corpus.image_ids))]
-    if wanted.regions is None or wanted.crops is None or backbone is None:
+    if wanted.regions is None or wanted.crops is None or backbone is None or not _of_map(wanted):
         return None
     if wanted.regions.proposed:
         return proposed_boxes(pictures_of(corpus), wanted)
     cells, _ = grid_of(wanted.crops, backbone)
     return np.repeat(grid_boxes(cells, wanted.crops, wanted.shape[-1])[None], len(corpus.image_ids), axis=0)
+
+
+def _of_map(wanted: ImageInput) -> bool:
+    return wanted.regions is not None and wanted.regions.of_map

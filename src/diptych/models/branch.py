@@ -52,14 +52,8 @@ class Branch(nn.Module):
         return everywhere.view(*vectors.shape[:-1], joint.shape[1])
 
     def _normed(self, vectors: Tensor) -> Tensor:
-        """Batch norm, where the branch has it; fewer than two vectors have no statistics of their own."""
-        if self.norm is None:
-            return vectors
-        if self.norm.training and len(vectors) < 2:
-            known = self.norm.running_mean, self.norm.running_var, self.norm.weight, self.norm.bias
-            return batch_norm(vectors, *known, eps=self.norm.eps)
-        normed: Tensor = self.norm(vectors)
-        return normed
+        """Batch norm, where the branch has it."""
+        return vectors if self.norm is None else normed(self.norm, vectors)
 
 
 class BranchSettings(TwoTowerSettings):
@@ -100,9 +94,18 @@ class Branched(TwoTowers):
         return joint
 
 
-def linear(inputs: int, outputs: int) -> nn.Linear:
+def normed(norm: nn.BatchNorm1d, vectors: Tensor) -> Tensor:
+    """Batch norm of vectors (vectors, size); fewer than two have no statistics of their own."""
+    if norm.training and len(vectors) < 2:
+        return batch_norm(vectors, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
+    out: Tensor = norm(vectors)
+    return out
+
+
+def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
     """A layer with Xavier weights and, at first, no bias."""
-    layer = nn.Linear(inputs, outputs)
+    layer = nn.Linear(inputs, outputs, bias=bias)
     nn.init.xavier_uniform_(layer.weight)
-    nn.init.zeros_(layer.bias)
+    if bias:
+        nn.init.zeros_(layer.bias)
     return layer

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+import torch
+from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from typing_extensions import Self
 
@@ -14,6 +16,8 @@ from diptych.features.names import build_backbone, load_backbone
 from diptych.features.reader import ImageInput
 from diptych.features.regions import Regions
 from diptych.models.towers import ImageTower, ImageTowerSettings
+
+CROPS_AT_ONCE = 32
 
 
 class PretrainedSettings(ImageTowerSettings):
@@ -60,3 +64,13 @@ class PretrainedTower(ImageTower):
         weights = self.settings.weights
         loaded = load_backbone(self.settings.backbone, None if weights is None else Path(weights))
         self.backbone.load_state_dict(loaded.state_dict())
+
+
+def crop_vectors(backbone: Backbone, images: Tensor) -> Tensor:
+    """(images, crops, 3, side, side) bytes to a vector of each crop, (images, crops, size)."""
+    pixels = images.flatten(0, 1)  # (images * crops, 3, side, side)
+    # A part at a time, so that the large maps of frozen blocks are never held for all; only batch normalisation that
+    # estimates its statistics has to see the whole batch.
+    estimates = any(isinstance(module, BatchNorm) and module.training for module in backbone.modules())
+    parts = [pixels] if estimates else torch.split(pixels, CROPS_AT_ONCE)
+    return torch.cat([backbone(part) for part in parts]).view(*images.shape[:2], -1)

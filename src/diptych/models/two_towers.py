@@ -49,8 +49,9 @@ class TwoTowers(Matcher):
 
     @property
     def has_regions(self) -> bool:
-        """Whether an image is a set of regions, and not one vector."""
-        return self.image.input.regions is not None
+        """Whether an image is a set of regions, and not one vector or views of the whole."""
+        regions = self.image.input.regions
+        return regions is not None and regions.of_map
 
     @property
     def pretrained(self) -> Backbone | None:

@@ -63,7 +63,7 @@ class Contrastive(Tempered):
         """Minus the logarithm of each query's share for its own: (queries,)."""
         if self.negatives == "sum":
             return self.rivals(queries).logsumexp(1)
-        lead = wide(hardest_negatives(queries.scores, queries.positives)) - wide(own_scores(queries)).squeeze(1)
+        lead = wide(hardest_negatives(queries, queries.positives)) - wide(own_scores(queries)).squeeze(1)
         if self.margin is not None:
             return ((lead + self.margin) / self.temperature).clamp(min=0)
         return lead.masked_fill(lead == -torch.inf, 0) / self.temperature  # a query without a negative loses nothing

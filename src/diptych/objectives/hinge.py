@@ -3,11 +3,13 @@
     sum:  sum_c' [m - s(i, c) + s(i, c')]+  +  sum_i' [m - s(i, c) + s(i', c)]+        (Faghri et al. 2018, Eq. 5)
     max:  max_c' [m + s(i, c') - s(i, c)]+  +  max_i' [m + s(i', c) - s(i, c)]+        (Eq. 6)
     soft: (sum_c' [.]+^p)^(1/p)  +  (sum_i' [.]+^p)^(1/p),  p = 1 / softness           (the spectrum of section 2.2)
+    next: [m + s(i, c') - s(i, c)]+  +  [m + s(i', c) - s(i, c)]+,  i' and c' of one other pair
 
 Reference: VSE++: Improving Visual-Semantic Embeddings with Hard Negatives, BMVC 2018.
 Needs: scores of the batch and the positives mask.
 When to use it: `max` is VSE++ and the better one once training has warmed up; `sum` (VSE0) starts faster. A number is a
-softness between them, 0 being max and 1 being sum, each exactly: all negatives push, the harder the more.
+softness between them, 0 being max and 1 being sum, each exactly: all negatives push, the harder the more. `next` takes
+the pair that follows in the batch, whose order is random, as the only negative: Eq. 4 of the dual-path paper.
 Relation to others: the loss is summed over the pairs, as in the authors' public code and unlike the mean of Eq. 4: the
 clipping of the gradient at 2.0 belongs to that scale. Same-group pairs are never negatives; `mask_same_group = false`
 reproduces the public code, where only the drawn pair itself is left out.
@@ -32,12 +34,12 @@ STEEPEST = 1e30
 def _known_negatives(value: Any) -> Any:
     """Refuse anything else in words of its own: those of a choice between types do not read well."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value in ("max", "sum") or (number and 0 <= value <= 1):
+    if value in ("max", "sum", "next") or (number and 0 <= value <= 1):
         return float(value) if number else value
-    raise PydanticCustomError("negatives", "use 'max', 'sum' or a softness from 0 (max) to 1 (sum)")
+    raise PydanticCustomError("negatives", "use 'max', 'sum', 'next' or a softness from 0 (max) to 1 (sum)")
 
 
-Negatives = Annotated[Literal["max", "sum"] | float, BeforeValidator(_known_negatives)]
+Negatives = Annotated[Literal["max", "sum", "next"] | float, BeforeValidator(_known_negatives)]
 
 
 class Hinge(Ranking):
@@ -54,14 +56,16 @@ class Hinge(Ranking):
         excluded = self._excluded(queries)
         if self.softness == 0:
             # The largest hinge is that of the hardest negative: no other needs to be computed.
-            return (self.margin + hardest_negatives(queries.scores, excluded) - own.squeeze(1)).clamp(min=0)
+            choose = next_negatives if self.negatives == "next" else hardest_negatives
+            return (self.margin + choose(queries, excluded) - own.squeeze(1)).clamp(min=0)
         hinges = (self.margin + queries.scores - own).clamp(min=0).masked_fill(excluded, 0)
         return hinges.sum(1) if self.softness == 1 else _between(hinges, self.softness)
 
     @property
     def softness(self) -> float:
-        """Where between max (0) and sum (1) the negatives are taken together."""
-        return {"max": 0.0, "sum": 1.0}[self.negatives] if isinstance(self.negatives, str) else self.negatives
+        """Where between max (0) and sum (1) the negatives are taken together; one alone is its own maximum."""
+        known = {"max": 0.0, "sum": 1.0, "next": 0.0}
+        return known[self.negatives] if isinstance(self.negatives, str) else self.negatives
 
     def stuck(self, batch: Summary, total: float) -> bool:
         """Hinges stick where every negative scores like the positive: margin x negatives ** softness a query.
@@ -102,9 +106,18 @@ def own_places(queries: Queries) -> Tensor:
     return queries.own[:, None] == columns
 
 
-def hardest_negatives(scores: Tensor, excluded: Tensor) -> Tensor:
+def hardest_negatives(queries: Queries, excluded: Tensor) -> Tensor:
     """The best score of each query that is not excluded, (queries,); minus infinity where all are."""
-    return scores.masked_fill(excluded, -torch.inf).amax(1)
+    return queries.scores.masked_fill(excluded, -torch.inf).amax(1)
+
+
+def next_negatives(queries: Queries, excluded: Tensor) -> Tensor:
+    """The score of each query with the first pair behind its own that is not excluded, (queries,); else as above."""
+    pairs = excluded.shape[1]
+    behind = (torch.arange(pairs, device=excluded.device) - queries.own[:, None] - 1) % pairs  # from 0 on
+    steps, found = behind.masked_fill(excluded, pairs).min(1)
+    scores = queries.scores.gather(1, found[:, None]).squeeze(1)
+    return scores.masked_fill(steps == pairs, -torch.inf)
 
 
 def _between(hinges: Tensor, softness: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Line and bar charts as SVG that stands by itself inside a page: no script, no outside address, light and dark."""
+"""Charts of lines, bars and areas as SVG that stands by itself in a page: no script, no address, light and dark."""
 
 from __future__ import annotations
 
@@ -122,6 +122,33 @@ def bar_chart(
         f"{name} has {', '.join(f'{value:.4g} at {label}' for label, value in zip(labels, values, strict=True))}"
         for name, values in series.items()
     )
+    return _svg(bottom + _FOOT, _printable(f"{title}: {'; '.join(told)}"), parts)
+
+
+def area_chart(
+    series: Mapping[str, Sequence[float]], edges: Sequence[float], *, title: str, x_label: str, y_label: str
+) -> Markup:
+    """Draw named histograms of the bins between these edges as one SVG: steps from 0 on, the area below them tinted."""
+    names = list(series)
+    parts, top = _head(title, y_label, names)
+    bottom = top + _PLOT_HEIGHT
+    across = _axis(edges, _LEFT, _WIDTH - _RIGHT, 10, whole=False, widen=False)
+    up = _axis(
+        [0.0, *(value for values in series.values() for value in values)], bottom, top, 5, whole=False, widen=True
+    )
+    parts += _frame(across, up, x_label)
+    told = []
+    for number, (name, values) in enumerate(series.items()):
+        steps = zip(edges[1:], values, strict=True)
+        path = f"M{across.at(edges[0])},{bottom}" + "".join(f"V{up.at(value)}H{across.at(x)}" for x, value in steps)
+        area = Markup(
+            '<path class="area" d="{}V{}z" fill="{}" fill-opacity="0.22" stroke="{}" stroke-width="1.6" '
+            'stroke-linejoin="round"><title>{}</title></path>'
+        )
+        colour = _COLOURS[number % len(_COLOURS)]
+        parts.append(area.format(path, bottom, colour, colour, _printable(name)))
+        peak = max(range(len(values)), key=values.__getitem__)
+        told.append(f"{name} is densest from {edges[peak]:.3g} to {edges[peak + 1]:.3g}")
     return _svg(bottom + _FOOT, _printable(f"{title}: {'; '.join(told)}"), parts)
 
 

@@ -30,6 +30,20 @@ def recall_line(epochs: Sequence[Epoch], name: str) -> list[Point]:
     return [(number, epoch["val"][name]) for number, epoch in enumerate(epochs, 1)]
 
 
+def class_error_lines(epochs: Sequence[Epoch]) -> dict[str, list[Point]]:
+    """How many images and texts were put into a wrong class in training, in percent; none where none were classified.
+
+    An epoch of a stage that does not classify is a gap.
+    """
+    told = [epoch.get("class_error") or {} for epoch in epochs]
+    sides = {"images": "visual", "texts": "textual"}
+    return {
+        title: [(number, errors.get(name)) for number, errors in enumerate(told, 1)]
+        for title, name in sides.items()
+        if any(name in errors for errors in told)
+    }
+
+
 def stage_marks(epochs: Sequence[Epoch], line: int = 0) -> list[Mark]:
     """Where each stage after the first begins: between its first epoch and the one before."""
     return [

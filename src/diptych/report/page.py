@@ -229,6 +229,65 @@ class SamplingRow:
 
 
 @dataclass(frozen=True)
+class SeparationSection:
+    """The distributions of the scores of right and wrong pairs as a chart, their means, and the area they share."""
+
+    note: str
+    chart: Markup
+    shared: Measure
+    positive_mean: float
+    negative_mean: float
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A matrix of correlations as a picture (a data: URI), and the mean absolute one beside its diagonal."""
+
+    name: str
+    picture: str
+    mean: float
+
+
+@dataclass(frozen=True)
+class CorrelationSection:
+    """How alike images are before and after training, and a note that says how to read it, or why it is not shown."""
+
+    note: str
+    maps: Sequence[HeatMap] = ()
+
+
+@dataclass(frozen=True)
+class WeighedWord:
+    """A word, its importance, and its share, from -1 to 1, of the largest; both are None if the model has no such word.
+
+    `most` says that it is one of the most important.
+    """
+
+    text: str
+    importance: float | None = None
+    share: float | None = None
+    most: bool = False
+
+
+@dataclass(frozen=True)
+class ExplainedPhoto:
+    """An image, by its name and a data: URI, with its score for one of its captions, and that word by word."""
+
+    name: str
+    picture: str | None
+    score: float
+    words: Sequence[WeighedWord]
+
+
+@dataclass(frozen=True)
+class WordsSection:
+    """Images with what each word of a caption is worth, and a note that says how to read them."""
+
+    note: str
+    photos: Sequence[ExplainedPhoto]
+
+
+@dataclass(frozen=True)
 class Contents:
     """Everything a report shows; what is empty is left out. `curves` and `cross` are charts as SVG."""
 
@@ -244,8 +303,11 @@ class Contents:
     best: Sequence[Example] = ()
     worst: Sequence[Example] = ()
     attention: AttentionSection | None = None
+    words: WordsSection | None = None
     negatives: CardSection | None = None
+    separation: SeparationSection | None = None
     cross: Markup | None = None
+    correlation: CorrelationSection | None = None
     sampling: Sequence[SamplingRow] = ()
     recipe: str = ""
 

@@ -20,16 +20,21 @@ from diptych.evaluation.ranks import Score
 from diptych.evaluation.runs import kept_score
 from diptych.index.search import Hit
 from diptych.models.encoded import Encoded
+from diptych.models.trained import Trained
 from diptych.report.attention import attention_section
 from diptych.report.choice import one_a_group
+from diptych.report.correlations import correlation_section
 from diptych.report.cross_retrieval import cross_chart, cross_of
 from diptych.report.curves import Point, line_chart
-from diptych.report.epochs import Epoch, read_epochs, stage_marks
+from diptych.report.epochs import Epoch, class_error_lines, read_epochs, stage_marks
 from diptych.report.page import Answer, CardSection, Contents, Example, Fact, Question, write_page
 from diptych.report.phrases import phrase_section
 from diptych.report.pictures import image_thumbnail
 from diptych.report.recalls import directions, measured
 from diptych.report.sampling import sampling_rows
+from diptych.report.separation import separation_section
+from diptych.report.words import words_section
+from diptych.text.vocabulary import Vocabulary
 from diptych.training.journal import Journal
 from diptych.training.recipe import load_recipe
 
@@ -50,17 +55,21 @@ def write_report(
     questions: Sequence[tuple[str, Sequence[Hit]]] = (),
     negatives: CardSection | None = None,
     score: Score | None = None,
+    stores: Path | None = None,
 ) -> Path:
     """Write a run's report.html from its journal and a result on one gallery.
 
     It also shows, where they are given, answered questions and the `hard_negatives` of a training batch. Who has the
-    score of the encodings already, as `kept_score` makes it, gives it.
+    score of the encodings already, as `kept_score` makes it, gives it. `stores` is the folder that may hold features of
+    the run's backbone.
     """
     corpus = encoded.corpus
     if corpus is None:
         raise ScoreError("a report needs the corpus, not encodings read from a file")
     score = kept_score([encoded]) if score is None else score
     left = _Left(run)
+    vocabulary = Vocabulary.load(run / "vocabulary.json")
+    trained = Trained(encoded.matcher(), vocabulary, encoded.images.device, stores)
     examples = Examples(encoded, corpus, result)
     contents = replace(
         left.contents(corpus, split, {"texts": len(corpus.texts)}, encoded.skipped),
@@ -70,8 +79,11 @@ def write_report(
         best=examples.chosen(best=True),
         worst=examples.chosen(best=False),
         attention=attention_section(encoded, examples.image_rows(best=True)),
+        words=words_section(trained, encoded, examples.image_rows(best=True)),
         negatives=negatives,
+        separation=separation_section(score, encoded),
         cross=cross_chart({run.name: cross}) if (cross := cross_of(score, encoded)) else None,
+        correlation=correlation_section(trained, encoded),
         sampling=sampling_rows(score, corpus, left.recipe.stage[-1].batches.size),
     )
     return _write(run, contents)
@@ -177,7 +189,7 @@ class Examples:
 
 
 def _curves(epochs: Sequence[Epoch]) -> list[Markup]:
-    """Loss and validation recall against the epoch, counted on through the stages."""
+    """Validation recall, loss, and class error where there is one, against the epoch, counted on through the stages."""
     on_val = {name for epoch in epochs for name in epoch["val"]}
     recalls = {title: _known(epochs, name) for title, name in _RECALLS.items() if name in on_val}
     marks = stage_marks(epochs)
@@ -187,6 +199,9 @@ def _curves(epochs: Sequence[Epoch]) -> list[Markup]:
         if len(losses) > 1:
             title = f"Training loss, stage {stage}"
             charts.append(line_chart({"loss": losses}, title=title, x_label="epoch", y_label="loss a pair"))
+    if errors := class_error_lines(epochs):
+        title, label = "Class error in training", "wrong, percent"
+        charts.append(line_chart(errors, title=title, x_label="epoch", y_label=label, marks=marks))
     return charts
 
 

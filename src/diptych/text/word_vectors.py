@@ -58,6 +58,19 @@ def read_word_vectors(
     return WordVectors(vectors, found)
 
 
+def only_found(vocabulary: Vocabulary, words: WordVectors) -> tuple[Vocabulary, WordVectors]:
+    """The vocabulary of those words that have a vector, and their vectors."""
+    specials = len(vocabulary) - len(vocabulary.words)
+    kept = np.flatnonzero(words.found[specials:])
+    if not len(kept):
+        raise DataError("none of the training words has a vector; name word vectors of their language")
+    rows = np.concatenate([np.arange(specials), specials + kept])
+    names = tuple(vocabulary.words[row] for row in kept)
+    counts = tuple(vocabulary.counts[row] for row in kept)
+    fewer = Vocabulary(names, counts, vocabulary.threshold)
+    return fewer, WordVectors(words.vectors[rows], words.found[rows])
+
+
 def _entries(path: Path, wanted: int | None, progress: Progress | None) -> Iterator[tuple[int, bytes, bytes]]:
     """Each row's number, its word and its numbers, of which every row has equally many."""
     promised = size = None

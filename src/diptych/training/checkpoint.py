@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from diptych.errors import RunError
 from diptych.models.store import load_tensors, load_weights, matcher_header, save_tensors
 from diptych.text.vocabulary import Vocabulary
+from diptych.training.classes import Classes
 from diptych.training.step import Step
 
 
@@ -28,11 +29,12 @@ class Position:
     stuck: int = 0
     pairs: int = 0
     sums: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
     stage_done: bool = False
 
     def next_epoch(self) -> Position:
         """The start of the epoch after this one."""
-        return replace(self, epoch=self.epoch + 1, step=0, pairs=0, sums={})
+        return replace(self, epoch=self.epoch + 1, step=0, pairs=0, sums={}, errors={})
 
 
 def snapshot_path(run: Path) -> Path:
@@ -46,6 +48,10 @@ def save_snapshot(run: Path, vocabulary: Vocabulary, step: Step, position: Posit
     names: dict[Tensor, str] = {parameter: name for name, parameter in _parameters(step)}
     tensors = {f"model.{name}": tensor for name, tensor in matcher.state_dict().items()}
     tensors |= {f"objective.{name}": parameter for name, parameter in step.learned.items()}
+    if step.sampled is not None:
+        tensors |= {f"sampled.{name}": table for name, table in step.sampled.tensors().items()}
+    if step.classes is not None:
+        tensors |= {f"classes.{name}": table for name, table in step.classes.tensors().items()}
     for parameter, state in optimiser.state.items():
         for key, value in state.items():
             tensors[f"optimiser.{names[parameter]}.{key}"] = torch.as_tensor(value)
@@ -75,6 +81,12 @@ class Snapshot:
         """How far the training had come."""
         return Position(**self.about["position"])
 
+    @property
+    def classes(self) -> Classes | None:
+        """The classes that the stage's groups had, where its objective classifies."""
+        tables = self._under("classes.")
+        return Classes.of_tensors(tables) if tables else None
+
     def check(self, vocabulary: Vocabulary, corpus: str) -> None:
         """Refuse to go on with other words or other data than the snapshot was made with."""
         if self.about.get("vocabulary") != vocabulary.digest:
@@ -91,6 +103,8 @@ class Snapshot:
         load_weights(step.matcher, self._under("model."), self.path)
         for name, parameter in step.learned.items():
             parameter.copy_(self.tensors[f"objective.{name}"])
+        if step.sampled is not None:
+            step.sampled.restore(self._under("sampled."))
         saved = self._under("optimiser.")
         fused = optimiser.param_groups[0]["fused"]
         for name, parameter in _parameters(step):

@@ -107,6 +107,8 @@ class ImageTextData:
             train = train.take(np.arange(len(train.image_ids)), known)
         self._trained, self._workers = images.trained, images.workers
         self._ids, self._images = train.image_ids, images.for_training(train)
+        self._enlarged = partial(images.say_enlarged, self._images, self._ids)
+        self._told = False
         table = images.trained.vocabulary.encode_all(train.texts)
         self.read = PairReader(train.text_groups, self._images, table, texts.features(table)).read
         batches = stage.batches
@@ -121,5 +123,8 @@ class ImageTextData:
         return self._ids[image], self._images.skipped[image]
 
     def validate(self, watch: Watch) -> dict[str, float]:
-        """Recall in both directions on val."""
+        """Recall in both directions on val; after the first epoch, random crops have shown which photos are small."""
+        if not self._told:
+            self._enlarged()
+            self._told = True
         return validate(self._trained.encode(self._val, self._workers, watch, self._val_images))

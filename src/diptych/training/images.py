@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,9 +33,9 @@ class StageImages:
         """The reader of the training images."""
         wanted = self.trained.matcher.image_input
         check_regions(self.stage, self.trained.matcher)
-        if self.stage.crops == "RC":
+        if self.stage.crops is not None:
             assert wanted.crops is not None  # checked before training began
-            return CropReader(pictures_of(corpus), wanted.crops, wanted.shape[-1], random=True)
+            return CropReader(pictures_of(corpus), wanted.crops, wanted.shape[-1], random=self.stage.crops)
         return self.for_encoding(corpus)
 
     def for_encoding(self, corpus: Corpus) -> ImageReader:
@@ -52,13 +52,22 @@ class StageImages:
             device=self.trained.device,
             watch=self.watch,
         )
-        if stored.enlarged:
-            first, (width, height) = next(iter(stored.enlarged.items()))
-            self.say(
-                f"{len(stored.enlarged)} photos are smaller than the crop and were enlarged; "
-                f"the first is {corpus.image_ids[first]} ({width} x {height})"
-            )
+        self._say_enlarged(stored.enlarged, corpus.image_ids)
         return reader
+
+    def say_enlarged(self, reader: ImageReader, image_ids: Sequence[str]) -> None:
+        """Say which photos were too small for the crop, of those that a reader of crops has read so far."""
+        if isinstance(reader, CropReader):
+            self._say_enlarged(dict(sorted(reader.enlarged.items())), image_ids)
+
+    def _say_enlarged(self, enlarged: dict[int, tuple[int, int]], image_ids: Sequence[str]) -> None:
+        if not enlarged:
+            return
+        first, (width, height) = next(iter(enlarged.items()))
+        photos, were = ("1 photo is", "was") if len(enlarged) == 1 else (f"{len(enlarged):,} photos are", "were")
+        self.say(
+            f"{photos} smaller than the crop and {were} enlarged; the first is {image_ids[first]} ({width} x {height})"
+        )
 
 
 def check_regions(stage: Stage, matcher: Matcher) -> None:
@@ -66,8 +75,10 @@ def check_regions(stage: Stage, matcher: Matcher) -> None:
     regions, backbone = matcher.image_input.regions, matcher.pretrained
     if regions is None or not regions.proposed or backbone is None:
         return
-    if stage.crops == "RC":
-        raise RecipeError(f'crops = "RC": {regions.method} finds its boxes in the whole photo; leave the crops out')
+    if stage.crops is not None:
+        raise RecipeError(
+            f'crops = "{stage.crops}": {regions.method} finds its boxes in the whole photo; leave the crops out'
+        )
     if any(parameter.requires_grad for parameter in backbone.parameters()):
         raise RecipeError(
             f"trainable: {regions.method} reads its regions from a frozen backbone; leave the backbone out of it, "

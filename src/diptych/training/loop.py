@@ -19,6 +19,7 @@ from diptych.models.store import save_matcher
 from diptych.models.trained import Trained, Watch
 from diptych.objectives.correlation import Correlation
 from diptych.training.checkpoint import Position, Snapshot, save_snapshot
+from diptych.training.classes import KeptClassifier, keep_classifier, stage_classes
 from diptych.training.data import ImageTextData, StageData, StageTexts
 from diptych.training.images import StageImages
 from diptych.training.journal import Journal
@@ -27,7 +28,8 @@ from diptych.training.phrases import PhraseData
 from diptych.training.progress import Watcher
 from diptych.training.recipe import Recipe
 from diptych.training.stage import CollapseWatch, prepare_step, set_rate, set_trainable, train_mode
-from diptych.training.start import stage_file
+from diptych.training.start import best_file, stage_file
+from diptych.training.step import Step
 
 SECONDS_BETWEEN_SNAPSHOTS = 300.0
 STUCK_STEPS = 100
@@ -62,9 +64,11 @@ class StageLoop:
         if isinstance(self.stage.objective, Correlation):  # what was taken in of an epoch is not kept, only its result
             self.position = replace(position, step=0, pairs=0, sums={})
         set_trainable(trained.matcher, self.stage.trainable)
-        self.step = prepare_step(trained.matcher, self.stage, trained.device)
         self.journal = Journal(around.run)
         train = training_corpus(self.stage, around.corpus)
+        self._say_unmatched(train)
+        self.images = self._stage_images()
+        self.step = self._prepared_step(train, snapshot)
         offline = self._offline_sampler(train)
         if snapshot is not None:  # after mining, which builds a matcher of its own and so draws random numbers
             snapshot.restore(self.step)
@@ -80,17 +84,52 @@ class StageLoop:
         if snapshot is None:
             self._snapshot()
 
+    def _stage_images(self) -> StageImages:
+        """How the stage reads its images; call after its parts were made trainable."""
+        around, watch = self.around, partial(self._prepare, "features")
+        return StageImages(self.trained, self.stage, around.stores, around.workers, watch, around.watcher.say)
+
+    def _prepared_step(self, train: Corpus, snapshot: Snapshot | None) -> Step:
+        """The steps of the stage; one that classifies goes on with the classifier of what it starts from."""
+        if not self.stage.objective.needs_classes:
+            return prepare_step(self.trained.matcher, self.stage, self.trained.device)
+        kept = None if snapshot is not None else self._kept_classifier(train)
+        classes = snapshot.classes if snapshot is not None else kept.classes if kept is not None else None
+        if classes is None:
+            reader, watch = partial(self.images.for_encoding, train), partial(self._prepare, "clusters")
+            classes = stage_classes(self.stage.objective, train, reader, self.around.recipe.seed, watch)
+        step = prepare_step(self.trained.matcher, self.stage, self.trained.device, classes)
+        if kept is not None:
+            kept.put_into(step.all_learned)
+        if snapshot is None:
+            told = "fresh" if kept is None else f"that of {kept.path.parent}"
+            self.around.watcher.say(f"instance loss: {classes.count:,} classes; the classifier is {told}")
+        return step
+
+    def _kept_classifier(self, train: Corpus) -> KeptClassifier | None:
+        """The classifier of what the stage starts from, if it told the same groups apart."""
+        start = self.stage.start
+        if start == "scratch":
+            return None
+        before = stage_file(self.around.run, self.position.stage - 1)
+        weights = before if start == "previous" else best_file(Path(start))
+        kept = KeptClassifier.beside(weights)
+        return kept if kept is not None and kept.fits(self.stage.objective, train, self.trained.matcher) else None
+
+    def _say_unmatched(self, train: Corpus) -> None:
+        """Tell what the splits hold that cannot be trained on: a group without an image, or without a text."""
+        every = self.around.corpus.split(*self.stage.splits)
+        images, texts = len(every.image_ids) - len(train.image_ids), len(every.texts) - len(train.texts)
+        if images or texts:
+            self.around.watcher.say(
+                f"left out of training: {images:,} images of groups without a text, {texts:,} texts of groups without "
+                "an image; `diptych data check` names them",
+                "yellow",
+            )
+
     def _stage_data(self, train: Corpus, offline: OfflineSampler | None) -> StageData:
-        """What the stage trains on and is measured on; call after its parts were made trainable."""
-        around = self.around
-        images = StageImages(
-            self.trained,
-            self.stage,
-            around.stores,
-            around.workers,
-            partial(self._prepare, "features"),
-            around.watcher.say,
-        )
+        """What the stage trains on and is measured on."""
+        around, images = self.around, self.images
         texts = StageTexts(self.trained, around.stores, self._prepare, around.watcher.say)
         seed = (around.recipe.seed, self.position.stage)
         if self.stage.phrases is not None:
@@ -165,7 +204,7 @@ class StageLoop:
 
     def _step(self, batch: PairBatch) -> None:
         position = self.position
-        sums = dict(position.sums)
+        sums, errors = dict(position.sums), dict(position.errors)
         collapsed = False
         rate = self._rate()
         if len(batch):  # a batch whose images are all unreadable trains nothing
@@ -178,12 +217,15 @@ class StageLoop:
             for name, value in values.items():
                 pairs = len(batch) if loss.averaged or name in loss.own else 1
                 sums[name] = sums.get(name, 0.0) + value * pairs
+            for name, share in loss.errors.items():
+                errors[name] = errors.get(name, 0.0) + float(share) * len(batch)
             collapsed = self.watch.collapsed(sum(values[name] for name in loss.terms), summary)
         self.position = replace(
             position,
             step=position.step + 1,
             pairs=position.pairs + len(batch),
             sums=sums,
+            errors=errors,
             stuck=self.watch.stuck,
         )
         # Only now: a run that goes on from before this step says it again, and its journal holds it once.
@@ -225,9 +267,11 @@ class StageLoop:
         self._snapshot()
 
     def _learned(self) -> dict[str, Any]:
-        """What the objective has learned so far, where it learns numbers."""
+        """The numbers that the objective has learned so far, and the shares that it took for another class."""
         numbers = {name: float(value.detach()) for name, value in self.step.learned.items() if value.numel() == 1}
-        return {"learned": numbers} if numbers else {}
+        pairs = max(1, self.position.pairs)
+        errors = {name: 100 * wrong / pairs for name, wrong in self.position.errors.items()}
+        return ({"learned": numbers} if numbers else {}) | ({"class_error": errors} if errors else {})
 
     def _validate(self) -> dict[str, float]:
         self.trained.matcher.eval()
@@ -237,7 +281,9 @@ class StageLoop:
     def _keep_best(self, metrics: dict[str, float]) -> None:
         folder = self.around.run / "best"
         about = {**_at(self.position), "val": metrics}
-        save_matcher(folder / "weights.safetensors", self.trained.matcher, self.trained.vocabulary, about)
+        weights = folder / "weights.safetensors"
+        save_matcher(weights, self.trained.matcher, self.trained.vocabulary, about)
+        keep_classifier(weights, self.step.all_learned, self.step.classes)
         write_json(folder / "metrics.json", about)
 
     def _snapshot(self) -> None:

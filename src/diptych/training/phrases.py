@@ -94,7 +94,8 @@ def _regions(corpus: Corpus, named: Mentions, images: StageImages) -> PhotoRegio
 
 def check_phrases(stage: Stage, matcher: Matcher) -> None:
     """Refuse a stage whose phrases and model do not go together."""
-    locates = isinstance(matcher, TwoTowers) and matcher.has_regions
+    regions = matcher.image_input.regions
+    locates = isinstance(matcher, TwoTowers) and regions is not None and regions.proposed
     if stage.phrases is not None and not locates:
         raise RecipeError(
             "phrases: the model reads whole images; use a two-branch model with model.image.name = 'regions'"

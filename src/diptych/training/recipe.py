@@ -21,6 +21,7 @@ from diptych import registry
 from diptych.data.offline import OfflineSettings
 from diptych.data.region_pairs import PhraseSettings
 from diptych.errors import RecipeError, nearest
+from diptych.features.choices import RandomCrop
 from diptych.models.matcher import ModelSettings
 from diptych.models.projected import Head
 from diptych.objectives.objective import Objective
@@ -51,6 +52,7 @@ class Batches(Settings):
 class Optimiser(Settings):
     """Adam, or gradient descent with `momentum` (`sgd`), with the gradient's norm clipped; `clip = 0` clips nothing.
 
+    `nesterov` looks ahead along the momentum, with `sgd` only.
     `decay` pulls the weights of layers, not their biases, towards zero: it is added to the gradient, times the weight.
     `parts` gives parts of the matcher a rate of their own, as a multiple of `rate`: `{ image = 0.1 }`.
     """
@@ -59,6 +61,7 @@ class Optimiser(Settings):
     rate: Annotated[Number, Field(gt=0)] = 0.0002
     clip: Annotated[Number, Field(ge=0)] = 2.0
     momentum: Annotated[Number, Field(ge=0, lt=1)] | None = Field(default=None, validate_default=True)
+    nesterov: Flag = False
     decay: Annotated[Number, Field(ge=0)] = 0.0
     parts: dict[str, Annotated[Number, Field(gt=0)]] = Field(default_factory=dict)
 
@@ -69,13 +72,21 @@ class Optimiser(Settings):
             raise PydanticCustomError("momentum", "belongs to name = 'sgd'; Adam has its own, leave it out")
         return momentum
 
+    @field_validator("nesterov")
+    @classmethod
+    def _with_momentum(cls, nesterov: bool, fields: ValidationInfo) -> bool:
+        if nesterov and (fields.data.get("name") != "sgd" or fields.data.get("momentum") == 0):
+            raise PydanticCustomError("nesterov", "belongs to name = 'sgd' with a momentum; leave it out")
+        return nesterov
+
 
 class Stage(Settings):
     """One uninterrupted training with one objective, one set of trainable parts, one schedule.
 
     `start` is scratch, previous (the best snapshot of the stage before) or the path of a run; `head` attaches a
-    projection head to both sides of what it starts from; `crops = "RC"` trains on a random crop of each image, drawn
-    each time it is read; `trainable` names parts of the matcher, or all;
+    projection head to both sides of what it starts from; `crops` trains on a random crop of each image, drawn each time
+    it is read: `"RC"` as VSE++ draws it, `"window"` always a window of the resized image;
+    `trainable` names parts of the matcher, or all;
     `offline` gives each pair hard negatives from mined lists, for objectives that read them;
     `phrases` trains on phrases and regions of photos instead of texts and images, and measures localisation;
     `patience` stops after that many epochs without a better `select` on val.
@@ -83,7 +94,7 @@ class Stage(Settings):
 
     start: str = "scratch"
     head: Head | None = None
-    crops: Literal["RC"] | None = None
+    crops: RandomCrop | None = None
     trainable: tuple[str, ...] = ("all",)
     splits: tuple[Literal["train", "restval"], ...] = ("train",)
     epochs: Count = 30
@@ -106,13 +117,19 @@ class Stage(Settings):
 
 
 class Text(Settings):
-    """The vocabulary: words seen at least `threshold` times in train; `vectors` is a file to start words from."""
+    """The vocabulary: words seen at least `threshold` times in train; `vectors` is a file to start words from.
+
+    `use = "filter"` takes from that file only which words there are: others are unknown, and all start at random;
+    `"both"` filters, and starts from the vectors.
+    """
 
     threshold: Count = 4
     vectors: str | None = None
+    use: Literal["start", "filter", "both"] = "start"
 
 
-Figures = tuple[Number, Number, Number] | tuple[Number, Number, Number, Number]
+Figure = Number | Literal["-"]  # a dash where the paper does not tell
+Figures = tuple[Figure, Figure, Figure] | tuple[Figure, Figure, Figure, Figure]
 
 
 class Row(Settings):

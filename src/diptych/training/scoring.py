@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,17 @@ from diptych.data.corpus import Floats, Integers
 from diptych.data.offline import Offline
 from diptych.models.matcher import EncodedBatch, Matcher
 from diptych.models.towers import Tokens
-from diptych.objectives.objective import Objective, OfflineScores, RivalScores, ScoredPairs
+from diptych.objectives.objective import Instances, Objective, OfflineScores, RivalScores, ScoredPairs
 
 _Sides = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of a pair and what was drawn for it: image and text
+
+
+@dataclass(frozen=True)
+class PairClasses:
+    """The class of each pair, (pairs,), as a row of the classifier; of a sample of all classes, its `correction`."""
+
+    rows: Tensor
+    correction: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -30,10 +38,12 @@ class Scoring:
     device: torch.device
     learned: Mapping[str, Tensor]
 
-    def of(self, batch: PairBatch) -> tuple[ScoredPairs, dict[str, Tensor]]:
-        """A batch's scores, and the model's own terms of the loss."""
+    def of(self, batch: PairBatch, classes: PairClasses | None = None) -> tuple[ScoredPairs, dict[str, Tensor]]:
+        """A batch's scores, with what a classifier reads where its pairs have classes; the model's own loss terms."""
         pairs = self._encode(batch)
         scored = self._paired(batch, pairs) if self.objective.pairs_only else self._crossed(batch, pairs)
+        if classes is not None:
+            scored = replace(scored, instances=_instances(pairs, classes))
         return scored, pairs.encoded.terms
 
     def _encode(self, batch: PairBatch) -> _EncodedPairs:
@@ -66,7 +76,7 @@ class Scoring:
             None if batch.rivals is None else self._rivals(batch.rivals, pairs),
             (self._first(batch.image_of), self._first(pairs.text_of.cpu().numpy())),
             None if asking is None else (asking[:, 0], asking[:, 1]),
-            self.learned,
+            learned=self.learned,
         )
 
     def _paired(self, batch: PairBatch, pairs: _EncodedPairs) -> ScoredPairs:
@@ -129,6 +139,13 @@ class _EncodedPairs:
     def by_texts(self, scores: Tensor) -> Tensor:
         """Scores with distinct texts, (pairs, texts), as scores with the text of each pair."""
         return scores[:, self.text_of] if self.repeated else scores
+
+
+def _instances(pairs: _EncodedPairs, classes: PairClasses) -> Instances:
+    """What a classifier reads of the pairs' own images and texts, each once."""
+    images, texts = pairs.encoded.features or (pairs.encoded.images, pairs.encoded.texts)
+    own_images, own_texts = images[: int(pairs.image_of.max()) + 1], texts[: int(pairs.text_of.max()) + 1]
+    return Instances(own_images, own_texts, pairs.image_of, pairs.text_of, classes.rows, classes.correction)
 
 
 def tokens_of(ids: Integers, lengths: Integers, features: Floats | None, device: torch.device) -> Tokens:

@@ -13,9 +13,12 @@ from diptych.errors import RecipeError, nearest
 from diptych.models.cca import CCA
 from diptych.models.matcher import Matcher
 from diptych.objectives.correlation import Correlation
+from diptych.objectives.instance import Instance
 from diptych.objectives.neighbourhood import Neighbourhood
 from diptych.objectives.objective import Given, Objective, Ranking, Summary
+from diptych.training.classes import Classes
 from diptych.training.recipe import Optimiser, Stage
+from diptych.training.sampled import SampledRows
 from diptych.training.step import SolvingStep, Step
 
 MOMENTUM = 0.9  # of gradient descent, unless told
@@ -75,7 +78,7 @@ def check_chunks(matcher: Matcher, objective: Objective) -> None:
 def make_optimiser(matcher: Matcher, settings: Optimiser, learned: Iterable[nn.Parameter] = ()) -> Optimizer:
     """The optimiser of what is trainable, in torch's single-pass form where it has one; a group a multiple of the rate.
 
-    `learned` are parameters of the objective, which have the rate itself and do not decay.
+    `learned` are parameters of the objective, which have the rate itself; a classifier decays as layers do.
     """
     for part in settings.parts:
         _check_part(matcher, part, "optimiser.parts")
@@ -90,8 +93,8 @@ def make_optimiser(matcher: Matcher, settings: Optimiser, learned: Iterable[nn.P
             multiple = settings.parts[max(inside, key=len)] if inside else 1.0
             decay = settings.decay if parameter.dim() > 1 else 0.0
             groups.setdefault((multiple, decay), []).append(parameter)
-    if own := list(learned):
-        groups.setdefault((1.0, 0.0), []).extend(own)
+    for own in learned:
+        groups.setdefault((1.0, settings.decay if own.dim() > 1 else 0.0), []).append(own)
     fused = next(matcher.parameters()).device.type in ("cpu", "cuda")
     named = [
         {"params": parameters, "multiple": multiple, "weight_decay": decay}
@@ -99,17 +102,35 @@ def make_optimiser(matcher: Matcher, settings: Optimiser, learned: Iterable[nn.P
     ]
     if settings.name == "sgd":
         momentum = MOMENTUM if settings.momentum is None else settings.momentum
-        return SGD(named, lr=settings.rate, momentum=momentum, fused=fused)
+        return SGD(named, lr=settings.rate, momentum=momentum, nesterov=settings.nesterov, fused=fused)
     return Adam(named, lr=settings.rate, fused=fused)
 
 
-def prepare_step(matcher: Matcher, stage: Stage, device: torch.device) -> Step:
+def prepare_step(matcher: Matcher, stage: Stage, device: torch.device, classes: Classes | None = None) -> Step:
     """The steps of a stage on what is trainable now, with a fresh optimiser and fresh parameters of the objective."""
-    starts = stage.objective.start_learned(Given())
-    learned = nn.ParameterDict({name: nn.Parameter(start.to(device)) for name, start in starts.items()})
+    objective = stage.objective
+    given = Given() if classes is None else Given(matcher.joint or 0, classes.count)
+    starts = {name: start.to(device) for name, start in objective.start_learned(given).items()}
+    sampled = None
+    if isinstance(objective, Instance) and objective.sampled is not None and objective.sampled < given.classes:
+        sampled = SampledRows(starts, objective.sampled)
+    learned = nn.ParameterDict({name: nn.Parameter(start) for name, start in starts.items()})
+    learned = learned if sampled is None else sampled.rows
     optimiser = make_optimiser(matcher, stage.optimiser, learned.values())
-    kind = SolvingStep if isinstance(stage.objective, Correlation) else Step
-    return kind(matcher, stage.objective, optimiser, device, stage.optimiser.clip, stage.batches.chunk, learned)
+    kind = SolvingStep if isinstance(objective, Correlation) else Step
+    numbers = stage.optimiser.clip, stage.batches.chunk
+    return kind(matcher, objective, optimiser, device, *numbers, learned, classes, sampled)
+
+
+def check_classes(stage: Stage, matcher: Matcher) -> None:
+    """Refuse what an objective that classifies groups cannot work with."""
+    if not stage.objective.needs_classes:
+        return
+    name = stage.objective.name
+    if stage.phrases is not None:
+        raise RecipeError(f"objective: {name!r} makes each group of images and texts a class; phrases have no groups")
+    if matcher.joint is None:
+        raise RecipeError(f"objective: {name!r} classifies vectors, which needs an embedding model")
 
 
 def check_pairs(stage: Stage, matcher: Matcher) -> None:

@@ -17,20 +17,21 @@ from diptych.errors import DataError, RecipeError, RunError, nearest
 from diptych.evaluation.grounding import SELECTABLE as PHRASES_SELECTABLE
 from diptych.evaluation.runs import SELECTABLE
 from diptych.features.reader import image_reader
+from diptych.models.dual_path import DualPath
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.projected import Projected
 from diptych.models.store import load_about, load_matcher
 from diptych.models.towers import FittedTextTower, fitted_tower
 from diptych.models.two_branch import TwoBranch
 from diptych.text.vocabulary import Vocabulary
-from diptych.text.word_vectors import WordVectors, read_word_vectors
+from diptych.text.word_vectors import WordVectors, only_found, read_word_vectors
 from diptych.training.checkpoint import Snapshot
 from diptych.training.images import check_regions
 from diptych.training.offline import check_offline, training_corpus
 from diptych.training.phrases import check_phrases
 from diptych.training.progress import Watcher
 from diptych.training.recipe import Recipe, Stage, load_recipe
-from diptych.training.stage import check_chunks, check_pairs, make_optimiser, set_trainable
+from diptych.training.stage import check_chunks, check_classes, check_pairs, make_optimiser, set_trainable
 from diptych.training.texts import fit_texts
 
 
@@ -45,7 +46,7 @@ def with_model(recipe: Recipe, resumed: Path | None = None) -> Recipe:
         raise RecipeError(
             "the recipe has no model: name the run to start from, such as --set stage.1.start=runs/vsepp, or a model"
         )
-    about = load_about(_weights(Path(start)))
+    about = load_about(best_file(Path(start)))
     return recipe.model_copy(update={"model": registry.resolve("models", about["model"], "model", ModelSettings)})
 
 
@@ -76,7 +77,7 @@ class Start:
         check_offline(recipe, corpus)
         val = _val(corpus, recipe)
         _check_mentions(corpus, recipe)
-        vocabulary = _vocabulary(recipe, corpus, run)
+        vocabulary, vectors = _words(recipe, corpus, run, watcher)
         features = None if corpus.features is None else corpus.features.shape
         assert recipe.model is not None, "given by with_model"
         settings = recipe.model.fitted(len(vocabulary), features)
@@ -85,9 +86,6 @@ class Start:
         if matcher.image_input.kind == "features":
             shape = " x ".join(map(str, matcher.image_input.shape))
             watcher.say(f"images: the features of size {shape} that came with {corpus.name}")
-        fresh = recipe.stage if run is None else recipe.stage[1:]  # a run that goes on has begun with the first
-        needed = any(stage.start == "scratch" for stage in fresh)
-        vectors = _vectors(recipe, vocabulary, watcher) if needed else None
         start = cls(recipe, settings, vocabulary, vectors, corpus, stores, watcher)
         if run is None:
             for base in (stage.start for stage in recipe.stage if stage.start not in ("scratch", "previous")):
@@ -130,7 +128,7 @@ class Start:
         """The best snapshot of another run, which must have the words and the settings that this one asks for."""
         if Vocabulary.load(base / "vocabulary.json").digest != self.vocabulary.digest:
             raise RunError(f"{base}: has another vocabulary than stage 1 begins with; start stage 1 from this run, too")
-        matcher = load_matcher(_weights(base), self.vocabulary)
+        matcher = load_matcher(best_file(base), self.vocabulary)
         for key, has, wanted in _differences(matcher.settings.model_dump(), self.settings.model_dump()):
             raise RunError(f"{base}: its model has {key} = {has}, recipe and data ask for {wanted}; make them equal")
         return matcher
@@ -170,8 +168,12 @@ def _check_stage(stage: Stage, matcher: Matcher) -> None:
     check_regions(stage, matcher)
     check_phrases(stage, matcher)
     check_pairs(stage, matcher)
-    if stage.crops == "RC" and matcher.image_input.crops is None:
-        raise RecipeError('crops = "RC": random crops need pictures and an image tower with a backbone')
+    check_classes(stage, matcher)
+    wanted = matcher.image_input
+    if stage.crops is not None and wanted.crops is None:
+        raise RecipeError(f'crops = "{stage.crops}": random crops need pictures and an image tower with a backbone')
+    if wanted.regions is not None and not wanted.regions.of_map and not isinstance(matcher, DualPath):
+        raise RecipeError("model.image: 'views' are several vectors an image, which 'dual_path' reads; use 'backbone'")
     if stage.batches.chunk is not None:
         check_chunks(matcher, stage.objective)
     one_vector = matcher.joint is not None or isinstance(matcher, TwoBranch)  # of a region, where it reads regions
@@ -211,13 +213,30 @@ def _check_mentions(corpus: Corpus, recipe: Recipe) -> None:
                 raise DataError(f"{error} (stage {number} needs some in the split {'+'.join(splits)})") from None
 
 
-def _vocabulary(recipe: Recipe, corpus: Corpus, run: Path | None) -> Vocabulary:
-    """The words of a resumed run, of the run that stage 1 starts from, or of the training texts, and no others."""
-    base = recipe.stage[0].start
-    if run is not None:
-        return Vocabulary.load(run / "vocabulary.json")
-    if base != "scratch":
-        return Vocabulary.load(Path(base) / "vocabulary.json")
+def _words(recipe: Recipe, corpus: Corpus, run: Path | None, watcher: Watcher) -> tuple[Vocabulary, WordVectors | None]:
+    """The words, and the vectors that they start from where a stage begins from scratch and there are such.
+
+    The words are those of a resumed run, of the run that stage 1 starts from, or of the training texts, and no others.
+    """
+    base, text = recipe.stage[0].start, recipe.text
+    begun = run if run is not None else None if base == "scratch" else Path(base)
+    vocabulary = _counted(recipe, corpus) if begun is None else Vocabulary.load(begun / "vocabulary.json")
+    fresh = recipe.stage if run is None else recipe.stage[1:]  # a run that goes on has begun with the first
+    started = text.use != "filter" and any(stage.start == "scratch" for stage in fresh)
+    filtered = text.use != "start" and begun is None
+    if filtered and text.vectors is None:
+        raise RecipeError(f"text.use = {text.use!r}: a file of vectors says which words there are; set text.vectors")
+    if text.vectors is None or not (filtered or started):
+        return vocabulary, None
+    vectors = read_word_vectors(Path(text.vectors), vocabulary)
+    watcher.say(f"word vectors: {int(vectors.found.sum()):,} of {len(vocabulary.words):,} words found")
+    if filtered:
+        vocabulary, vectors = only_found(vocabulary, vectors)
+    return vocabulary, vectors if started else None
+
+
+def _counted(recipe: Recipe, corpus: Corpus) -> Vocabulary:
+    """The words of the training texts."""
     splits = sorted({split for stage in recipe.stage for split in stage.splits})
     try:
         train = corpus.split(*splits)
@@ -228,20 +247,13 @@ def _vocabulary(recipe: Recipe, corpus: Corpus, run: Path | None) -> Vocabulary:
         raise DataError(f"{corpus.name}: {error} (text.threshold = 1 keeps every word)") from None
 
 
-def _vectors(recipe: Recipe, vocabulary: Vocabulary, watcher: Watcher) -> WordVectors | None:
-    if recipe.text.vectors is None:
-        return None
-    words = read_word_vectors(Path(recipe.text.vectors), vocabulary)
-    watcher.say(f"word vectors: {int(words.found.sum()):,} of {len(vocabulary.words):,} words found")
-    return words
-
-
 def stage_file(run: Path, stage: int) -> Path:
     """Where a run keeps the best snapshot of a finished stage, from which the next may start."""
     return run / f"stage-{stage}" / "weights.safetensors"
 
 
-def _weights(run: Path) -> Path:
+def best_file(run: Path) -> Path:
+    """Where a run keeps the weights of its best snapshot."""
     return run / "best" / "weights.safetensors"
 
 

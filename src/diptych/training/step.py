@@ -25,14 +25,18 @@ from diptych.models.cca import CCA
 from diptych.models.encoded import joined
 from diptych.models.matcher import Matcher
 from diptych.objectives.objective import Loss, Objective, Queries, Ranking, Summary
-from diptych.training.scoring import Scoring, tokens_of
+from diptych.training.classes import Classes
+from diptych.training.sampled import SampledRows
+from diptych.training.scoring import PairClasses, Scoring, tokens_of
 
 
 @dataclass(frozen=True)
 class Step:
     """What the steps of a stage have in common; called with a batch, it trains on it.
 
-    `learned` are the objective's own parameters, `chunk` how many images and texts are encoded at a time.
+    `learned` are the objective's own parameters, `chunk` how many images and texts are encoded at a time. `classes`
+    says which class each group is, for an objective that classifies; with `sampled`, `learned` is a part of all classes
+    that is drawn for each batch.
     """
 
     matcher: Matcher
@@ -42,6 +46,8 @@ class Step:
     clip: float = 0.0
     chunk: int | None = None
     learned: nn.ParameterDict = field(default_factory=nn.ParameterDict)
+    classes: Classes | None = None
+    sampled: SampledRows | None = None
 
     def __call__(self, batch: PairBatch) -> tuple[Loss, Summary]:
         """Train on one batch."""
@@ -50,6 +56,8 @@ class Step:
         if self.clip:
             nn.utils.clip_grad_norm_(_parameters(self.optimiser), self.clip)
         self.optimiser.step()
+        if self.sampled is not None:
+            self.sampled.store(self.optimiser)
         return loss, summary
 
     def gradients(self, batch: PairBatch) -> tuple[Loss, Summary]:
@@ -58,14 +66,31 @@ class Step:
             return self._whole(batch)
         return self._in_chunks(_alphabetical(batch), self.chunk)
 
+    @property
+    def all_learned(self) -> dict[str, Tensor]:
+        """What the objective itself has learned, of all classes."""
+        return dict(self.learned) if self.sampled is None else self.sampled.tables
+
     def finish_epoch(self) -> None:
         """What is left to do when all batches of an epoch were trained on."""
 
     def _whole(self, batch: PairBatch) -> tuple[Loss, Summary]:
-        scored, own = Scoring(self.matcher, self.objective, self.device, dict(self.learned)).of(batch)
+        classes = self._classes(batch)
+        scored, own = Scoring(self.matcher, self.objective, self.device, dict(self.learned)).of(batch, classes)
         loss = replace(self.objective(scored), own=own)
         loss.total.backward()  # type: ignore[no-untyped-call]
         return loss, scored.summary()
+
+    def _classes(self, batch: PairBatch) -> PairClasses | None:
+        """The class of each pair, after a part of all classes was drawn where only a part is looked at."""
+        if self.classes is None:
+            return None
+        labels = self._here(self.classes.of(batch.groups))
+        if self.sampled is None:
+            return PairClasses(labels)
+        rows, correction = self.sampled.draw(labels)
+        self.sampled.load(self.optimiser)
+        return PairClasses(rows, correction)
 
     def _in_chunks(self, batch: PairBatch, chunk: int) -> tuple[Loss, Summary]:
         images = [_Chunk(partial(self._encode_images, part), self.device) for part in _cut(batch.images, chunk)]

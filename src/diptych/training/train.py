@@ -129,5 +129,7 @@ def _find_snapshot(run: Path, recipe: Recipe) -> Snapshot | None:
 
 def _keep_stage(run: Path, stage: int) -> None:
     """Keep a finished stage's best snapshot: the next stage starts from it and will overwrite best/."""
-    with replacing(stage_file(run, stage)) as temporary:
-        shutil.copyfile(run / "best" / "weights.safetensors", temporary)
+    kept = stage_file(run, stage)
+    for file in (run / "best").glob("*.safetensors"):  # the weights, and a classifier where there is one
+        with replacing(kept.with_name(file.name)) as temporary:
+            shutil.copyfile(file, temporary)

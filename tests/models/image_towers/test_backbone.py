@@ -55,7 +55,7 @@ def test_a_corpus_with_features_needs_no_backbone():
 
 @pytest.mark.parametrize(("batch_norm", "most"), [("frozen", 4), ("trained", 6)])
 def test_only_a_backbone_that_estimates_statistics_sees_the_whole_batch(batch_norm, most, pixels, monkeypatch):
-    monkeypatch.setattr("diptych.models.image_towers.backbone.CROPS_AT_ONCE", 4)
+    monkeypatch.setattr("diptych.models.pretrained.CROPS_AT_ONCE", 4)
     tower = BackboneSettings(batch_norm=batch_norm).build().train()
     seen = []
     tower.backbone.register_forward_pre_hook(lambda _module, given: seen.append(len(given[0])))

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch import Tensor
 from torch.nn.functional import normalize
-from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
 from diptych.features.choices import CropName, Resize
 from diptych.features.crops import Crops
 from diptych.models.image_towers.features import FeatureSettings
-from diptych.models.pretrained import PretrainedSettings, PretrainedTower
+from diptych.models.pretrained import PretrainedSettings, PretrainedTower, crop_vectors
 from diptych.models.towers import ImageTowerSettings
 from diptych.settings import Flag
-
-CROPS_AT_ONCE = 32
 
 
 class BackboneSettings(PretrainedSettings):
@@ -54,15 +50,5 @@ class BackboneTower(PretrainedTower):
 
     def forward(self, images: Tensor) -> Tensor:
         """(images, crops, 3, side, side) bytes, or stored vectors (images, size), to (images, size)."""
-        vectors = images if images.is_floating_point() else self._of_crops(images)
+        vectors = images if images.is_floating_point() else crop_vectors(self.backbone, images).mean(1)
         return normalize(vectors, dim=1) if self.normalise else vectors
-
-    def _of_crops(self, images: Tensor) -> Tensor:
-        count, crops = images.shape[:2]
-        pixels = images.flatten(0, 1)  # (images * crops, 3, side, side)
-        # A part at a time, so that the large maps of frozen blocks are never held for all; only batch normalisation
-        # that estimates its statistics has to see the whole batch.
-        estimates = any(isinstance(module, BatchNorm) and module.training for module in self.backbone.modules())
-        parts = [pixels] if estimates else torch.split(pixels, CROPS_AT_ONCE)
-        vectors = torch.cat([self.backbone(part) for part in parts])
-        return vectors.view(count, crops, -1).mean(1)

@@ -42,6 +42,8 @@ class RegionBackbone(PretrainedTower):
 
     def __init__(self, settings: RegionBackboneSettings) -> None:
         crops = Crops(name=settings.crops, side=settings.side)
+        if not settings.regions.of_map:
+            raise RecipeError("regions: crops are no regions of a photo; use grid, selective-search or edge-boxes")
         check_seen(settings.regions, crops)
         super().__init__(settings, crops, settings.regions)
         self.regions = settings.regions

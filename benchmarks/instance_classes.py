@@ -1,0 +1,148 @@
+"""A step of instance loss with 113,287 classes: a drawn part of them against the softmax over all, in time and memory.
+
+64 images and 64 texts, features of 2,048 numbers that pass their gradient on, one classifier, SGD with momentum. The
+full softmax is torch's own on all 128 features in one product; the sampled one has 4,096 rows. Memory is what the
+process holds at most in a step, beyond what it held before anything was made, the classes and their momentum: those are
+the same for both. The ratio is the larger of the two, of time and of memory. Needs Linux, to read the memory in use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, linear
+from torch.optim import SGD
+
+from diptych.machine import cores, keep_freed_memory
+from diptych.objectives.softmax import class_losses
+from diptych.training.sampled import SampledRows
+from harness import arguments, finish, interleaved
+
+CLASSES, SIZE, PAIRS, SAMPLED = 113_287, 2048, 64, 4096
+TARGET = 0.2
+
+
+def batch(classes: int) -> tuple[Tensor, Tensor]:
+    """The features of images and texts, (2 pairs, size), and the class of each pair, (pairs,)."""
+    return torch.randn(2 * PAIRS, SIZE, requires_grad=True), torch.randint(classes, (PAIRS,))
+
+
+def optimiser_of(parameters: Iterable[nn.Parameter]) -> SGD:
+    """SGD as training has it."""
+    return SGD(parameters, lr=0.01, momentum=0.9, fused=True)
+
+
+class Full:
+    """The softmax over all classes, whose gradient is as large as the classifier."""
+
+    def __init__(self, classes: int = CLASSES) -> None:
+        self.classes = classes
+        self.weight = nn.Parameter(torch.empty(classes, SIZE).uniform_(-0.01, 0.01))
+        self.optimiser = optimiser_of([self.weight])
+
+    def __call__(self) -> None:
+        """A step."""
+        features, labels = batch(self.classes)
+        self.optimiser.zero_grad()
+        cross_entropy(linear(features, self.weight), torch.cat([labels, labels])).backward()
+        self.optimiser.step()
+
+    def tables(self) -> list[Tensor]:
+        """What is there between steps: the classes and their momentum."""
+        return [self.weight.detach(), self.optimiser.state[self.weight]["momentum_buffer"]]
+
+
+class Sampled:
+    """The same with some of the classes, drawn for each step."""
+
+    def __init__(self, classes: int = CLASSES) -> None:
+        self.classes = classes
+        self.sampled = SampledRows({"classifier": torch.empty(classes, SIZE).uniform_(-0.01, 0.01)}, SAMPLED)
+        self.optimiser = optimiser_of(self.sampled.rows.values())
+
+    def __call__(self) -> None:
+        """A step."""
+        features, labels = batch(self.classes)
+        self.optimiser.zero_grad()
+        rows, correction = self.sampled.draw(labels)
+        self.sampled.load(self.optimiser)
+        losses, _ = class_losses(features, self.sampled.rows["classifier"], None, torch.cat([rows, rows]), correction)
+        losses.mean().backward()
+        self.optimiser.step()
+        self.sampled.store(self.optimiser)
+
+    def tables(self) -> list[Tensor]:
+        """What is there between steps: the classes and their momentum."""
+        return list(self.sampled.tensors().values())
+
+
+KINDS = {"full": Full, "sampled": Sampled}
+
+
+def used(what: str) -> int:
+    """The bytes of memory that this process holds, `VmRSS`, or held at most, `VmHWM`."""
+    found = re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None, "Linux says it"
+    return int(found[1]) * 1024
+
+
+def memory(name: str) -> tuple[float, float]:
+    """The gigabytes of a step beyond the tables, and with them, in a process that does nothing else."""
+    prepare()
+    KINDS[name](PAIRS)()  # a few classes, so that what torch makes once is there
+    before = used("VmRSS")
+    step = KINDS[name]()
+    step()
+    tables = step.tables()
+    for table in tables:
+        table.mul_(1)  # zeros that nobody wrote on are not there yet
+    Path("/proc/self/clear_refs").write_text("5")  # the most starts again from now
+    step()
+    with_tables = used("VmHWM") - before
+    return (with_tables - sum(table.nbytes for table in tables)) / 1e9, with_tables / 1e9
+
+
+def prepare() -> None:
+    """As training does."""
+    torch.set_num_threads(cores())
+    torch.manual_seed(0)
+    keep_freed_memory()
+
+
+def main() -> None:
+    """Measure the memory of each in a process of its own, then their time, interleaved."""
+    options = arguments(__doc__)
+    beyond, with_tables = {}, {}
+    for name in KINDS:
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            beyond[name], with_tables[name] = process.submit(memory, name).result()
+    prepare()
+    times = interleaved({name: kind() for name, kind in KINDS.items()}, 3 if options.quick else 8)
+    ratios = {
+        "time": times["sampled"].wall / times["full"].wall,
+        "memory": beyond["sampled"] / beyond["full"],
+    }
+    ratio = max(ratios.values())
+    finish(
+        "instance_classes",
+        ratio=ratio,
+        target=TARGET,
+        ok=ratio <= TARGET,
+        ratios={name: round(each, 3) for name, each in ratios.items()},
+        milliseconds={name: round(1000 * each.wall, 1) for name, each in times.items()},
+        cpu_milliseconds={name: round(1000 * each.cpu, 1) for name, each in times.items()},
+        gigabytes_beyond_tables={name: round(each, 3) for name, each in beyond.items()},
+        gigabytes_with_tables={name: round(each, 3) for name, each in with_tables.items()},
+        shape=[CLASSES, SIZE, PAIRS, SAMPLED],
+        threads=torch.get_num_threads(),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""A training pass of the text CNN against the same network as its paper writes it, and against its bare products.
+
+The tower `cnn` of depth `resnet50`, forward and backward with a gradient in every weight: 32 texts of 10.5 words in the
+mean, 32 places, a vocabulary of 20,074 words as the paper's Flickr30k. As the paper writes it: a tensor of one-hot
+columns made for the batch, (texts, words, 1, places), a 1x1 convolution of all words as the first layer, then blocks
+of 1x1 and 1x2 convolutions and batch norm over pictures of height one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from itertools import cycle
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad, relu
+
+from diptych.machine import keep_freed_memory
+from diptych.models.text_blocks import Block, Convolution
+from diptych.models.text_towers.cnn import TextCNN, TextCNNSettings
+from diptych.text.vocabulary import PAD, SPECIALS
+from harness import arguments, finish, interleaved
+
+TEXTS, VOCABULARY, BATCHES = 32, 20_074, 4
+EXPONENT = 1.2  # words share of a batch what Flickr8k's do: see `plain.draw_texts`
+TARGET, CLOSE = 5.0, 1e-4
+
+
+def draw_texts(length: int) -> Tensor:
+    """A batch of texts of 4 to 17 words, each somewhere in a row of places, (texts, length), PAD where no word is."""
+    chance = 1 / torch.arange(1, VOCABULARY + 1, dtype=torch.float64) ** EXPONENT
+    placed = torch.multinomial(chance, TEXTS * length, replacement=True).view(TEXTS, length) + len(SPECIALS)
+    words = torch.randint(4, 18, (TEXTS, 1))
+    begins = (torch.rand(TEXTS, 1) * (length - words + 1)).long()
+    places = torch.arange(length)
+    return placed.masked_fill((places < begins) | (places >= begins + words), PAD)
+
+
+class PlainConvolution(nn.Module):
+    """A convolution over pictures of height one, and batch norm, with the weights of ours."""
+
+    def __init__(self, ours: Convolution, span: int, stride: int) -> None:
+        super().__init__()
+        outputs, inputs = ours.product.weight.shape
+        self.convolution = nn.Conv2d(inputs // span, outputs, (1, span), stride=(1, stride), bias=False)
+        self.norm = nn.BatchNorm2d(outputs)
+        with torch.no_grad():
+            self.convolution.weight.copy_(ours.product.weight.view(outputs, 1, span, -1).permute(0, 3, 1, 2))
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """(texts, inputs, 1, places) to (texts, outputs, 1, places / stride)."""
+        normed: Tensor = self.norm(self.convolution(pictures))
+        return normed
+
+
+class PlainBlock(nn.Module):
+    """A residual block of convolutions."""
+
+    def __init__(self, ours: Block) -> None:
+        super().__init__()
+        self.stride = ours.stride
+        self.narrow = PlainConvolution(ours.narrow, 1, 1)
+        self.pair = PlainConvolution(ours.pair, 2, ours.stride)
+        self.widen = PlainConvolution(ours.widen, 1, 1)
+        self.shortcut = None if ours.shortcut is None else PlainConvolution(ours.shortcut, 1, ours.stride)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """(texts, inputs, 1, places) to (texts, width, 1, places / stride)."""
+        inner = relu(self.narrow(pictures))
+        inner = relu(self.pair(inner if self.stride == 2 else pad(inner, (1, 0))))  # 32 places are 16 couples
+        kept = pictures if self.stride == 1 else pictures[..., 1:]  # the later place of each couple
+        return relu(self.widen(inner) + (pictures if self.shortcut is None else self.shortcut(kept)))
+
+
+class Plain(nn.Module):
+    """The network of the paper on one-hot tensors, with the weights of ours."""
+
+    def __init__(self, ours: TextCNN) -> None:
+        super().__init__()
+        self.words = nn.Conv2d(VOCABULARY, ours.words.embedding_dim, 1, bias=False)
+        self.norm = nn.BatchNorm2d(ours.words.embedding_dim)
+        self.blocks = nn.Sequential(*(PlainBlock(block) for block in ours.blocks if isinstance(block, Block)))
+        with torch.no_grad():
+            self.words.weight.copy_(ours.words.weight[len(SPECIALS) :].t()[..., None, None])
+
+    def forward(self, placed: Tensor) -> Tensor:
+        """Words at their places to (texts, size)."""
+        text, place = (placed != PAD).nonzero(as_tuple=True)
+        sentences = torch.zeros(len(placed), VOCABULARY, 1, placed.shape[1], dtype=self.words.weight.dtype)
+        sentences[text, placed[text, place] - len(SPECIALS), 0, place] = 1
+        pictures: Tensor = self.blocks(self.norm(self.words(sentences)))
+        return pictures.mean((2, 3))
+
+
+class Passes:
+    """Forward and backward of a network, of one batch after the other."""
+
+    def __init__(self, network: nn.Module, encode: Callable[[Tensor], Tensor], batches: list[Tensor]) -> None:
+        self.network, self.encode, self.batches = network, encode, cycle(batches)
+
+    def __call__(self) -> Tensor:
+        """Both passes of the next batch, with a gradient in every weight; its vectors."""
+        self.network.zero_grad()
+        vectors = self.encode(next(self.batches))
+        vectors.square().sum().backward()
+        return vectors.detach()
+
+
+class BareProducts:
+    """The matrix products of the same two passes, and nothing else, on arrays that lie ready."""
+
+    def __init__(self, tower: TextCNN, placed: Tensor) -> None:
+        self.operands: list[tuple[Tensor, Tensor, Tensor]] = []
+        products = [part for part in tower.modules() if isinstance(part, nn.Linear)]
+        hooks = [product.register_forward_hook(self._remember) for product in products]
+        with torch.no_grad():
+            tower.encode(placed)
+        for hook in hooks:
+            hook.remove()
+
+    def _remember(self, product: nn.Module, inputs: tuple[Tensor], outputs: Tensor) -> None:
+        weight = product.get_parameter("weight").detach().clone()
+        self.operands.append((inputs[0].clone(), weight, outputs.clone()))
+
+    @torch.no_grad()
+    def __call__(self) -> None:
+        """Each layer's product, and those of its gradients to the weight and to its input."""
+        for inputs, weight, outputs in self.operands:
+            inputs @ weight.t()
+            outputs.t() @ inputs
+            outputs @ weight
+
+
+def difference(tower: TextCNN, batch: Tensor) -> float:
+    """The largest difference of the two networks' vectors, and of their gradients in the words, in double precision.
+
+    Relative to the largest entry. In single precision a fresh network of this depth makes much of the last bits.
+    """
+    ours = copy.deepcopy(tower).double()
+    plain = Plain(ours).double()
+    vectors = Passes(ours, ours.encode, [batch])(), Passes(plain, plain, [batch])()
+    assert ours.words.weight.grad is not None and plain.words.weight.grad is not None
+    gradients = ours.words.weight.grad[len(SPECIALS) :].t(), plain.words.weight.grad[..., 0, 0]
+    return max(float((one - other).abs().max() / other.abs().max()) for one, other in (vectors, gradients))
+
+
+def main() -> None:
+    """Compare them, interleaved, after a look whether they compute the same."""
+    options = arguments(__doc__)
+    keep_freed_memory()
+    torch.manual_seed(0)
+    settings = TextCNNSettings()
+    tower = settings.build(VOCABULARY + len(SPECIALS)).train()
+    plain = Plain(tower).train()
+    batches = [draw_texts(settings.length) for _ in range(BATCHES)]
+    apart = difference(tower, batches[0])
+    works = {
+        "ours": Passes(tower, tower.encode, batches),
+        "plain": Passes(plain, plain, batches),
+        "bare products": BareProducts(tower, batches[0]),
+    }
+    times = interleaved(works, 6 if options.quick else 16)
+    ratio = times["plain"].wall / times["ours"].wall
+    finish(
+        "text_cnn",
+        ratio=ratio,
+        target=TARGET,
+        ok=ratio >= TARGET and apart <= CLOSE,
+        ratio_of_cpu_time=round(times["plain"].cpu / times["ours"].cpu, 3),
+        fraction_of_bare_rate=round(times["bare products"].wall / times["ours"].wall, 3),
+        largest_difference=apart,
+        milliseconds={name: round(1000 * each.wall, 1) for name, each in times.items()},
+        cpu_milliseconds={name: round(1000 * each.cpu, 1) for name, each in times.items()},
+    )
+
+
+if __name__ == "__main__":
+    main()

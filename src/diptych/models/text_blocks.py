@@ -1,0 +1,146 @@
+"""Residual blocks over the places of texts (Zheng et al. 2020, section III-B and figure 3; He et al. 2016).
+
+A text is a row of places. A block is ResNet's bottleneck whose middle convolution looks at a place and the one before
+it, with one empty place on the left of the first:
+
+    1x1 to a quarter of the width - 1x2 - 1x1 to the width, batch norm after each, ReLU, plus the block's input
+
+What a block makes of a place depends on the words of a window that ends there. Texts share windows: empty places above
+all, and words that often stand together. So every distinct window is computed once, and batch norm counts it as often
+as it occurs. Convolutions are then products of matrices, (windows, channels). They have no bias, which the batch norm
+behind them would take away again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import batch_norm, embedding, pad
+
+BOTTLENECK = 4  # the width of a block over that of its 1x2 convolution
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The distinct windows of a batch: which of them ends at each place, and at how many places each ends."""
+
+    at: Tensor  # (texts, places)
+    counts: Tensor  # (windows,)
+
+    @classmethod
+    def of(cls, keys: Tensor) -> tuple[Tensor, Windows]:
+        """The distinct of the keys of places, (texts, places), and the windows that they stand for."""
+        distinct, at, counts = torch.unique(keys, return_inverse=True, return_counts=True)
+        return distinct, cls(at, counts)
+
+    def joined(self, stride: int) -> tuple[Tensor, Windows]:
+        """Windows joined with those of the place before, as rows (window before, window), and what they make.
+
+        With a stride of 2 of every second place, the last one among them, so that nothing at the end of a text is lost.
+        Before the first place there is nothing: the window behind all others.
+        """
+        nothing = len(self.counts)
+        first = (self.at.shape[1] - 1) % stride
+        before = pad(self.at[:, :-1], (1, 0), value=nothing)[:, first::stride]
+        keys, windows = Windows.of(before * (nothing + 1) + self.at[:, first::stride])
+        return torch.stack([keys // (nothing + 1), keys % (nothing + 1)], 1), windows
+
+
+class _SharedNorm(torch.autograd.Function):
+    """Batch norm of vectors (windows, channels) that stand for shares of the places; also their mean and variance."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, vectors: Tensor, share: Tensor, weight: Tensor, bias: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        mean = share @ vectors
+        normed = vectors - mean
+        variance = share @ normed.square()
+        scale = (variance + eps).rsqrt()
+        normed *= scale
+        ctx.save_for_backward(normed, share, weight, scale)
+        ctx.mark_non_differentiable(mean, variance)
+        return torch.addcmul(bias, normed, weight), mean, variance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor, None, Tensor, Tensor, None]:
+        normed, share, weight, scale = ctx.saved_tensors
+        to_bias, to_weight = grad.sum(0), (grad * normed).sum(0)
+        through = torch.addcmul(to_bias, normed, to_weight).mul_(share[:, None])  # by mean and variance
+        to_vectors = torch.sub(grad, through, out=through).mul_(weight * scale)
+        return to_vectors, None, to_weight, to_bias, None
+
+
+def norm_places(norm: nn.BatchNorm1d, vectors: Tensor, windows: Windows) -> Tensor:
+    """Batch norm over all places of all texts, of vectors (windows, channels); its running statistics go along.
+
+    In training, a single place has no statistics of its own, and takes those known so far.
+    """
+    assert norm.running_mean is not None and norm.running_var is not None and norm.momentum is not None
+    places = windows.at.numel()
+    if not norm.training or places < 2:
+        return batch_norm(vectors, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
+    share = windows.counts.to(vectors) / places
+    given = vectors, share, norm.weight, norm.bias, norm.eps
+    normed: Tensor
+    normed, mean, variance = _SharedNorm.apply(*given)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        norm.running_mean.lerp_(mean, norm.momentum)
+        norm.running_var.lerp_(variance * (places / (places - 1)), norm.momentum)
+    return normed
+
+
+class Convolution(nn.Module):
+    """A product of what stands at each place, then batch norm."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.product = nn.Linear(inputs, outputs, bias=False)
+        self.norm = nn.BatchNorm1d(outputs)
+        nn.init.kaiming_normal_(self.product.weight, nonlinearity="relu")
+
+    def forward(self, vectors: Tensor, windows: Windows) -> Tensor:
+        """(windows, inputs) to (windows, outputs)."""
+        return norm_places(self.norm, self.product(vectors), windows)
+
+
+class Block(nn.Module):
+    """A bottleneck of 1x1, 1x2 and 1x1; of every second place if it has a `stride` of 2.
+
+    Its input is added to what it makes, through a projection of its own where size or stride differ.
+    """
+
+    def __init__(self, inputs: int, width: int, stride: int = 1) -> None:
+        super().__init__()
+        inner = width // BOTTLENECK
+        self.stride = stride
+        self.narrow = Convolution(inputs, inner)
+        self.pair = Convolution(2 * inner, inner)
+        self.widen = Convolution(inner, width)
+        self.shortcut = Convolution(inputs, width) if stride > 1 or inputs != width else None
+
+    def forward(self, vectors: Tensor, windows: Windows) -> tuple[Tensor, Windows]:
+        """(windows, inputs) to (longer windows, width)."""
+        inner = self.narrow(vectors, windows).relu_()
+        pairs, windows = windows.joined(self.stride)
+        beside = embedding(pairs, pad(inner, (0, 0, 0, 1))).flatten(1)  # (longer windows, 2 x inner)
+        made: Tensor = self.widen(self.pair(beside, windows).relu_(), windows)
+        kept = embedding(pairs[:, 1], vectors)  # (longer windows, inputs)
+        if self.shortcut is not None:
+            kept = self.shortcut(kept, windows)
+        return made.add_(kept).relu_(), windows
+
+
+def residual_blocks(inputs: int, stages: tuple[tuple[int, int], ...]) -> list[Block]:
+    """Blocks for stages of (width, blocks); each stage but the first begins by taking every second place."""
+    blocks = []
+    for number, (width, count) in enumerate(stages):
+        for block in range(count):
+            blocks.append(Block(inputs, width, stride=2 if number and not block else 1))
+            inputs = width
+    return blocks

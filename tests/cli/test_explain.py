@@ -1,0 +1,139 @@
+"""`diptych explain` on runs whose weights are random."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from rich.text import Text
+from typer.testing import CliRunner
+
+from diptych.cli.explain import _coloured
+from diptych.cli.main import app
+from diptych.data.images import PictureFile
+from diptych.errors import DataError, DiptychError, ImageError, RunError
+from diptych.evaluation.words import Explanation, WordImportance, explain
+from diptych.models.image_towers.cnn import CNNSettings
+from diptych.models.image_towers.features import FeatureSettings
+from diptych.models.store import save_matcher
+from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.trained import Trained
+from diptych.models.vse import VSESettings
+from diptych.text.tokens import tokenise
+from diptych.text.vocabulary import Vocabulary
+
+SCENES = "scenes:train=2,val=2,test=4,texts=2"
+VOCABULARY = Vocabulary.count(["two red circles on the right", "a [b]small[/b] star"], 1)
+
+
+def saved(folder, image):
+    torch.manual_seed(0)
+    settings = VSESettings(joint=8, text=GRUSettings(word=4, hidden=8), image=image, words=len(VOCABULARY))
+    (folder / "best").mkdir(parents=True)
+    VOCABULARY.save(folder / "vocabulary.json")
+    save_matcher(folder / "best" / "weights.safetensors", settings.build().eval(), VOCABULARY, {})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return saved(tmp_path_factory.mktemp("runs") / "pixels", CNNSettings(pixels=32, width=2))
+
+
+@pytest.fixture
+def photo(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = np.random.default_rng(0).integers(0, 255, (80, 200, 3), np.uint8)
+    Image.fromarray(values).save(tmp_path / "holiday.png")
+    return tmp_path / "holiday.png"
+
+
+def ask(run, *words):
+    return CliRunner().invoke(app, ["explain", str(run), *map(str, words), "--device", "cpu"])
+
+
+def refused(run, *words):
+    result = ask(run, *words)
+    assert result.exit_code != 0
+    assert isinstance(result.exception, DiptychError), result.output
+    assert "\n" not in str(result.exception)
+    return result.exception
+
+
+def test_score_words_and_table_are_printed(run, photo):
+    result = ask(run, photo, "Two red zebra circles")
+    assert result.exit_code == 0, result.output
+    trained = Trained.open(run, "cpu")
+    found = explain(trained, trained.encode_picture(PictureFile(photo)), "Two red zebra circles")
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"score {found.score:.3f}"
+    assert lines[1].split() == ["two", "red", "zebra", "circles"]
+    rows = [line.split() for line in lines[3:]]
+    assert rows == [[str(n), each.word, f"{each.importance:+.4f}"] for n, each in enumerate(found.by_importance, 1)]
+    assert "not known to the model: zebra" in result.stderr
+
+
+def test_json_and_the_first_words_only(run, photo):
+    told = json.loads(ask(run, photo, "two red zebra circles", "--top", "2", "--json").stdout)
+    assert (told["image"], told["sentence"]) == (str(photo), "two red zebra circles")
+    assert [word["word"] for word in told["words"]] == ["two", "red", "zebra", "circles"]
+    assert told["words"][2]["importance"] is None
+    assert len(told["by_importance"]) == 2
+    assert told["by_importance"][0]["importance"] >= told["by_importance"][1]["importance"]
+    assert len(ask(run, photo, "two red zebra circles", "--top", "1").stdout.splitlines()) == 4
+
+
+def test_an_image_of_the_corpus_by_its_id(run, photo):
+    told = json.loads(ask(run, "test-00000-0", "red circles", "--data", SCENES, "--json").stdout)
+    assert told["image"] == "test-00000-0"
+    file = json.loads(ask(run, photo, "red circles", "--data", SCENES, "--json").stdout)
+    assert file["score"] != told["score"]
+
+
+def test_a_word_is_never_markup(run, photo):
+    lines = ask(run, photo, "a [b]small[/b] star").stdout.splitlines()
+    assert lines[1].split() == tokenise("a [b]small[/b] star")
+    assert {"[", "]", "b"} <= {line.split()[1] for line in lines[3:]}
+
+
+def test_a_run_of_stored_features_is_asked_by_id(photo, tmp_path):
+    features = saved(tmp_path / "stored", FeatureSettings(shape=(4,)))
+    data = tmp_path / "data"
+    data.mkdir()
+    np.save(data / "test_ims.npy", np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
+    (data / "test_caps.txt").write_text("red circles\na small star\ntwo circles\n")
+    (data / "test_ids.txt").write_text("x\ny\nz\n")
+    reason = refused(features, photo, "red circles")
+    assert isinstance(reason, DataError)
+    assert str(reason).startswith(f"{photo}: the run reads features that came with its data; name that data")
+    assert "name that data with --data" in str(refused(features, photo, "red circles", "--data", data))
+    told = [json.loads(ask(features, name, "red circles", "--data", data, "--json").stdout) for name in ("test/x", "test/y")]
+    assert told[0]["score"] != told[1]["score"]
+
+
+def test_what_cannot_be_explained_is_one_line(run, photo, tmp_path):
+    assert "the sentence is empty" in str(refused(run, photo, " "))
+    assert str(refused(run, photo, "zebra")).startswith("'zebra': the run knows none of its words")
+    assert isinstance(refused(run, tmp_path / "none.png", "red circles"), ImageError)
+    assert "no image of scenes has this id, and there is no such file" in str(
+        refused(run, "test-99", "red circles", "--data", SCENES)
+    )
+    assert isinstance(refused(tmp_path / "nothing", photo, "red circles"), RunError)
+
+
+def test_colours_tell_importance_against_the_largest():
+    importances = (0.1, 0.04, 0.01, None, -0.02, -0.08)
+    words = tuple(WordImportance(place, f"w{place}", each) for place, each in enumerate(importances))
+    line = _coloured(Explanation("-", 0.5, words))
+    assert isinstance(line, Text)
+    assert [span.style for span in line.spans] == ["bold green", "green", "dim italic", "red", "bold red"]
+    assert not _coloured(Explanation("-", 0.5, (WordImportance(0, "same", 0.0),))).spans
+
+
+def test_help_has_examples():
+    assert 'diptych explain runs/first holiday.jpg "two dogs on a beach"' in " ".join(
+        CliRunner().invoke(app, ["explain", "--help"]).output.split()
+    )
