@@ -1,9 +1,12 @@
 """A training pass of the text CNN against the same network as its paper writes it, and against its bare products.
 
 The tower `cnn` of depth `resnet50`, forward and backward with a gradient in every weight: 32 texts of 10.5 words in the
-mean, 32 places, a vocabulary of 20,074 words as the paper's Flickr30k. As the paper writes it: a tensor of one-hot
-columns made for the batch, (texts, words, 1, places), a 1x1 convolution of all words as the first layer, then blocks
-of 1x1 and 1x2 convolutions and batch norm over pictures of height one.
+mean, somewhere in 32 places, and a vocabulary of 20,074 words as the paper's Flickr30k; `small` is measured beside it.
+As the paper writes it: a tensor of one-hot columns made for the batch, (texts, words, 1, places), a 1x1 convolution of
+all words as the first layer, then blocks of 1x1 and 1x2 convolutions and batch norm over pictures of height one. The
+bare products are those of the distinct windows, which is what the tower multiplies.
+
+Words are drawn with the chance 1 / rank^1.2, as in `plain.draw_texts`.
 """
 
 from __future__ import annotations
@@ -20,10 +23,10 @@ from diptych.machine import keep_freed_memory
 from diptych.models.text_blocks import Block, Convolution
 from diptych.models.text_towers.cnn import TextCNN, TextCNNSettings
 from diptych.text.vocabulary import PAD, SPECIALS
-from harness import arguments, finish, interleaved
+from harness import Timing, arguments, finish, interleaved
 
 TEXTS, VOCABULARY, BATCHES = 32, 20_074, 4
-EXPONENT = 1.2  # words share of a batch what Flickr8k's do: see `plain.draw_texts`
+EXPONENT = 1.2
 TARGET, CLOSE = 5.0, 1e-4
 
 
@@ -145,33 +148,40 @@ def difference(tower: TextCNN, batch: Tensor) -> float:
     return max(float((one - other).abs().max() / other.abs().max()) for one, other in (vectors, gradients))
 
 
-def main() -> None:
-    """Compare them, interleaved, after a look whether they compute the same."""
-    options = arguments(__doc__)
-    keep_freed_memory()
-    torch.manual_seed(0)
-    settings = TextCNNSettings()
+def compare(depth: str, rounds: int) -> tuple[dict[str, Timing], float]:
+    """The times of a tower of this depth, of the plain network and of the bare products; and how far they are apart."""
+    settings = TextCNNSettings.model_validate({"depth": depth})
     tower = settings.build(VOCABULARY + len(SPECIALS)).train()
     plain = Plain(tower).train()
     batches = [draw_texts(settings.length) for _ in range(BATCHES)]
-    apart = difference(tower, batches[0])
     works = {
         "ours": Passes(tower, tower.encode, batches),
         "plain": Passes(plain, plain, batches),
         "bare products": BareProducts(tower, batches[0]),
     }
-    times = interleaved(works, 6 if options.quick else 16)
+    return interleaved(works, rounds), difference(tower, batches[0])
+
+
+def main() -> None:
+    """Compare two depths; the target is for the paper's."""
+    options = arguments(__doc__)
+    keep_freed_memory()
+    torch.manual_seed(0)
+    rounds = 6 if options.quick else 16
+    times, apart = compare("resnet50", rounds)
+    small, small_apart = compare("small", rounds)
     ratio = times["plain"].wall / times["ours"].wall
     finish(
         "text_cnn",
         ratio=ratio,
         target=TARGET,
-        ok=ratio >= TARGET and apart <= CLOSE,
-        ratio_of_cpu_time=round(times["plain"].cpu / times["ours"].cpu, 3),
+        ok=ratio >= TARGET and max(apart, small_apart) <= CLOSE,
+        ratio_small=round(small["plain"].wall / small["ours"].wall, 3),
         fraction_of_bare_rate=round(times["bare products"].wall / times["ours"].wall, 3),
-        largest_difference=apart,
+        largest_difference=max(apart, small_apart),
         milliseconds={name: round(1000 * each.wall, 1) for name, each in times.items()},
         cpu_milliseconds={name: round(1000 * each.cpu, 1) for name, each in times.items()},
+        milliseconds_small={name: round(1000 * each.wall, 1) for name, each in small.items()},
     )
 
 

@@ -110,7 +110,9 @@ def test_a_run_of_stored_features_is_asked_by_id(photo, tmp_path):
     assert isinstance(reason, DataError)
     assert str(reason).startswith(f"{photo}: the run reads features that came with its data; name that data")
     assert "name that data with --data" in str(refused(features, photo, "red circles", "--data", data))
-    told = [json.loads(ask(features, name, "red circles", "--data", data, "--json").stdout) for name in ("test/x", "test/y")]
+    told = [
+        json.loads(ask(features, name, "red circles", "--data", data, "--json").stdout) for name in ("test/x", "test/y")
+    ]
     assert told[0]["score"] != told[1]["score"]
 
 

@@ -111,6 +111,11 @@ def test_the_interval_is_that_of_drawn_groups():
     assert again.interval == found.interval
 
 
+def test_a_draw_takes_a_groups_positives_and_negatives_together():
+    scores = torch.linspace(-0.9, 0.9, 4)[:, None].expand(4, 8)  # an image scores all texts alike
+    assert of(scores).interval == pytest.approx((1, 1))
+
+
 def test_what_it_found_is_told():
     found = of(torch.randn(4, 8, generator=torch.Generator().manual_seed(0)) / 3, bins=20)
     told = json.loads(json.dumps(found.to_json()))

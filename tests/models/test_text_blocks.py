@@ -20,6 +20,7 @@ def rows_of_places(draw, most=3):
 keys_of_places = st.composite(rows_of_places)()
 
 
+@settings(deadline=None)
 @given(keys_of_places)
 def test_windows_are_the_distinct_keys_and_their_counts(keys):
     distinct, windows = Windows.of(keys)
@@ -28,6 +29,7 @@ def test_windows_are_the_distinct_keys_and_their_counts(keys):
     assert windows.counts.tolist() == [keys.flatten().tolist().count(key) for key in distinct.tolist()]
 
 
+@settings(deadline=None)
 @given(keys_of_places, st.sampled_from([1, 2]))
 def test_windows_are_joined_with_the_one_before(keys, stride):
     _, windows = Windows.of(keys)

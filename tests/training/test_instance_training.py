@@ -198,11 +198,8 @@ def test_both_stages_train_and_the_classifier_is_kept_beside_the_weights(both):
     ] * 2
     for folder in ("stage-1", "best"):
         kept = classifier(run, folder)
-        assert {name: tuple(value.shape) for name, value in kept.items()} == {
-            "classifier": (GROUPS, 6),
-            "groups": (GROUPS,),
-            "labels": (GROUPS,),
-        }
+        assert kept["classifier"].shape == (GROUPS, 6)
+        assert kept["labels"].tolist() == list(range(GROUPS))
         weights = load_file(run / folder / "weights.safetensors")
         assert {name.split(".")[0] for name in weights} == {"image", "image_head", "text", "text_head"}
     assert not torch.equal(classifier(run)["classifier"], classifier(run, "stage-1")["classifier"])

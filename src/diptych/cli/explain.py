@@ -46,7 +46,7 @@ def command(
 
         diptych explain runs/first test-00003-0 "two red circles" --data scenes --top 3
 
-        diptych explain runs/scan 00017 "a dog on grass" --data data/precomputed --json
+        diptych explain runs/scan test/00017 "a dog on grass" --data data/precomputed --json
     """
     from diptych.evaluation.words import explain
     from diptych.machine import keep_freed_memory

@@ -30,7 +30,7 @@ def separation_section(score: Score, encoded: Encoded) -> SeparationSection | No
             "right pairs": found.positive_density[first:last].tolist(),
             "wrong pairs": found.negative_density[first:last].tolist(),
         },
-        found.edges[: last + 1 - first].tolist(),
+        found.edges[first : last + 1].tolist(),
         title="Scores of right and wrong pairs",
         x_label="score",
         y_label="density",
