@@ -45,7 +45,8 @@ def report_on_val(run: Path, trained: Trained, corpus: Corpus, workers: int) -> 
         return found.metrics
     encoded = _encode(run, trained, part, "val", workers)
     result = evaluate_encoded([encoded])
-    write_report(run, encoded, result, "val", negatives=hard_negatives(run, trained, corpus))
+    negatives = hard_negatives(run, trained, corpus)
+    write_report(run, encoded, result, "val", negatives=negatives, stores=trained.stores)
     return result.metrics.to_json()
 
 
