@@ -33,6 +33,11 @@ def batch(classes: int) -> tuple[Tensor, Tensor]:
     return torch.randn(2 * PAIRS, SIZE, requires_grad=True), torch.randint(classes, (PAIRS,))
 
 
+def start(classes: int) -> Tensor:
+    """A classifier, (classes, size), that is quickly made; a step takes as long whatever is in it."""
+    return torch.full((classes, SIZE), 0.01)
+
+
 def optimiser_of(parameters: Iterable[nn.Parameter]) -> SGD:
     """SGD as training has it."""
     return SGD(parameters, lr=0.01, momentum=0.9, fused=True)
@@ -43,7 +48,7 @@ class Full:
 
     def __init__(self, classes: int = CLASSES) -> None:
         self.classes = classes
-        self.weight = nn.Parameter(torch.empty(classes, SIZE).uniform_(-0.01, 0.01))
+        self.weight = nn.Parameter(start(classes))
         self.optimiser = optimiser_of([self.weight])
 
     def __call__(self) -> None:
@@ -63,7 +68,7 @@ class Sampled:
 
     def __init__(self, classes: int = CLASSES) -> None:
         self.classes = classes
-        self.sampled = SampledRows({"classifier": torch.empty(classes, SIZE).uniform_(-0.01, 0.01)}, SAMPLED)
+        self.sampled = SampledRows({"classifier": start(classes)}, SAMPLED)
         self.optimiser = optimiser_of(self.sampled.rows.values())
 
     def __call__(self) -> None:

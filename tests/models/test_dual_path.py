@@ -55,7 +55,7 @@ def built(seed=0, **settings):
     for name, tensor in matcher.state_dict().items():
         if name.endswith("running_var") or ("norm" in name and name.endswith("weight")):
             tensor.uniform_(0.5, 2)
-        elif name.endswith("running_mean") or name.endswith("bias"):
+        elif name.endswith(("running_mean", "bias")):
             tensor.normal_()
     return matcher.double()
 

@@ -2,7 +2,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import batch_norm, conv2d, pad, relu
@@ -20,7 +20,6 @@ def rows_of_places(draw, most=3):
 keys_of_places = st.composite(rows_of_places)()
 
 
-@settings(deadline=None)
 @given(keys_of_places)
 def test_windows_are_the_distinct_keys_and_their_counts(keys):
     distinct, windows = Windows.of(keys)
@@ -29,7 +28,6 @@ def test_windows_are_the_distinct_keys_and_their_counts(keys):
     assert windows.counts.tolist() == [keys.flatten().tolist().count(key) for key in distinct.tolist()]
 
 
-@settings(deadline=None)
 @given(keys_of_places, st.sampled_from([1, 2]))
 def test_windows_are_joined_with_the_one_before(keys, stride):
     _, windows = Windows.of(keys)
@@ -46,7 +44,6 @@ def test_windows_are_joined_with_the_one_before(keys, stride):
     assert longer.counts.sum() == texts * len(ends)
 
 
-@settings(deadline=None)
 @given(keys_of_places.filter(lambda keys: keys.numel() > 1), st.integers(0, 1000))
 def test_the_norm_counts_a_window_as_often_as_it_occurs(keys, seed):
     torch.manual_seed(seed)

@@ -61,7 +61,12 @@ def batches(draw):
 SOFTNESSES = [0.0, 1e-3, 0.05, 0.25, 0.5, 0.9, 0.999, 1.0]
 
 
-@given(batches(), st.sampled_from(["max", "sum", "next", *SOFTNESSES]), st.sampled_from([0.0, 0.05, 0.2, 1.0]), st.booleans())
+@given(
+    batches(),
+    st.sampled_from(["max", "sum", "next", *SOFTNESSES]),
+    st.sampled_from([0.0, 0.05, 0.2, 1.0]),
+    st.booleans(),
+)
 def test_value_equals_the_equations(batch, negatives, margin, mask):
     loss = Hinge(negatives=negatives, margin=margin, mask_same_group=mask)(scored(*batch))
     image_to_text, text_to_image = reference(*batch, margin, negatives, mask)

@@ -47,7 +47,9 @@ def logits_of(feature, batch):
     offsets = [0.0] * len(rows)
     for added in (batch.learned.get(BIAS), batch.instances.correction):
         offsets = offsets if added is None else [a + b for a, b in zip(offsets, added.tolist(), strict=True)]
-    return [math.fsum(w * f for w, f in zip(row, feature, strict=True)) + b for row, b in zip(rows, offsets, strict=True)]
+    return [
+        math.fsum(w * f for w, f in zip(row, feature, strict=True)) + b for row, b in zip(rows, offsets, strict=True)
+    ]
 
 
 def classified(features, of, batch):
@@ -62,7 +64,7 @@ def classified(features, of, batch):
 
 
 def ranked(batch, margin):
-    """Eq. 4: the negatives of a pair are the image and the text of the first pair behind it that is of another group."""
+    """Eq. 4: the negatives of a pair are image and text of the first pair behind it that is of another group."""
     scores, positives = batch.scores.tolist(), batch.positives.tolist()
     pairs = len(scores)
     of_images = of_texts = 0.0
@@ -161,9 +163,7 @@ def test_gradients_equal_those_of_the_equations(at_once, bias, correction):
 def test_an_image_in_several_pairs_counts_once_for_each():
     batch = made(0, pairs=5, images=1)
     assert len(batch.instances.images) == 1
-    once = replace(
-        batch.instances, image_of=torch.zeros(1, dtype=torch.long), classes=batch.instances.classes[:1]
-    )
+    once = replace(batch.instances, image_of=torch.zeros(1, dtype=torch.long), classes=batch.instances.classes[:1])
     images = batch.instances.images.requires_grad_()
     gradients = []
     for found in (batch.instances, once):

@@ -193,9 +193,10 @@ def test_only_words_with_a_vector_are_kept_each_with_its_own(found: list[bool], 
     kept = [word for word, has in zip(WORDS.words, found, strict=True) if has]
     assert list(vocabulary.words) == kept
     assert vocabulary.threshold == WORDS.threshold
-    assert dict(zip(vocabulary.words, vocabulary.counts, strict=True)).items() <= dict(
-        zip(WORDS.words, WORDS.counts, strict=True)
-    ).items()
+    assert (
+        dict(zip(vocabulary.words, vocabulary.counts, strict=True)).items()
+        <= dict(zip(WORDS.words, WORDS.counts, strict=True)).items()
+    )
     assert after.vectors.shape == (len(SPECIALS) + len(kept), 2)
     assert after.found.tolist() == [False] * len(SPECIALS) + [True] * len(kept)
     for word in kept:
@@ -214,5 +215,5 @@ def test_a_word_that_is_left_out_is_unknown(tmp_path: Path) -> None:
 
 def test_no_word_with_a_vector_is_an_error() -> None:
     nothing = WordVectors(np.zeros((len(WORDS), 2), np.float32), np.zeros(len(WORDS), bool))
-    with pytest.raises(DataError, match="^none of the training words has a vector; name word vectors of their language$"):
+    with pytest.raises(DataError, match=r"^none of the training words has a vector; name word vectors"):
         only_found(WORDS, nothing)

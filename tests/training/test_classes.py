@@ -1,4 +1,4 @@
-"""Which class each group is, K-means among the groups' images, and the classifier that is kept beside the weights."""
+"""Which class each group is, K-means among the groups' images, the steps of a classifier and where it is kept."""
 
 from types import SimpleNamespace
 
@@ -7,13 +7,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from diptych.data.batches import PairBatch
 from diptych.data.corpus import Corpus, Features
 from diptych.data.reader import FeatureReader
 from diptych.errors import DataError, RecipeError, RunError
+from diptych.models.image_towers.features import FeatureSettings
+from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.towers import Tokens
+from diptych.models.vse import VSESettings
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.instance import BIAS, CLASSIFIER, Instance
 from diptych.training import classes as module
 from diptych.training.classes import Classes, KeptClassifier, keep_classifier, stage_classes
+from diptych.training.recipe import Optimiser, Stage
+from diptych.training.stage import make_optimiser, prepare_step
 
 # Groups 3, 5, 8 and 9 with 2, 1, 2 and 1 images: the first two lie together, and so do the last two.
 GROUPS = [3, 5, 8, 3, 9, 8]
@@ -119,7 +126,7 @@ def test_clusters_of_pixels_are_refused():
 
 
 def test_one_group_alone_is_refused():
-    with pytest.raises(DataError, match="^some: all training images and texts are of one group; there is nothing"):
+    with pytest.raises(DataError, match=r"^some: all training images and texts are of one group; there is nothing"):
         found(Instance(), corpus(groups=[3] * 6))
 
 
@@ -215,3 +222,66 @@ def test_a_damaged_classifier_is_named(tmp_path):
     kept.path.write_bytes(kept.path.read_bytes()[:-3])
     with pytest.raises(RunError, match=r"objective\.safetensors: damaged or truncated"):
         KeptClassifier.beside(kept.path.with_name("weights.safetensors"))
+
+
+def embedding_model():
+    image = FeatureSettings(shape=(6,))
+    return VSESettings(joint=SIZE, text=GRUSettings(hidden=SIZE, word=3), image=image, words=9).build()
+
+
+@pytest.mark.parametrize("sampled", [None, 3], ids=["all", "sampled"])
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_the_classifier_decays_and_its_bias_does_not(optimiser, sampled):
+    vse = embedding_model()
+    stage = Stage(
+        objective=Instance(bias=True, sampled=sampled), optimiser=Optimiser(name=optimiser, decay=0.1, rate=0.5)
+    )
+    classes = Classes(np.arange(7), np.arange(7))
+    step = prepare_step(vse, stage, torch.device("cpu"), classes)
+    decays = {
+        id(parameter): group["weight_decay"] for group in step.optimiser.param_groups for parameter in group["params"]
+    }
+    assert {name: decays[id(parameter)] for name, parameter in step.learned.items()} == {CLASSIFIER: 0.1, BIAS: 0.0}
+    assert all(
+        group["multiple"] == 1
+        for group in step.optimiser.param_groups
+        if any(parameter is own for parameter in group["params"] for own in step.learned.values())
+    )
+    assert {name: tuple(value.shape) for name, value in step.all_learned.items()} == {CLASSIFIER: (7, 5), BIAS: (7,)}
+
+
+def test_nesterov_is_handed_to_sgd():
+    vse = embedding_model()
+    for wanted in (True, False):
+        optimiser = make_optimiser(vse, Optimiser(name="sgd", nesterov=wanted))
+        assert {group["nesterov"] for group in optimiser.param_groups} == {wanted}
+
+
+def test_a_step_classifies_each_pair_as_its_group_says():
+    # Pairs of three images, two of one group; texts in several pairs; groups with numbers of their own.
+    torch.manual_seed(0)
+    vse = embedding_model().double()
+    stage = Stage(objective=Instance(rank=1.0, textual=0.5), optimiser=Optimiser(name="sgd", rate=0.1))
+    classes = Classes(np.array([20, 30, 40, 50]), np.array([2, 0, 1, 2]))
+    step = prepare_step(vse, stage, torch.device("cpu"), classes)
+    step.learned[CLASSIFIER].data = step.learned[CLASSIFIER].data.double()
+    image_of, text_of, groups = np.array([0, 1, 2, 0]), np.array([0, 1, 2, 2]), np.array([40, 20, 40, 40])
+    ids, lengths = np.array([[1, 4, 2], [1, 5, 2], [1, 6, 2]]), np.array([3, 3, 3])
+    made = PairBatch(np.random.default_rng(0).standard_normal((3, 6)), image_of, ids, lengths, groups, text_of=text_of)
+    images = vse.encode_images(torch.from_numpy(made.images)).detach()
+    texts = vse.encode_texts(Tokens(torch.from_numpy(ids), torch.from_numpy(lengths))).detach()
+    classifier = step.learned[CLASSIFIER].detach().clone()
+
+    def lost(vectors, of):
+        logarithms = (vectors @ classifier.t()).log_softmax(1)
+        return -sum(logarithms[row, label] for row, label in zip(of, [1, 2, 1, 1], strict=True)) / 4
+
+    loss, _ = step(made)
+    torch.testing.assert_close(loss.terms["visual"], lost(images, image_of))
+    torch.testing.assert_close(loss.terms["textual"], 0.5 * lost(texts, text_of))
+    scores = (images @ texts.t())[image_of][:, text_of]
+    negative = [1, 2, 1, 1]  # the first pair behind that is of another group
+    expected = sum((1 - scores[pair, pair] + scores[pair, other]).clamp(min=0) for pair, other in enumerate(negative))
+    torch.testing.assert_close(loss.terms["image_to_text"], expected / 4)
+    assert not torch.equal(step.learned[CLASSIFIER].detach(), classifier)
+    assert torch.equal(step.all_learned[CLASSIFIER], step.learned[CLASSIFIER])

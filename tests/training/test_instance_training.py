@@ -12,25 +12,18 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from diptych.data.batches import PairBatch
 from diptych.data.corpus import Features
 from diptych.data.scenes import make_scenes
 from diptych.errors import DataError, RecipeError, RunError
 from diptych.features.backbone import Backbone
 from diptych.models import pretrained
-from diptych.models.image_towers.features import FeatureSettings
 from diptych.models.text_towers import cnn
-from diptych.models.text_towers.gru import GRUSettings
-from diptych.models.towers import Tokens
 from diptych.models.trained import Trained
-from diptych.models.vse import VSESettings
-from diptych.objectives.instance import BIAS, CLASSIFIER, Instance
+from diptych.objectives.instance import Instance
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.checkpoint import Snapshot, snapshot_path
-from diptych.training.classes import Classes
 from diptych.training.progress import Silent
-from diptych.training.recipe import Optimiser, Stage, load_recipe
-from diptych.training.stage import make_optimiser, prepare_step
+from diptych.training.recipe import load_recipe
 from diptych.training.train import train
 
 RECIPE = """
@@ -301,9 +294,7 @@ def test_a_run_that_was_stopped_ends_bit_for_bit_like_one_that_was_not(
     watcher, stops = Watched(stops=(2, 7, 11)), 3
     for turn in range(stops):
         with pytest.raises(KeyboardInterrupt):
-            train(
-                recipe, corpus, tmp_path / "cut", resume=turn > 0, device="cpu", watcher=watcher, features=stores
-            )
+            train(recipe, corpus, tmp_path / "cut", resume=turn > 0, device="cpu", watcher=watcher, features=stores)
     train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", watcher=watcher, features=stores)
     assert watcher.count == 2 * 2 * STEPS
     files = [
@@ -394,7 +385,7 @@ def test_a_stage_on_other_groups_begins_with_a_fresh_classifier_and_says_so(both
     run, watcher = trained(recipe, tmp_path / "other", regrouped(corpus))
     assert watcher.of_classes() == ["instance loss: 13 classes; the classifier is fresh"]
     assert classifier(run)["classifier"].shape == (13, 6)
-    same, watcher = trained(recipe, tmp_path / "same")
+    _, watcher = trained(recipe, tmp_path / "same")
     assert watcher.of_classes() == [f"instance loss: 14 classes; the classifier is that of {both[0] / 'best'}"]
     assert torch.equal(watcher.firsts[1]["objective.classifier"], classifier(both[0])["classifier"])
 
@@ -495,7 +486,8 @@ def test_a_filter_without_vectors_is_refused(use, recipes, refused):
 def test_a_filter_that_leaves_no_word_is_refused(recipes, refused, tmp_path):
     path = tmp_path / "other.txt"
     path.write_text("xyzzy 1 2 3 4\n")
-    refused(DataError, rf"{path.name}.*none of the training words", recipes(RECIPE, f"text.vectors={path}", "text.use=both"))
+    recipe = recipes(RECIPE, f"text.vectors={path}", "text.use=both")
+    refused(DataError, rf"{path.name}.*none of the training words", recipe)
 
 
 def test_the_classifier_is_in_the_snapshot_with_its_momentum(both):
@@ -503,65 +495,6 @@ def test_the_classifier_is_in_the_snapshot_with_its_momentum(both):
     assert snapshot.classes.count == GROUPS
     assert snapshot.tensors["optimiser.objective.classifier.momentum_buffer"].abs().max() > 0
     assert snapshot.position.errors == {}  # an epoch has ended
-
-
-@pytest.mark.parametrize("sampled", [None, 3], ids=["all", "sampled"])
-@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
-def test_the_classifier_decays_and_its_bias_does_not(optimiser, sampled):
-    matcher = VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9).build()
-    stage = Stage(
-        objective=Instance(bias=True, sampled=sampled), optimiser=Optimiser(name=optimiser, decay=0.1, rate=0.5)
-    )
-    classes = Classes(np.arange(7), np.arange(7))
-    step = prepare_step(matcher, stage, torch.device("cpu"), classes)
-    decays = {
-        id(parameter): group["weight_decay"] for group in step.optimiser.param_groups for parameter in group["params"]
-    }
-    assert {name: decays[id(parameter)] for name, parameter in step.learned.items()} == {CLASSIFIER: 0.1, BIAS: 0.0}
-    assert all(
-        group["multiple"] == 1
-        for group in step.optimiser.param_groups
-        if any(parameter is own for parameter in group["params"] for own in step.learned.values())
-    )
-    assert {name: tuple(value.shape) for name, value in step.all_learned.items()} == {CLASSIFIER: (7, 5), BIAS: (7,)}
-
-
-def test_nesterov_is_handed_to_sgd():
-    matcher = VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9).build()
-    for wanted in (True, False):
-        optimiser = make_optimiser(matcher, Optimiser(name="sgd", nesterov=wanted))
-        assert {group["nesterov"] for group in optimiser.param_groups} == {wanted}
-
-
-def test_a_step_classifies_each_pair_as_its_group_says():
-    # Pairs of three images, two of one group; texts in several pairs; groups with numbers of their own.
-    torch.manual_seed(0)
-    settings = VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9)
-    matcher = settings.build().double()
-    stage = Stage(objective=Instance(rank=1.0, textual=0.5), optimiser=Optimiser(name="sgd", rate=0.1))
-    classes = Classes(np.array([20, 30, 40, 50]), np.array([2, 0, 1, 2]))
-    step = prepare_step(matcher, stage, torch.device("cpu"), classes)
-    step.learned[CLASSIFIER].data = step.learned[CLASSIFIER].data.double()
-    image_of, text_of, groups = np.array([0, 1, 2, 0]), np.array([0, 1, 2, 2]), np.array([40, 20, 40, 40])
-    ids, lengths = np.array([[1, 4, 2], [1, 5, 2], [1, 6, 2]]), np.array([3, 3, 3])
-    made = PairBatch(np.random.default_rng(0).standard_normal((3, 6)), image_of, ids, lengths, groups, text_of=text_of)
-    images = matcher.encode_images(torch.from_numpy(made.images)).detach()
-    texts = matcher.encode_texts(Tokens(torch.from_numpy(ids), torch.from_numpy(lengths))).detach()
-    classifier = step.learned[CLASSIFIER].detach().clone()
-
-    def lost(vectors, of):
-        logarithms = (vectors @ classifier.t()).log_softmax(1)
-        return -sum(logarithms[row, label] for row, label in zip(of, [1, 2, 1, 1], strict=True)) / 4
-
-    loss, _ = step(made)
-    torch.testing.assert_close(loss.terms["visual"], lost(images, image_of))
-    torch.testing.assert_close(loss.terms["textual"], 0.5 * lost(texts, text_of))
-    scores = (images @ texts.t())[image_of][:, text_of]
-    negative = [1, 2, 1, 1]  # the first pair behind that is of another group
-    expected = sum((1 - scores[pair, pair] + scores[pair, other]).clamp(min=0) for pair, other in enumerate(negative))
-    torch.testing.assert_close(loss.terms["image_to_text"], expected / 4)
-    assert not torch.equal(step.learned[CLASSIFIER].detach(), classifier)
-    assert torch.equal(step.all_learned[CLASSIFIER], step.learned[CLASSIFIER])
 
 
 def test_neighbours_go_with_it(recipes, trained, tmp_path):

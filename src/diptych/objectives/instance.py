@@ -17,7 +17,7 @@ features.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -70,15 +70,8 @@ class Instance(Objective):
             terms |= {name: term * share for name, term in self._hinge(batch).terms.items()}
         if self.needs_classes:
             assert batch.instances is not None, "checked before training began"
-            found = batch.instances
-            sides = (
-                ("visual", self.visual, found.images, found.image_of),
-                ("textual", self.textual, found.texts, found.text_of),
-            )
-            for name, weight, features, of in sides:
-                if weight:
-                    losses, wrong = self._classified(features, of, found, batch.learned)
-                    terms[name], errors[name] = weight * losses.mean(), wrong.float().mean()
+            for name, weight, (losses, wrong) in self._classified(batch.instances, batch.learned):
+                terms[name], errors[name] = weight * losses.mean(), wrong.float().mean()
         return Loss(terms, averaged=True, errors=errors)
 
     def start_learned(self, given: Given) -> dict[str, Tensor]:
@@ -104,12 +97,27 @@ class Instance(Objective):
         return Hinge(margin=self.margin, negatives=self.negatives)
 
     def _classified(
-        self, features: Tensor, of: Tensor, found: Instances, learned: Mapping[str, Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """What each pair's image, or its text, loses, and whether it is taken for another class: (pairs,) each."""
-        classes = found.classes.new_empty(len(features))
-        classes[of] = found.classes  # one that is in several pairs is of one class, and is classified once
-        losses, wrong = class_losses(
-            features, learned[CLASSIFIER], learned.get(BIAS), classes, found.correction, self.classes_at_once
+        self, found: Instances, learned: Mapping[str, Tensor]
+    ) -> Iterator[tuple[str, float, tuple[Tensor, Tensor]]]:
+        """Each term that counts: what a pair's image, or its text, loses, and whether it is taken for another class."""
+        sides = (
+            ("visual", self.visual, found.images, found.image_of),
+            ("textual", self.textual, found.texts, found.text_of),
         )
-        return losses[of], wrong[of]
+        counting = [side for side in sides if side[1]]
+        classes = []
+        for _, _, features, of in counting:  # one that is in several pairs is of one class, and is classified once
+            classes.append(found.classes.new_empty(len(features)).index_put_((of,), found.classes))
+        # Both sides at once: the classifier is large, and then has one gradient and not two to be added.
+        losses, wrong = class_losses(
+            torch.cat([features for _, _, features, _ in counting]),
+            learned[CLASSIFIER],
+            learned.get(BIAS),
+            torch.cat(classes),
+            found.correction,
+            self.classes_at_once,
+        )
+        start = 0
+        for name, weight, features, of in counting:
+            yield name, weight, (losses[start + of], wrong[start + of])  # (pairs,) each
+            start += len(features)

@@ -115,7 +115,7 @@ texts_of_words = st.lists(
 )
 
 
-@hypothesis_settings(deadline=None, max_examples=40)
+@hypothesis_settings(max_examples=40)
 @given(texts_of_words, st.integers(8, 13), st.sampled_from(["shift", "left"]), st.booleans(), st.integers(0, 99))
 def test_any_texts_and_any_length(texts, length, alignment, training, seed):
     tower = tiny(length=length, alignment=alignment).train(training)
@@ -126,7 +126,7 @@ def test_any_texts_and_any_length(texts, length, alignment, training, seed):
     torch.testing.assert_close(vectors, expected, atol=1e-6, rtol=1e-5)
 
 
-@hypothesis_settings(deadline=None, max_examples=30)
+@hypothesis_settings(max_examples=30)
 @given(texts_of_words)
 def test_everywhere_is_each_placement_by_hand(texts):
     tower = tiny().eval()
