@@ -18,7 +18,8 @@ from diptych.models.vse import VSESettings
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.instance import BIAS, CLASSIFIER, Instance
 from diptych.training import classes as module
-from diptych.training.classes import Classes, KeptClassifier, keep_classifier, stage_classes
+from diptych.training.classes import Classes, stage_classes
+from diptych.training.classifier import KeptClassifier, keep_classifier
 from diptych.training.recipe import Optimiser, Stage
 from diptych.training.stage import make_optimiser, prepare_step
 

@@ -105,7 +105,7 @@ class Watched(Silent):
             os.kill(os.getpid(), signal.SIGINT)
 
     def of_classes(self):
-        return [line for line in self.said if line.startswith("instance loss")]
+        return [line for line in self.said if line.startswith("instance:")]
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,8 @@ def test_both_stages_train_and_the_classifier_is_kept_beside_the_weights(both):
         assert {name.split(".")[0] for name in weights} == {"image", "image_head", "text", "text_head"}
     assert not torch.equal(classifier(run)["classifier"], classifier(run, "stage-1")["classifier"])
     assert watcher.of_classes() == [
-        "instance loss: 14 classes; the classifier is fresh",
-        f"instance loss: 14 classes; the classifier is that of {run / 'stage-1'}",
+        "instance: 14 classes; the classifier is fresh",
+        f"instance: 14 classes; the classifier is that of {run / 'stage-1'}",
     ]
 
 
@@ -334,7 +334,7 @@ def test_clusters_are_classes_and_stay_so_in_the_second_stage(recipes, trained, 
     assert first["classifier"].shape == (4, 6)
     assert first["labels"].unique().tolist() == [0, 1, 2, 3]
     assert torch.equal(first["labels"], last["labels"])
-    assert [line.split(";")[0] for line in watcher.of_classes()] == ["instance loss: 4 classes"] * 2
+    assert [line.split(";")[0] for line in watcher.of_classes()] == ["instance: 4 classes"] * 2
 
 
 @pytest.mark.parametrize("stage", [1, 2])
@@ -383,17 +383,17 @@ def test_a_run_does_not_go_on_with_other_groups(recipes, corpus, stores, tmp_pat
 def test_a_stage_on_other_groups_begins_with_a_fresh_classifier_and_says_so(both, recipes, trained, corpus, tmp_path):
     recipe = recipes(RECIPE, f"stage.1.start={both[0]}", "stage.1.epochs=1")
     run, watcher = trained(recipe, tmp_path / "other", regrouped(corpus))
-    assert watcher.of_classes() == ["instance loss: 13 classes; the classifier is fresh"]
+    assert watcher.of_classes() == ["instance: 13 classes; the classifier is fresh"]
     assert classifier(run)["classifier"].shape == (13, 6)
     _, watcher = trained(recipe, tmp_path / "same")
-    assert watcher.of_classes() == [f"instance loss: 14 classes; the classifier is that of {both[0] / 'best'}"]
+    assert watcher.of_classes() == [f"instance: 14 classes; the classifier is that of {both[0] / 'best'}"]
     assert torch.equal(watcher.firsts[1]["objective.classifier"], classifier(both[0])["classifier"])
 
 
 def test_other_scenes_with_as_many_groups_begin_with_a_fresh_classifier(both, recipes, trained, tmp_path):
     recipe = recipes(RECIPE, f"stage.1.start={both[0]}", "stage.1.epochs=1")
     _, watcher = trained(recipe, tmp_path / "run", scenes(seed=5))
-    assert watcher.of_classes() == ["instance loss: 14 classes; the classifier is fresh"]
+    assert watcher.of_classes() == ["instance: 14 classes; the classifier is fresh"]
 
 
 def without(corpus, column, groups):
@@ -410,7 +410,7 @@ def test_groups_without_an_image_or_a_text_are_left_out_and_told(recipes, traine
     assert "left out of training: 4 images of groups without a text, 2 texts of groups without an image" in str(
         watcher.said
     )
-    assert watcher.of_classes() == ["instance loss: 11 classes; the classifier is fresh"]
+    assert watcher.of_classes() == ["instance: 11 classes; the classifier is fresh"]
     assert not set(classifier(run)["groups"].tolist()) & {first, second, third}
 
 

@@ -53,18 +53,18 @@ class DualPathSettings(TwoTowerSettings):
 class Head(nn.Module):
     """Vectors (vectors, inputs) to features (vectors, the last of `sizes`); batch norm and ReLU between the layers.
 
-    With `closed`, batch norm follows the last layer, too.
+    With `norm_last`, batch norm follows the last layer, too.
     """
 
-    def __init__(self, inputs: int, sizes: tuple[int, ...], closed: bool) -> None:
+    def __init__(self, inputs: int, sizes: tuple[int, ...], norm_last: bool) -> None:
         super().__init__()
         outputs = (inputs, *sizes)
-        follows = [closed or number < len(sizes) - 1 for number in range(len(sizes))]
+        followed = [norm_last or number < len(sizes) - 1 for number in range(len(sizes))]
         # A bias in front of a batch norm changes nothing.
         self.layers = nn.ModuleList(
-            linear(outputs[number], size, bias=not follows[number]) for number, size in enumerate(sizes)
+            linear(outputs[number], size, bias=not followed[number]) for number, size in enumerate(sizes)
         )
-        self.norms = nn.ModuleList(nn.BatchNorm1d(size) for size, norm in zip(sizes, follows, strict=True) if norm)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(size) for size, norm in zip(sizes, followed, strict=True) if norm)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """The features of vectors."""
@@ -85,8 +85,8 @@ class DualPath(TwoTowers):
         self.settings: DualPathSettings = settings
         public = settings.heads == "public"
         layers = (settings.hidden, settings.joint)
-        self.image_head = Head(self.image.size, layers, closed=public)
-        self.text_head = Head(self.text.size, layers[1:] if public else layers, closed=public)
+        self.image_head = Head(self.image.size, layers, norm_last=public)
+        self.text_head = Head(self.text.size, layers[1:] if public else layers, norm_last=public)
         if settings.shifts == "mean" and not isinstance(self.text, TextCNN):
             raise RecipeError("model.shifts = \"mean\": only the text tower 'cnn' has places to shift a text to")
 
@@ -97,15 +97,18 @@ class DualPath(TwoTowers):
 
     def encode_images(self, images: Tensor) -> Tensor:
         """What the image tower reads to (images, joint), of length one."""
-        return normalize(self._open(self._image_features(images)), dim=1)
+        return normalize(self._activated(self._image_features(images)), dim=1)
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
         """Tokens to (texts, joint), of length one."""
-        return normalize(self._open(self._text_features(tokens)), dim=1)
+        return normalize(self._activated(self._text_features(tokens)), dim=1)
 
     def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
         """Encode a batch to train on, with what a classifier reads of it."""
-        of_images, of_texts = self._open(self._image_features(images)), self._open(self._text_features(tokens))
+        of_images, of_texts = (
+            self._activated(self._image_features(images)),
+            self._activated(self._text_features(tokens)),
+        )
         share, training = self.settings.dropout, self.training
         read = dropout(of_images, share, training), dropout(of_texts, share, training)
         return EncodedBatch(normalize(of_images, dim=1), normalize(of_texts, dim=1), features=read)
@@ -138,6 +141,6 @@ class DualPath(TwoTowers):
         sums = each.new_zeros(len(tokens.ids), each.shape[1]).index_add_(0, owner, each)
         return sums / torch.bincount(owner, minlength=len(sums))[:, None]
 
-    def _open(self, features: Tensor) -> Tensor:
+    def _activated(self, features: Tensor) -> Tensor:
         """In the public code training reads features behind a last ReLU, and evaluation those before it."""
         return relu(features) if self.training and self.settings.heads == "public" else features

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,23 +13,26 @@ from diptych.data.corpus import Corpus, Floats, Integers
 from diptych.data.reader import ImageReader
 from diptych.errors import DataError, RecipeError
 from diptych.features.kmeans import kmeans
-from diptych.models.matcher import Matcher
-from diptych.models.store import load_tensors, save_tensors
 from diptych.objectives.instance import Instance
-from diptych.objectives.objective import Given, Objective
+from diptych.objectives.objective import Objective
+from diptych.training.offline import training_corpus
+from diptych.training.recipe import Recipe
 
 IMAGES_AT_ONCE = 1024
-FILE = "objective.safetensors"
 
 Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """The class of each training group: `labels[k]` is that of `groups[k]`, and groups are in order."""
+    """The class of each training group: `labels[k]` is that of `groups[k]`, and groups are in order.
+
+    `data` is the digest of the corpus that they are groups of: elsewhere the same numbers are other groups.
+    """
 
     groups: Integers
     labels: Integers
+    data: str = ""
 
     @property
     def count(self) -> int:
@@ -38,17 +40,48 @@ class Classes:
         return int(self.labels.max()) + 1
 
     def of(self, groups: Integers) -> Integers:
-        """The classes of some training groups."""
+        """The classes of training groups; others have none, and are not to be asked for."""
         return self.labels[np.searchsorted(self.groups, groups)]
 
     def tensors(self) -> dict[str, Tensor]:
         """The classes as tensors, to be kept."""
-        return {"groups": torch.from_numpy(self.groups), "labels": torch.from_numpy(self.labels)}
+        data = torch.tensor(list(bytes.fromhex(self.data)), dtype=torch.uint8)
+        return {"groups": torch.from_numpy(self.groups), "labels": torch.from_numpy(self.labels), "data": data}
 
     @classmethod
     def of_tensors(cls, tensors: dict[str, Tensor]) -> Classes:
         """The classes that were kept."""
-        return cls(tensors["groups"].numpy(), tensors["labels"].numpy())
+        return cls(tensors["groups"].numpy(), tensors["labels"].numpy(), bytes(tensors["data"].tolist()).hex())
+
+
+def check_groups(recipe: Recipe, corpus: Corpus) -> None:
+    """Find out before training begins whether the groups can be told apart as the stages ask."""
+    for number, stage in enumerate(recipe.stage, 1):
+        if isinstance(stage.objective, Instance) and stage.objective.needs_classes:
+            try:
+                groups = _told_apart(stage.objective, training_corpus(stage, corpus))
+                _check_sampled(stage.objective, stage.batches.size, stage.objective.clusters or len(groups))
+            except RecipeError as error:
+                raise RecipeError(f"stage.{number}.{error}") from None
+
+
+def _told_apart(objective: Objective, train: Corpus) -> Integers:
+    """The groups of a training corpus, if there are as many as an objective needs."""
+    groups, clusters = np.unique(train.text_groups), clusters_of(objective)
+    if len(groups) < 2:
+        raise DataError(f"{train.name}: all training images and texts are of one group; there is nothing to tell apart")
+    if clusters is not None and clusters >= len(groups):
+        raise RecipeError(f"objective.clusters = {clusters}: there are {len(groups)} groups; take fewer clusters")
+    return groups
+
+
+def _check_sampled(objective: Instance, size: int, classes: int) -> None:
+    """Refuse a part of the classes that a batch might fill, so that no other could be drawn beside its own."""
+    if objective.sampled is not None and objective.sampled < classes and objective.sampled <= size:
+        raise RecipeError(
+            f"objective.sampled = {objective.sampled}: a batch of {size} pairs may be of as many classes, and others "
+            "are to be drawn beside them; set more than batches.size"
+        )
 
 
 def stage_classes(
@@ -58,19 +91,16 @@ def stage_classes(
 
     Clusters are found by K-means among the mean features of the groups' images, as `reader` reads them.
     """
-    groups = np.unique(train.text_groups)
-    if len(groups) < 2:
-        raise DataError(f"{train.name}: all training images and texts are of one group; there is nothing to tell apart")
-    classes = Classes(groups, np.arange(len(groups)))
-    clusters = _clusters(objective)
+    groups = _told_apart(objective, train)
+    classes = Classes(groups, np.arange(len(groups)), train.digest())
+    clusters = clusters_of(objective)
     if clusters is None:
         return classes
-    if clusters >= classes.count:
-        raise RecipeError(f"objective.clusters = {clusters}: there are {classes.count} groups; take fewer clusters")
-    return Classes(groups, kmeans(_group_means(classes, train, reader()), clusters, seed, watch=watch))
+    return replace(classes, labels=kmeans(_group_means(classes, train, reader()), clusters, seed, watch=watch))
 
 
-def _clusters(objective: Objective) -> int | None:
+def clusters_of(objective: Objective) -> int | None:
+    """How many classes an objective puts the groups into, where it does."""
     return objective.clusters if isinstance(objective, Instance) else None
 
 
@@ -91,46 +121,3 @@ def _group_means(classes: Classes, train: Corpus, reader: ImageReader) -> Floats
     assert sums is not None, "a training corpus has images"
     means: Floats = sums / np.maximum(counts, 1).astype(np.float32)[:, None]
     return means
-
-
-@dataclass(frozen=True)
-class KeptClassifier:
-    """What an objective had learned of its classes when a snapshot was kept, beside the weights and apart from them."""
-
-    path: Path
-    learned: dict[str, Tensor]
-    classes: Classes
-
-    @classmethod
-    def beside(cls, weights: Path) -> KeptClassifier | None:
-        """That of a kept snapshot's weights; none where its objective did not classify."""
-        path = weights.parent / FILE
-        if not path.is_file():
-            return None
-        tensors, _ = load_tensors(path)
-        classes = Classes.of_tensors({name: tensors.pop(name) for name in ("groups", "labels")})
-        return cls(path, tensors, classes)
-
-    def fits(self, objective: Objective, train: Corpus, matcher: Matcher) -> bool:
-        """Whether a stage with this objective can go on with it: with the same groups, classes and vectors."""
-        groups = np.unique(train.text_groups)
-        given = Given(matcher.joint or 0, _clusters(objective) or len(groups))
-        with torch.device("meta"):
-            shapes = {name: tensor.shape for name, tensor in objective.start_learned(given).items()}
-        here = {name: tensor.shape for name, tensor in self.learned.items()}
-        return np.array_equal(self.classes.groups, groups) and here == shapes
-
-    @torch.no_grad()
-    def put_into(self, learned: Mapping[str, Tensor]) -> None:
-        """Go on with what was learned."""
-        for name, tensor in learned.items():
-            tensor.copy_(self.learned[name])
-
-
-def keep_classifier(weights: Path, learned: Mapping[str, Tensor], classes: Classes | None) -> None:
-    """Write what an objective has learned of its classes beside weights that are kept; without classes, nothing."""
-    path = weights.parent / FILE
-    if classes is None:
-        path.unlink(missing_ok=True)  # of a stage before
-    else:
-        save_tensors(path, {**learned, **classes.tensors()}, {"classes": classes.count})

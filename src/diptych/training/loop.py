@@ -19,7 +19,8 @@ from diptych.models.store import save_matcher
 from diptych.models.trained import Trained, Watch
 from diptych.objectives.correlation import Correlation
 from diptych.training.checkpoint import Position, Snapshot, save_snapshot
-from diptych.training.classes import KeptClassifier, keep_classifier, stage_classes
+from diptych.training.classes import Classes, stage_classes
+from diptych.training.classifier import KeptClassifier, keep_classifier
 from diptych.training.data import ImageTextData, StageData, StageTexts
 from diptych.training.images import StageImages
 from diptych.training.journal import Journal
@@ -93,18 +94,20 @@ class StageLoop:
         """The steps of the stage; one that classifies goes on with the classifier of what it starts from."""
         if not self.stage.objective.needs_classes:
             return prepare_step(self.trained.matcher, self.stage, self.trained.device)
-        kept = None if snapshot is not None else self._kept_classifier(train)
-        classes = snapshot.classes if snapshot is not None else kept.classes if kept is not None else None
-        if classes is None:
-            reader, watch = partial(self.images.for_encoding, train), partial(self._prepare, "clusters")
-            classes = stage_classes(self.stage.objective, train, reader, self.around.recipe.seed, watch)
+        if snapshot is not None:
+            return prepare_step(self.trained.matcher, self.stage, self.trained.device, snapshot.classes)
+        kept = self._kept_classifier(train)
+        classes = self._stage_classes(train) if kept is None else kept.classes
         step = prepare_step(self.trained.matcher, self.stage, self.trained.device, classes)
         if kept is not None:
             kept.put_into(step.all_learned)
-        if snapshot is None:
-            told = "fresh" if kept is None else f"that of {kept.path.parent}"
-            self.around.watcher.say(f"instance loss: {classes.count:,} classes; the classifier is {told}")
+        told = "fresh" if kept is None else f"that of {kept.path.parent}"
+        self.around.watcher.say(f"{self.stage.objective.name}: {classes.count:,} classes; the classifier is {told}")
         return step
+
+    def _stage_classes(self, train: Corpus) -> Classes:
+        reader, watch = partial(self.images.for_encoding, train), partial(self._prepare, "clusters")
+        return stage_classes(self.stage.objective, train, reader, self.around.recipe.seed, watch)
 
     def _kept_classifier(self, train: Corpus) -> KeptClassifier | None:
         """The classifier of what the stage starts from, if it told the same groups apart."""

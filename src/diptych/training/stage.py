@@ -122,8 +122,8 @@ def prepare_step(matcher: Matcher, stage: Stage, device: torch.device, classes: 
     return kind(matcher, objective, optimiser, device, *numbers, learned, classes, sampled)
 
 
-def check_classes(stage: Stage, matcher: Matcher) -> None:
-    """Refuse what an objective that classifies groups cannot work with."""
+def check_classes(stage: Stage, matcher: Matcher, before: Stage | None) -> None:
+    """Refuse what an objective that classifies groups cannot work with; `before` is the stage before."""
     if not stage.objective.needs_classes:
         return
     name = stage.objective.name
@@ -131,6 +131,20 @@ def check_classes(stage: Stage, matcher: Matcher) -> None:
         raise RecipeError(f"objective: {name!r} makes each group of images and texts a class; phrases have no groups")
     if matcher.joint is None:
         raise RecipeError(f"objective: {name!r} classifies vectors, which needs an embedding model")
+    backbone = matcher.pretrained
+    moves = backbone is not None and any(parameter.requires_grad for parameter in backbone.parameters())
+    if _clusters_anew(stage, before) and (moves or matcher.image_input.kind == "pixels"):
+        raise RecipeError("objective.clusters: clusters are found among stored features; freeze the backbone first")
+
+
+def _clusters_anew(stage: Stage, before: Stage | None) -> bool:
+    """Whether a stage has to find clusters; one that starts from a run may have that run's."""
+    if not isinstance(stage.objective, Instance) or stage.objective.clusters is None:
+        return False
+    if stage.start != "previous":
+        return stage.start == "scratch"
+    known = before.objective.clusters if before is not None and isinstance(before.objective, Instance) else None
+    return known != stage.objective.clusters
 
 
 def check_pairs(stage: Stage, matcher: Matcher) -> None:

@@ -26,6 +26,7 @@ from diptych.models.two_branch import TwoBranch
 from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors, only_found, read_word_vectors
 from diptych.training.checkpoint import Snapshot
+from diptych.training.classes import check_groups
 from diptych.training.images import check_regions
 from diptych.training.offline import check_offline, training_corpus
 from diptych.training.phrases import check_phrases
@@ -75,6 +76,7 @@ class Start:
             if number == 1 and stage.start == "previous":
                 raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
         check_offline(recipe, corpus)
+        check_groups(recipe, corpus)
         val = _val(corpus, recipe)
         _check_mentions(corpus, recipe)
         vocabulary, vectors = _words(recipe, corpus, run, watcher)
@@ -156,19 +158,19 @@ def _check_stages(recipe: Recipe, settings: ModelSettings) -> Matcher:
             try:
                 matcher = matcher if stage.start == "previous" else settings.build()
                 matcher = matcher if stage.head is None else Projected(matcher, stage.head)
-                _check_stage(stage, matcher)
+                _check_stage(stage, matcher, recipe.stage[number - 2] if number > 1 else None)
             except RecipeError as error:
                 raise RecipeError(f"stage.{number}.{error}") from None
     return matcher
 
 
-def _check_stage(stage: Stage, matcher: Matcher) -> None:
+def _check_stage(stage: Stage, matcher: Matcher, before: Stage | None) -> None:
     set_trainable(matcher, stage.trainable)
     make_optimiser(matcher, stage.optimiser)
     check_regions(stage, matcher)
     check_phrases(stage, matcher)
     check_pairs(stage, matcher)
-    check_classes(stage, matcher)
+    check_classes(stage, matcher, before)
     wanted = matcher.image_input
     if stage.crops is not None and wanted.crops is None:
         raise RecipeError(f'crops = "{stage.crops}": random crops need pictures and an image tower with a backbone')
@@ -231,7 +233,10 @@ def _words(recipe: Recipe, corpus: Corpus, run: Path | None, watcher: Watcher) -
     vectors = read_word_vectors(Path(text.vectors), vocabulary)
     watcher.say(f"word vectors: {int(vectors.found.sum()):,} of {len(vocabulary.words):,} words found")
     if filtered:
-        vocabulary, vectors = only_found(vocabulary, vectors)
+        try:
+            vocabulary, vectors = only_found(vocabulary, vectors)
+        except DataError as error:
+            raise DataError(f"{text.vectors}: {error}") from None
     return vocabulary, vectors if started else None
 
 
