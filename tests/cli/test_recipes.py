@@ -43,6 +43,30 @@ def test_two_decimals_are_printed_where_they_were_published():
     assert "text to text   R@1 61.2  R@5 82.3  R@10 89.2" in show("two-branch").stderr
 
 
+def test_figures_that_were_not_published_are_left_out():
+    printed = show("dual-path-stage1").stderr.splitlines()
+    table_ii = printed.index("published, row II, only instance loss, Stage I (Flickr30K, validation):")
+    table_iv = printed.index("published, row IV, ours (COCO 1K):")
+    assert printed[table_ii + 1 : table_ii + 3] == [
+        "  image to text  R@1 39.9  R@10 79.1",
+        "  text to image  R@1 28.2  R@10 67.9",
+    ]
+    assert printed[table_iv + 1 : table_iv + 3] == ["  image to text  R@1 52.2", "  text to image  R@1 37.2"]
+
+
+def test_a_direction_that_was_not_published_is_left_out():
+    assert show("dual-path-pedes").stderr.splitlines()[1:] == [
+        "published, row VII, ResNet-50, Stage II (CUHK-PEDES):",
+        "  text to image  R@1 44.40  R@5 66.26  R@10 75.07  median rank 2.0",
+    ]
+
+
+def test_a_recipe_with_dashes_is_printed_in_full(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(show("dual-path-stage1", "--full").stdout)
+    assert load_recipe(str(file)) == load_recipe("dual-path-stage1")
+
+
 def test_the_longest_name_is_listed_whole():
     listed = CliRunner().invoke(app, ["recipes", "list", "linear-single"]).stdout
     assert max(recipe_names(), key=len) == "similarity-phrases-linear-single-small"

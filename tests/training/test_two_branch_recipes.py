@@ -269,14 +269,12 @@ def tiny_backbone(corpus, small_regions):
 
 
 @pytest.fixture(scope="module")
-def stores(corpus, tmp_path_factory):
+def stores(corpus, write_vectors, tmp_path_factory):
     """The features of all recipes, and in `vectors.txt` a vector of most words."""
     folder = tmp_path_factory.mktemp("features")
-    said = [*corpus.texts, *(phrase.words for some in corpus.phrases for phrase in some)]
-    words = sorted({word for text in said for word in text.lower().replace(".", "").split()})
-    values = np.random.default_rng(0).standard_normal((len(words), 4))
-    lines = [f"{word} {' '.join(f'{value:.3f}' for value in row)}\n" for word, row in zip(words, values, strict=True)]
-    (folder / "vectors.txt").write_text("".join(lines[1:]))
+    write_vectors(
+        [*corpus.texts, *(phrase.words for some in corpus.phrases for phrase in some)], folder / "vectors.txt"
+    )
     return folder
 
 
