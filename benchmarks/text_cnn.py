@@ -1,7 +1,8 @@
 """A training pass of the text CNN against the same network as its paper writes it, and against its bare products.
 
 The tower `cnn` of depth `resnet50`, forward and backward with a gradient in every weight: 32 texts of 10.5 words in the
-mean, somewhere in 32 places, and a vocabulary of 20,074 words as the paper's Flickr30k; `small` is measured beside it.
+mean, somewhere in 32 places. The dictionary is that of the authors' COCO, 29,972 words; beside it are measured the
+20,074 of the paper's Flickr30k, where the lookup is a smaller part of the whole, and with them the depth `small`.
 As the paper writes it: a tensor of one-hot columns made for the batch, (texts, words, 1, places), a 1x1 convolution of
 all words as the first layer, then blocks of 1x1 and 1x2 convolutions and batch norm over pictures of height one. The
 bare products are those of the distinct windows, which is what the tower multiplies.
@@ -25,14 +26,15 @@ from diptych.models.text_towers.cnn import TextCNN, TextCNNSettings
 from diptych.text.vocabulary import PAD, SPECIALS
 from harness import Timing, arguments, finish, interleaved
 
-TEXTS, VOCABULARY, BATCHES = 32, 20_074, 4
+TEXTS, BATCHES = 32, 4
+COCO, FLICKR30K = 29_972, 20_074  # words
 EXPONENT = 1.2
 TARGET, CLOSE = 5.0, 1e-4
 
 
-def draw_texts(length: int) -> Tensor:
+def draw_texts(length: int, vocabulary: int) -> Tensor:
     """A batch of texts of 4 to 17 words, each somewhere in a row of places, (texts, length), PAD where no word is."""
-    chance = 1 / torch.arange(1, VOCABULARY + 1, dtype=torch.float64) ** EXPONENT
+    chance = 1 / torch.arange(1, vocabulary + 1, dtype=torch.float64) ** EXPONENT
     placed = torch.multinomial(chance, TEXTS * length, replacement=True).view(TEXTS, length) + len(SPECIALS)
     words = torch.randint(4, 18, (TEXTS, 1))
     begins = (torch.rand(TEXTS, 1) * (length - words + 1)).long()
@@ -81,7 +83,7 @@ class Plain(nn.Module):
 
     def __init__(self, ours: TextCNN) -> None:
         super().__init__()
-        self.words = nn.Conv2d(VOCABULARY, ours.words.embedding_dim, 1, bias=False)
+        self.words = nn.Conv2d(ours.words.num_embeddings - len(SPECIALS), ours.words.embedding_dim, 1, bias=False)
         self.norm = nn.BatchNorm2d(ours.words.embedding_dim)
         self.blocks = nn.Sequential(*(PlainBlock(block) for block in ours.blocks if isinstance(block, Block)))
         with torch.no_grad():
@@ -90,7 +92,8 @@ class Plain(nn.Module):
     def forward(self, placed: Tensor) -> Tensor:
         """Words at their places to (texts, size)."""
         text, place = (placed != PAD).nonzero(as_tuple=True)
-        sentences = torch.zeros(len(placed), VOCABULARY, 1, placed.shape[1], dtype=self.words.weight.dtype)
+        weight = self.words.weight
+        sentences = torch.zeros(len(placed), weight.shape[1], 1, placed.shape[1], dtype=weight.dtype)
         sentences[text, placed[text, place] - len(SPECIALS), 0, place] = 1
         pictures: Tensor = self.blocks(self.norm(self.words(sentences)))
         return pictures.mean((2, 3))
@@ -148,12 +151,12 @@ def difference(tower: TextCNN, batch: Tensor) -> float:
     return max(float((one - other).abs().max() / other.abs().max()) for one, other in (vectors, gradients))
 
 
-def compare(depth: str, rounds: int) -> tuple[dict[str, Timing], float]:
+def compare(depth: str, vocabulary: int, rounds: int) -> tuple[dict[str, Timing], float]:
     """The times of a tower of this depth, of the plain network and of the bare products; and how far they are apart."""
     settings = TextCNNSettings.model_validate({"depth": depth})
-    tower = settings.build(VOCABULARY + len(SPECIALS)).train()
+    tower = settings.build(vocabulary + len(SPECIALS)).train()
     plain = Plain(tower).train()
-    batches = [draw_texts(settings.length) for _ in range(BATCHES)]
+    batches = [draw_texts(settings.length, vocabulary) for _ in range(BATCHES)]
     works = {
         "ours": Passes(tower, tower.encode, batches),
         "plain": Passes(plain, plain, batches),
@@ -162,25 +165,33 @@ def compare(depth: str, rounds: int) -> tuple[dict[str, Timing], float]:
     return interleaved(works, rounds), difference(tower, batches[0])
 
 
+def gain(times: dict[str, Timing]) -> float:
+    """How many times as fast ours is."""
+    return times["plain"].wall / times["ours"].wall
+
+
 def main() -> None:
-    """Compare two depths; the target is for the paper's."""
+    """Compare two depths and two dictionaries; the target is for the paper's depth and its larger dictionary."""
     options = arguments(__doc__)
     keep_freed_memory()
     torch.manual_seed(0)
-    rounds = 6 if options.quick else 16
-    times, apart = compare("resnet50", rounds)
-    small, small_apart = compare("small", rounds)
-    ratio = times["plain"].wall / times["ours"].wall
+    rounds = 4 if options.quick else 16
+    times, apart = compare("resnet50", COCO, rounds)
+    flickr, flickr_apart = compare("resnet50", FLICKR30K, rounds)
+    small, small_apart = compare("small", FLICKR30K, rounds)
+    farthest = max(apart, flickr_apart, small_apart)
     finish(
         "text_cnn",
-        ratio=ratio,
+        ratio=gain(times),
         target=TARGET,
-        ok=ratio >= TARGET and max(apart, small_apart) <= CLOSE,
-        ratio_small=round(small["plain"].wall / small["ours"].wall, 3),
+        ok=gain(times) >= TARGET and farthest <= CLOSE,
+        ratio_flickr30k=round(gain(flickr), 3),
+        ratio_small=round(gain(small), 3),
         fraction_of_bare_rate=round(times["bare products"].wall / times["ours"].wall, 3),
-        largest_difference=max(apart, small_apart),
+        largest_difference=farthest,
         milliseconds={name: round(1000 * each.wall, 1) for name, each in times.items()},
         cpu_milliseconds={name: round(1000 * each.cpu, 1) for name, each in times.items()},
+        milliseconds_flickr30k={name: round(1000 * each.wall, 1) for name, each in flickr.items()},
         milliseconds_small={name: round(1000 * each.wall, 1) for name, each in small.items()},
     )
 

@@ -240,7 +240,11 @@ OWN = {
     "dual-path-deeper-stage1-small": ("dual-path-stage1-small", {"model.text.depth": "resnet50"}),
 }
 SIZES = {"hidden", "joint", "dropout", "image.backbone", "image.side", "image.resize", "text.word", "text.depth"}
-RATES = {"epochs", "batches.size", *(f"optimiser.{key}" for key in ("name", "rate", "momentum"))}
+RATES = {
+    "epochs",
+    "batches.size",
+    *(f"optimiser.{key}" for key in ("name", "rate", "momentum", "decay", "parts.image_head")),
+}
 RATES |= {f"schedule.{key}" for key in ("name", "warm_up", "every", "factor")}
 
 

@@ -46,8 +46,9 @@ class Windows:
         nothing = len(self.counts)
         first = (self.at.shape[1] - 1) % stride
         before = pad(self.at[:, :-1], (1, 0), value=nothing)[:, first::stride]
-        keys, windows = Windows.of(before * (nothing + 1) + self.at[:, first::stride])
-        return torch.stack([keys // (nothing + 1), keys % (nothing + 1)], 1), windows
+        # In the order of the window itself: where none has two before it, they stay in their order.
+        keys, windows = Windows.of(self.at[:, first::stride] * (nothing + 1) + before)
+        return torch.stack([keys % (nothing + 1), keys // (nothing + 1)], 1), windows
 
 
 class _SharedNorm(torch.autograd.Function):
@@ -130,7 +131,10 @@ class Block(nn.Module):
         pairs, windows = windows.joined(self.stride)
         beside = embedding(pairs, pad(inner, (0, 0, 0, 1))).flatten(1)  # (longer windows, 2 x inner)
         made: Tensor = self.widen(self.pair(beside, windows).relu_(), windows)
-        kept = embedding(pairs[:, 1], vectors)  # (longer windows, inputs)
+        same = self.stride == 1 and len(pairs) == len(
+            vectors
+        )  # none has two before it: rows stay
+        kept = vectors if same else embedding(pairs[:, 1], vectors)  # (longer windows, inputs)
         if self.shortcut is not None:
             kept = self.shortcut(kept, windows)
         return made.add_(kept).relu_(), windows
