@@ -95,6 +95,11 @@ class DualPath(TwoTowers):
         """The size of the joint space; an image's views become one vector in it."""
         return self.settings.joint
 
+    @property
+    def reads_views(self) -> bool:
+        """It does."""
+        return True
+
     def encode_images(self, images: Tensor) -> Tensor:
         """What the image tower reads to (images, joint), of length one."""
         return normalize(self._activated(self._image_features(images)), dim=1)

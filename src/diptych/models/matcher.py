@@ -65,6 +65,11 @@ class Matcher(nn.Module, ABC):
         return None
 
     @property
+    def reads_views(self) -> bool:
+        """Whether it makes one vector of an image tower's several views; most read one vector an image, or regions."""
+        return False
+
+    @property
     def own_terms(self) -> tuple[str, ...]:
         """The names of the model's own terms of the loss, which `encode_batch` gives; most have none."""
         return ()

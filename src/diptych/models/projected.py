@@ -89,6 +89,11 @@ class Projected(Matcher):
         return self.base.pretrained
 
     @property
+    def reads_views(self) -> bool:
+        """Where the base does."""
+        return self.base.reads_views
+
+    @property
     def own_terms(self) -> tuple[str, ...]:
         """Those of the base."""
         return self.base.own_terms

@@ -131,9 +131,8 @@ class Block(nn.Module):
         pairs, windows = windows.joined(self.stride)
         beside = embedding(pairs, pad(inner, (0, 0, 0, 1))).flatten(1)  # (longer windows, 2 x inner)
         made: Tensor = self.widen(self.pair(beside, windows).relu_(), windows)
-        same = self.stride == 1 and len(pairs) == len(
-            vectors
-        )  # none has two before it: rows stay
+        # Where no window has two others before it, rows stay where they are.
+        same = self.stride == 1 and len(pairs) == len(vectors)
         kept = vectors if same else embedding(pairs[:, 1], vectors)  # (longer windows, inputs)
         if self.shortcut is not None:
             kept = self.shortcut(kept, windows)

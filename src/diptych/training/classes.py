@@ -119,5 +119,5 @@ def _group_means(classes: Classes, train: Corpus, reader: ImageReader) -> Floats
         np.add.at(sums, rows, vectors)
         np.add.at(counts, rows, 1)
     assert sums is not None, "a training corpus has images"
-    means: Floats = sums / np.maximum(counts, 1).astype(np.float32)[:, None]
-    return means
+    sums /= np.maximum(counts, 1)[:, None].astype(np.float32)
+    return sums

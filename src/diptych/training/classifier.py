@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from diptych.data.corpus import Corpus
+from diptych.errors import RunError
 from diptych.models.matcher import Matcher
 from diptych.models.store import load_tensors, save_tensors
 from diptych.objectives.objective import Given, Objective
@@ -33,8 +34,12 @@ class KeptClassifier:
         path = weights.parent / FILE
         if not path.is_file():
             return None
-        tensors, _ = load_tensors(path)
-        classes = Classes.of_tensors({name: tensors.pop(name) for name in ("groups", "labels", "data")})
+        try:
+            tensors, _ = load_tensors(path)
+            classes = Classes.of_tensors({name: tensors.pop(name) for name in ("groups", "labels", "data")})
+        except (RunError, KeyError) as reason:
+            told = f"{path}: has no {reason}" if isinstance(reason, KeyError) else str(reason)
+            raise RunError(f"{told}; or delete this file: the stage then begins with a fresh classifier") from None
         return cls(path, tensors, classes)
 
     def fits(self, objective: Objective, train: Corpus, matcher: Matcher) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
@@ -28,6 +28,7 @@ class StageImages:
     workers: int
     watch: Watch  # told how many features of how many are computed
     say: Callable[[str], None]
+    _stored: dict[int, tuple[Corpus, ImageReader]] = field(default_factory=dict)  # by corpus, which is kept alive
 
     def for_training(self, corpus: Corpus) -> ImageReader:
         """The reader of the training images."""
@@ -40,6 +41,8 @@ class StageImages:
 
     def for_encoding(self, corpus: Corpus) -> ImageReader:
         """The reader of images that are encoded as they are: stored features of a frozen backbone, or the images."""
+        if id(corpus) in self._stored:
+            return self._stored[id(corpus)][1]
         backbone, wanted = self.trained.matcher.pretrained, self.trained.matcher.image_input
         if backbone is None or any(parameter.requires_grad for parameter in backbone.parameters()):
             return self.trained.reader(corpus)
@@ -53,6 +56,7 @@ class StageImages:
             watch=self.watch,
         )
         self._say_enlarged(stored.enlarged, corpus.image_ids)
+        self._stored[id(corpus)] = corpus, reader
         return reader
 
     def say_enlarged(self, reader: ImageReader, image_ids: Sequence[str]) -> None:

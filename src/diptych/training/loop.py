@@ -67,7 +67,8 @@ class StageLoop:
         set_trainable(trained.matcher, self.stage.trainable)
         self.journal = Journal(around.run)
         train = training_corpus(self.stage, around.corpus)
-        self._say_unmatched(train)
+        if snapshot is None:
+            self._say_unmatched(train)
         self.images = self._stage_images()
         self.step = self._prepared_step(train, snapshot)
         offline = self._offline_sampler(train)
@@ -121,12 +122,13 @@ class StageLoop:
 
     def _say_unmatched(self, train: Corpus) -> None:
         """Tell what the splits hold that cannot be trained on: a group without an image, or without a text."""
+        before = self.around.recipe.stage[: self.position.stage - 1]
         every = self.around.corpus.split(*self.stage.splits)
         images, texts = len(every.image_ids) - len(train.image_ids), len(every.texts) - len(train.texts)
-        if images or texts:
+        if (images or texts) and all(stage.splits != self.stage.splits for stage in before):
             self.around.watcher.say(
-                f"left out of training: {images:,} images of groups without a text, {texts:,} texts of groups without "
-                "an image; `diptych data check` names them",
+                f"left out of training, for the lack of the other side in their groups: images {images:,}, texts "
+                f"{texts:,}; `diptych data check` names them",
                 "yellow",
             )
 

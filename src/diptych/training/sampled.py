@@ -7,7 +7,8 @@ are copied back.
 
 The classes of the batch are always among the drawn. The others are drawn evenly, and each stands for several: with
 log((classes - own) / (sampled - own)) added to its logit, the sum of exponentials that a softmax divides by is on
-average that over all classes. A class moves, and its momentum or Adam's averages fade, only in steps that draw it.
+average that over all classes. A class moves, decays, and has its momentum or Adam's averages fade, only in steps that
+draw it. Adam corrects its averages by the number of all steps: one that is drawn late begins with more than the rate.
 
 Reference: Jean et al. 2015, On Using Very Large Target Vocabulary for Neural Machine Translation, section 3.
 """

@@ -114,8 +114,9 @@ def prepare_step(matcher: Matcher, stage: Stage, device: torch.device, classes: 
     sampled = None
     if isinstance(objective, Instance) and objective.sampled is not None and objective.sampled < given.classes:
         sampled = SampledRows(starts, objective.sampled)
-    learned = nn.ParameterDict({name: nn.Parameter(start) for name, start in starts.items()})
-    learned = learned if sampled is None else sampled.rows
+        learned = sampled.rows
+    else:
+        learned = nn.ParameterDict({name: nn.Parameter(start) for name, start in starts.items()})
     optimiser = make_optimiser(matcher, stage.optimiser, learned.values())
     kind = SolvingStep if isinstance(objective, Correlation) else Step
     numbers = stage.optimiser.clip, stage.batches.chunk

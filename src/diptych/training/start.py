@@ -17,7 +17,6 @@ from diptych.errors import DataError, RecipeError, RunError, nearest
 from diptych.evaluation.grounding import SELECTABLE as PHRASES_SELECTABLE
 from diptych.evaluation.runs import SELECTABLE
 from diptych.features.reader import image_reader
-from diptych.models.dual_path import DualPath
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.projected import Projected
 from diptych.models.store import load_about, load_matcher
@@ -174,7 +173,7 @@ def _check_stage(stage: Stage, matcher: Matcher, before: Stage | None) -> None:
     wanted = matcher.image_input
     if stage.crops is not None and wanted.crops is None:
         raise RecipeError(f'crops = "{stage.crops}": random crops need pictures and an image tower with a backbone')
-    if wanted.regions is not None and not wanted.regions.of_map and not isinstance(matcher, DualPath):
+    if wanted.regions is not None and not wanted.regions.of_map and not matcher.reads_views:
         raise RecipeError("model.image: 'views' are several vectors an image, which 'dual_path' reads; use 'backbone'")
     if stage.batches.chunk is not None:
         check_chunks(matcher, stage.objective)
@@ -227,7 +226,10 @@ def _words(recipe: Recipe, corpus: Corpus, run: Path | None, watcher: Watcher) -
     started = text.use != "filter" and any(stage.start == "scratch" for stage in fresh)
     filtered = text.use != "start" and begun is None
     if filtered and text.vectors is None:
-        raise RecipeError(f"text.use = {text.use!r}: a file of vectors says which words there are; set text.vectors")
+        raise RecipeError(
+            f"text.use = {text.use!r}: a file of vectors says which words there are; set text.vectors, or "
+            "text.use=start for all words of the training texts"
+        )
     if text.vectors is None or not (filtered or started):
         return vocabulary, None
     vectors = read_word_vectors(Path(text.vectors), vocabulary)
