@@ -1,8 +1,11 @@
 """The command line as people use it: in process for speed, once as a real process."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +14,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from diptych.cli.main import app, main
+from diptych.data.open import open_corpus
 from diptych.errors import DiptychError
 
 SCENES = "scenes:train=24,val=6,test=6,texts=2"
+PEOPLE = f"{SCENES},images=2"  # a text has several right images
 TINY = [
     *("--set", "model.joint=16", "--set", "model.text.hidden=16", "--set", "model.text.word=8"),
     *("--set", "model.image.width=2", "--set", "model.image.pixels=32"),
@@ -45,6 +50,35 @@ def refused(*words):
 def test_train_writes_a_run_with_its_report(run):
     assert (run / "best" / "weights.safetensors").is_file()
     assert "<html" in (run / "report.html").read_text()
+
+
+def test_reports_have_map_where_a_text_has_several_images_or_on_demand(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    report = folder / "report.html"
+    for data, options, shown in (
+        (SCENES, (), False),
+        (SCENES, ("--map",), True),
+        (PEOPLE, (), True),
+    ):
+        told = invoke("evaluate", str(folder), data, "--report", "--json", *options)
+        assert told.exit_code == 0, told.output
+        metrics = json.loads(told.stdout)["metrics"]
+        assert ("t2i_map" in metrics) == shown
+        page = report.read_text()
+        assert ('<th scope="col">mAP</th>' in page) == shown
+        if shown:
+            cells = re.findall(r'<td data-label="mAP">\s*<span class="value">([^<]*)<', page)
+            assert cells == [f"{metrics[name]:.1f}" for name in ("i2t_map", "t2i_map")]
+
+
+def test_the_report_after_training_has_map_and_several_runs_have_it_each_time(tmp_path):
+    words = ("train", "scenes", PEOPLE, "--into", str(tmp_path / "runs"), "--device", "cpu", "--seeds", "1", *TINY)
+    assert invoke(*words).exit_code == 0
+    assert '<th scope="col">mAP</th>' in (tmp_path / "runs" / "seed-0" / "report.html").read_text()
+    first = json.loads((tmp_path / "runs" / "summary.json").read_text())
+    assert {"i2t_map", "t2i_map"} <= first["runs"]["seed-0"].keys()
+    assert invoke(*words).exit_code == 0  # measures what is there
+    assert json.loads((tmp_path / "runs" / "summary.json").read_text()) == first
 
 
 def test_evaluate_a_run(run, tmp_path):
@@ -105,11 +139,33 @@ def test_search_both_ways(run, tmp_path):
     Image.new("RGB", (40, 30), "red").save(photo)
     assert len(json.loads(invoke("search", str(run), SCENES, "--image", str(photo), "--json").stdout)) == 5
     assert "not in the model's vocabulary: zebra" in invoke("search", str(run), SCENES, "a zebra").stderr
+    assert "knows no word" not in invoke("search", str(run), SCENES, "a zebra").stderr
     assert "one of the two" in refused("search", str(run), SCENES)
     assert "needs a sentence" in refused("search", str(run), SCENES, "--image", "test-00002-0", "--sheet", str(sheet))
     assert "a .png file" in refused("search", str(run), SCENES, "x", "--sheet", str(tmp_path / "none" / "a.png"))
     assert "the question is empty" in refused("search", str(run), SCENES, " ")
     assert "no such file" in refused("search", str(run), SCENES, "--image", str(tmp_path / "none.jpg"))
+
+
+@pytest.mark.parametrize("question", ["qqq zzz", "\ufeff"], ids=["unknown words", "no words"])
+def test_a_question_without_a_known_word_is_answered_and_said(run, question):
+    found = invoke("search", str(run), SCENES, question, "--json")
+    assert found.exit_code == 0
+    assert len(json.loads(found.stdout)) == 5
+    assert ("not in the model's vocabulary: qqq, zzz" in found.stderr) == ("qqq" in question)
+    told = "the model knows no word of the question: these are as good as the answers to an empty text"
+    assert found.stderr.count(told) == 1
+
+
+def test_encode_names_texts_without_a_known_word(run, tmp_path, monkeypatch):
+    words = ("encode", str(run), SCENES, "--into", str(tmp_path / "test.safetensors"))
+    assert "knows" not in invoke(*words).stderr
+    corpus = open_corpus(SCENES)
+    changed = replace(corpus, texts=[*corpus.texts[:-2], "Xyzzy", "Qwx"])
+    monkeypatch.setattr("diptych.data.open.open_corpus", lambda address: changed)
+    told = invoke(*words)
+    assert told.exit_code == 0
+    assert "2 of 12 texts have no word that the run knows; the first is 'Xyzzy'" in told.stderr
 
 
 def test_texts_and_paths_are_printed_as_they_are(run, tmp_path):

@@ -278,6 +278,28 @@ def test_the_table_tells_values_intervals_and_chance():
     assert words.count("by chance") == 1
 
 
+def test_map_is_a_column_where_some_direction_has_it():
+    def columns(contents):
+        elements = Page(render(contents)).elements
+        return sum(tag == "th" and a.get("scope") == "col" for tag, a in elements), [
+            int(a["colspan"]) for tag, a in elements if tag == "td" and "colspan" in a
+        ]
+
+    plain = Contents("t", directions=everything().directions, rsum=Measure(1.0))
+    first, second = plain.directions
+    both = replace(plain, directions=[replace(first, precision=Measure(31.25, 29.04, 33.4)), second])
+    words = cells(both)
+    assert "mean average precision over all right answers (mAP), in percent. Beneath each" in words
+    assert "Direction R@1 R@5 R@10 mAP Median rank Mean rank" in words
+    assert "88.6 85.8 – 91.2 31.2 29.0 – 33.4 2 2 – 3" in words
+    assert "Text to image 33.9 31.4 – 36.3 – – – 3.5 9.8" in words
+    assert (columns(both), columns(plain)) == ((7, [6]), (6, [5]))  # rsum reaches below all columns but the first
+    reach = [a["width"] for _, a in Page(render(both)).elements if a.get("class") == "reach"]
+    assert reach == ["45.2", "77.4", "88.6", "31.25", "33.9"]
+    assert "mAP" not in render(plain)
+    assert "precision" not in cells(plain)
+
+
 def test_columns_are_the_cutoffs_that_were_measured():
     row = Direction("image to text", {100: Measure(3.0), 20: Measure(2.0)}, Measure(1.0), Measure(1.0))
     assert "R@20 R@100 Median" in cells(Contents("t", directions=[row]))

@@ -3,16 +3,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from diptych.data.scenes import make_scenes
 from diptych.errors import RunError
+from diptych.models.image_towers.features import FeatureSettings
 from diptych.models.store import load_tensors, save_tensors
 from diptych.models.text_towers.fisher import FisherSettings
 from diptych.models.text_towers.tfidf import TfidfSettings
 from diptych.models.towers import Tokens
-from diptych.text.vocabulary import TokenTable
+from diptych.models.trained import Trained
+from diptych.models.vse import VSESettings
+from diptych.text.vocabulary import TokenTable, Vocabulary
 from diptych.text.word_vectors import WordVectors
 from diptych.training import texts
+from diptych.training.data import StageTexts
+from diptych.training.progress import Silent
+from diptych.training.recipe import load_recipe
 from diptych.training.texts import fit_texts, known_texts, text_features
+from diptych.training.train import train
 
 WORDS = 20
 SETTINGS = FisherSettings(word=2, centres=2, size=3, iterations=5)
@@ -136,3 +146,50 @@ def test_features_are_kept_and_belong_to_tower_and_texts(tmp_path, monkeypatch):
     file.write_bytes(file.read_bytes()[:-8])
     with pytest.raises(RunError, match=r"damaged or truncated .*; delete it, and it is computed again"):
         text_features(tower, some, CPU, tmp_path)
+
+
+def read_by_a_gru(stores):
+    """What a stage does with its texts where the tower is trained, and the list of what it says."""
+    vocabulary = Vocabulary(("red", "dog"), (2, 1), 1)
+    settings = VSESettings(joint=2, text={"name": "gru", "hidden": 2, "word": 2}, image=FeatureSettings(shape=(2,)))
+    trained = Trained(settings.model_copy(update={"words": len(vocabulary)}).build(), vocabulary, CPU)
+    said = []
+    return StageTexts(trained, stores, lambda *_: None, said.append), said
+
+
+@given(st.lists(st.lists(st.sampled_from(["red", "dog", "qqq", "Zzz", ","]), max_size=4).map(" ".join), min_size=1))
+def test_texts_without_a_known_word_are_kept_and_told(tmp_path_factory, some):
+    stage, said = read_by_a_gru(tmp_path_factory.getbasetemp())
+    assert stage.known(some).tolist() == list(range(len(some)))
+    table = stage.table(some)
+    expected = stage.trained.vocabulary.encode_all(some)
+    assert (table.flat.tolist(), table.offsets.tolist()) == (expected.flat.tolist(), expected.offsets.tolist())
+    unknown = [text for text, known in zip(some, stage.trained.known(some), strict=True) if not known]
+    if unknown:
+        told = "1 training text" if len(unknown) == 1 else f"{len(unknown)} training texts"
+        told = f"kept {told} without a known word, as good as empty to the model"
+        assert said == [f"{told}; the first is {unknown[0]!r}"]
+    else:
+        assert said == []
+
+
+class Listening(Silent):
+    def __init__(self):
+        self.said = []
+
+    def say(self, message, style=""):
+        self.said.append(message)
+
+
+def test_training_tells_of_texts_without_a_known_word(tmp_path):
+    corpus = make_scenes(train=8, val=4, test=4, texts=2)
+    lines = list(corpus.texts)
+    lines[3], lines[5] = "Xyzzy!", "qwx"
+    sizes = ["model.joint=8", "model.text.hidden=8", "model.text.word=4", "model.image.width=2"]
+    recipe = load_recipe("scenes", [*sizes, "model.image.pixels=16", "stage.2.epochs=1"])
+    for texts_of, told in ((corpus.texts, 0), (lines, len(recipe.stage))):
+        watcher = Listening()
+        run = tmp_path / str(told)
+        train(recipe, replace(corpus, texts=texts_of), run, device="cpu", workers=0, watcher=watcher, features=tmp_path)
+        line = "kept 2 training texts without a known word, as good as empty to the model; the first is 'Xyzzy!'"
+        assert [said for said in watcher.said if "known word" in said] == [line] * told

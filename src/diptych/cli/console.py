@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from diptych.models.trained import Watch
+    from diptych.models.trained import Trained, Watch
 
 out = Console()
 err = Console(stderr=True)
@@ -37,6 +37,13 @@ def say_skipped(skipped: dict[str, str], shown: int = 5) -> None:
         note(f"skipped {reason}")
     if len(skipped) > shown:
         note(f"skipped {len(skipped) - shown} more images; `diptych data check` lists them all")
+
+
+def say_unknown(trained: Trained, texts: Sequence[str]) -> None:
+    """Name the texts that are nothing to a run: they are encoded, and found by luck alone."""
+    unknown = [text for text, known in zip(texts, trained.known(texts).tolist(), strict=True) if not known]
+    if unknown:
+        note(f"{len(unknown):,} of {len(texts):,} texts have no word that the run knows; the first is {unknown[0]!r}")
 
 
 @contextmanager

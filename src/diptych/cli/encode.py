@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.console import bar, say, say_skipped
+from diptych.cli.console import bar, say, say_skipped, say_unknown
 from diptych.cli.options import Data, Device, Run, Split, Workers
 from diptych.errors import DataError
 
@@ -42,5 +42,6 @@ def command(
     with bar("encoding") as watch:
         encoded = trained.encode(corpus, cores() if workers is None else workers, watch)
     say_skipped(encoded.skipped)
+    say_unknown(trained, corpus.texts)
     encoded.save(into)
     say(f"wrote {into}: {len(encoded.images):,} images, {len(encoded.texts):,} texts")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rich.table import Table
 
-from diptych.cli.console import bar, note, say_skipped
+from diptych.cli.console import bar, note, say_skipped, say_unknown
 from diptych.errors import RunError, ScoreError
 
 if TYPE_CHECKING:
@@ -140,13 +140,6 @@ class Means:
         say_skipped(encoded.skipped)
         say_unknown(trained, self.corpus.texts)
         return encoded
-
-
-def say_unknown(trained: Trained, texts: Sequence[str]) -> None:
-    """Name the texts that are nothing to a run: they are measured, and found by luck alone."""
-    unknown = [text for text, known in zip(texts, trained.known(texts).tolist(), strict=True) if not known]
-    if unknown:
-        note(f"{len(unknown):,} of {len(texts):,} texts have no word that the run knows; the first is {unknown[0]!r}")
 
 
 class Shown(Protocol):

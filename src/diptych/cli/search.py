@@ -61,6 +61,8 @@ def command(
     say_skipped(gallery.skipped)
     if question is not None and (unknown := gallery.unknown_words(question)):
         note(f"not in the model's vocabulary: {', '.join(unknown)}")
+    if question is not None and not trained.known([question]).all():
+        note("the model knows no word of the question: these are as good as the answers to an empty text")
     found, of = ("images", len(corpus.image_ids)) if question is not None else ("texts", len(corpus.texts))
     note(f"searched {of - len(gallery.skipped):,} {found}")
     if as_json:

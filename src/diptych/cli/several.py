@@ -33,6 +33,7 @@ def open_data(data: str) -> Corpus:
 
 def report_on_val(run: Path, trained: Trained, corpus: Corpus, workers: int) -> dict[str, float]:
     """Measure a run that was just trained on val and write its report from that; the metrics by name."""
+    from diptych.evaluation.average_precision import several_images
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.report.negatives import hard_negatives
     from diptych.report.run import write_phrase_report, write_report
@@ -44,7 +45,7 @@ def report_on_val(run: Path, trained: Trained, corpus: Corpus, workers: int) -> 
         write_phrase_report(run, found, part, "val")
         return found.metrics
     encoded = _encode(run, trained, part, "val", workers)
-    result = evaluate_encoded([encoded])
+    result = evaluate_encoded([encoded], average_precision=several_images(encoded.image_groups))
     negatives = hard_negatives(run, trained, corpus)
     write_report(run, encoded, result, "val", negatives=negatives, stores=trained.stores)
     return result.metrics.to_json()
@@ -105,7 +106,6 @@ def _measure(
     run: Path, trained: Trained, corpus: Corpus, parts: Mapping[str, Corpus], splits: set[str], workers: int
 ) -> dict[str, dict[str, float]]:
     """The metrics of each split, all of it at once; a run without a report gets its report on the way."""
-    from diptych.evaluation.runs import validate
     from diptych.training.recipe import trained_on_phrases
 
     metrics = {} if (run / "report.html").exists() else {"val": report_on_val(run, trained, corpus, workers)}
@@ -113,8 +113,19 @@ def _measure(
         if trained_on_phrases(run):
             metrics[split] = find_phrases(run, trained, parts[split], split, workers).metrics
         else:
-            metrics[split] = validate(_encode(run, trained, parts[split], split, workers))
+            metrics[split] = _metrics(_encode(run, trained, parts[split], split, workers))
     return metrics
+
+
+def _metrics(encoded: Encoded) -> dict[str, float]:
+    """The metrics that a report on the encodings shows, by name, without intervals."""
+    from diptych.evaluation.average_precision import average_precisions, several_images
+    from diptych.evaluation.recall import measure
+    from diptych.evaluation.runs import encoded_score, validate
+
+    if not several_images(encoded.image_groups):
+        return validate(encoded)
+    return measure(average_precisions(encoded_score(encoded), encoded.image_groups, encoded.text_groups)).to_json()
 
 
 def _encode(run: Path, trained: Trained, part: Corpus, split: str, workers: int) -> Encoded:

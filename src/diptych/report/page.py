@@ -43,13 +43,17 @@ class Measure:
 
 @dataclass(frozen=True)
 class Direction:
-    """One row of the recall table; recalls are in percent, by their K, and so is what chance would reach."""
+    """One row of the recall table; recalls are in percent, by their K, and so is what chance would reach.
+
+    `precision` is the mean average precision in percent, where it was measured.
+    """
 
     name: DirectionName
     recall: Mapping[int, Measure]
     median_rank: Measure
     mean_rank: Measure
     chance: Mapping[int, float] = field(default_factory=dict)
+    precision: Measure | None = None
 
 
 @dataclass(frozen=True)
@@ -315,6 +319,11 @@ class Contents:
     def cutoffs(self) -> list[int]:
         """Every K that some direction has a recall for, in order."""
         return sorted({k for direction in self.directions for k in direction.recall})
+
+    @property
+    def precise(self) -> bool:
+        """Whether some direction has a mean average precision."""
+        return any(direction.precision is not None for direction in self.directions)
 
 
 def write_page(path: Path, contents: Contents) -> None:

@@ -21,6 +21,7 @@ def directions(result: Result) -> list[Direction]:
         ("image to text", IMAGE_TO_TEXT, result.folds[0].image_groups, result.folds[0].text_groups),
         ("text to image", TEXT_TO_IMAGE, result.folds[0].text_groups, result.folds[0].image_groups),
     )
+    known = result.metrics.to_json()
     return [
         Direction(
             title,
@@ -28,6 +29,7 @@ def directions(result: Result) -> list[Direction]:
             measured(result, f"{key}_median"),
             measured(result, f"{key}_mean"),
             {k: chance_recall(queries, answers, k) for k in CUTOFFS},
+            measured(result, name) if (name := f"{key}_map") in known else None,
         )
         for title, key, queries, answers in titles
     ]

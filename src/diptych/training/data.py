@@ -17,7 +17,7 @@ from diptych.errors import DataError
 from diptych.evaluation.runs import validate
 from diptych.models.towers import fitted_tower
 from diptych.models.trained import Trained, Watch
-from diptych.text.vocabulary import TokenTable
+from diptych.text.vocabulary import UNKNOWN, TokenTable
 from diptych.training.images import StageImages
 from diptych.training.recipe import Stage
 from diptych.training.texts import TextFeatures, known_texts, text_features
@@ -70,11 +70,20 @@ class StageTexts:
         known = known_texts(tower, self.trained.vocabulary.encode_all(texts), self.trained.device)
         if not known.all():
             rows = np.flatnonzero(~known)
-            told = "1 training text" if len(rows) == 1 else f"{len(rows):,} training texts"
-            self.say(f"left out {told} without a known word; the first is {texts[rows[0]]!r}")
+            self.say(f"left out {_counted(rows)} without a known word; the first is {texts[rows[0]]!r}")
         if not known.any():
             raise DataError("none of the training texts has a known word; name word vectors of their language")
         return np.flatnonzero(known)
+
+    def table(self, texts: Sequence[str]) -> TokenTable:
+        """The ids of the texts that are trained on; those without a known word are told, and stay in it."""
+        table = self.trained.vocabulary.encode_all(texts)
+        known = np.logical_or.reduceat(table.flat > UNKNOWN, table.offsets[:-1])  # (texts,); none is without an id
+        if not known.all():
+            rows = np.flatnonzero(~known)
+            told = f"kept {_counted(rows)} without a known word, as good as empty to the model"
+            self.say(f"{told}; the first is {texts[rows[0]]!r}")
+        return table
 
     def features(self, table: TokenTable) -> TextFeatures | None:
         """What a fitted tower makes of all texts, once and for all; nothing where that is cheap, or trained on."""
@@ -82,6 +91,10 @@ class StageTexts:
         if tower is None or not tower.kept:
             return None
         return text_features(tower, table, self.trained.device, self.stores, partial(self.watch, "text features"))
+
+
+def _counted(rows: Integers) -> str:
+    return "1 training text" if len(rows) == 1 else f"{len(rows):,} training texts"
 
 
 class ImageTextData:
@@ -109,7 +122,7 @@ class ImageTextData:
         self._ids, self._images = train.image_ids, images.for_training(train)
         self._enlarged = partial(images.say_enlarged, self._images, self._ids)
         self._told = False
-        table = images.trained.vocabulary.encode_all(train.texts)
+        table = texts.table(train.texts)
         self.read = PairReader(train.text_groups, self._images, table, texts.features(table)).read
         batches = stage.batches
         self.sampler: Sampler = PairSampler(

@@ -46,7 +46,7 @@ class PhraseData:
                 raise DataError(f"{corpus.name}: none of the training photos can be read; the first is {first}")
             images.say(f"left out {len(regions.skipped):,} training photos that cannot be read; the first is {first}")
             named = named.take(np.flatnonzero(np.isin(named.images, regions.photos)))
-        table = images.trained.vocabulary.encode_all(named.words)
+        table = texts.table(named.words)
         self.read = PairReader(named.things, regions, table, texts.features(table)).read
         self.sampler: Sampler = RegionSampler(
             named, places, stage.batches.size, seed, stage.phrases, stage.batches.neighbours
