@@ -12,6 +12,7 @@ from diptych.data.corpus import Corpus, Features
 from diptych.data.reader import FeatureReader
 from diptych.errors import DataError, RecipeError, RunError
 from diptych.models.image_towers.features import FeatureSettings
+from diptych.models.store import load_tensors, save_tensors
 from diptych.models.text_towers.gru import GRUSettings
 from diptych.models.towers import Tokens
 from diptych.models.vse import VSESettings
@@ -218,10 +219,24 @@ def test_without_classes_nothing_is_kept_and_what_was_there_goes(tmp_path):
     assert not Hinge().needs_classes
 
 
-def test_a_damaged_classifier_is_named(tmp_path):
+REMEDY = r"; or delete this file: the stage then begins with a fresh classifier$"
+
+
+def test_a_damaged_classifier_is_named_with_what_to_do(tmp_path):
     kept, _ = kept_by(tmp_path, Instance(), corpus())
     kept.path.write_bytes(kept.path.read_bytes()[:-3])
-    with pytest.raises(RunError, match=r"objective\.safetensors: damaged or truncated"):
+    with pytest.raises(RunError, match=r"objective\.safetensors: damaged or truncated .*" + REMEDY) as caught:
+        KeptClassifier.beside(kept.path.with_name("weights.safetensors"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("table", ["groups", "labels", "data"])
+def test_a_classifier_without_a_table_is_named_with_what_to_do(table, tmp_path):
+    kept, _ = kept_by(tmp_path, Instance(), corpus())
+    tensors, about = load_tensors(kept.path)
+    del tensors[table]
+    save_tensors(kept.path, tensors, about)
+    with pytest.raises(RunError, match=rf"objective\.safetensors: has no '{table}'" + REMEDY):
         KeptClassifier.beside(kept.path.with_name("weights.safetensors"))
 
 

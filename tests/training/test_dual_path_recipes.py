@@ -1,29 +1,10 @@
-"""The recipes of the dual-path paper against its Tables I to VIII and sections III, V and VI-B, typed in once more.
+"""The recipes of the dual-path paper against its Tables I to VIII and sections III, V and VI-B, typed in once more."""
 
-Each for two cores is trained on a few scenes, too, with the smallest model: every part of the backbone and the text CNN
-is there, and has hardly any weights.
-"""
-
-import json
-
-import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file
-from torch import nn
 
-from diptych.data.scenes import make_scenes
-from diptych.evaluation.runs import evaluate
-from diptych.features.backbone import Backbone
 from diptych.features.crops import resized_side
-from diptych.features.names import build_backbone
-from diptych.models import pretrained
 from diptych.models.text_towers import cnn
-from diptych.models.trained import Trained
-from diptych.training.checkpoint import snapshot_path
 from diptych.training.recipe import load_recipe, recipe_names
-from diptych.training.stage import set_trainable
-from diptych.training.train import train
 
 PAPER = "Zheng et al. 2020, dual-path CNN with instance loss"
 NAMES = [name for name in recipe_names() if name.startswith("dual-path")]
@@ -210,7 +191,8 @@ def alone(*stages):
     return {"stage.1.objective.rank": 1, **each}
 
 
-PERSON = {"model.text.length": 56, "stage.1.select": "t2i_r1"}
+SQUARE = {"model.image.resize": "square"}
+PERSON = {**SQUARE, "model.text.length": 56, "stage.1.select": "t2i_r1"}
 BOTH_PERSON = {**PERSON, "stage.2.select": "t2i_r1"}
 DEEP = {"model.image.backbone": "resnet152", "model.text.depth": "resnet152"}
 STAGE_2 = {f"stage.2.{path}" for path in flat(load_recipe("dual-path").stage[1].model_dump())}
@@ -253,7 +235,8 @@ def test_a_variant_differs_in_what_it_is_named_after(name):
     base, changes = VARIANTS[name]
     assert differences(name, base) == changes
     if f"{name}-small" in NAMES:
-        assert differences(f"{name}-small", f"{base}-small") == changes
+        small = {path: value for path, value in changes.items() if path not in SQUARE}  # there all are squares
+        assert differences(f"{name}-small", f"{base}-small") == small
 
 
 def test_every_recipe_is_compared():
@@ -265,6 +248,11 @@ def test_every_recipe_is_compared():
 def test_a_small_variant_differs_from_the_small_base_in_what_it_is_named_after(name):
     base, changes = OWN[name]
     assert differences(name, base) == changes
+
+
+@pytest.mark.parametrize("name", [*PERSONS, *SMALL])
+def test_people_and_what_is_small_are_read_in_squares(name):
+    assert load_recipe(name).model.image.resize == "square"
 
 
 def test_the_second_stage_is_all_that_is_added():
@@ -310,116 +298,6 @@ PUBLIC = {
 
 def test_the_authors_code():
     assert differences("dual-path-public", "dual-path") == PUBLIC
-    assert [blocks for _, blocks in REAL_DEPTHS["public"]] == [3, 4, 6, 1]
-    assert [blocks for _, blocks in REAL_DEPTHS["resnet50"]] == [3, 4, 6, 3]
-    assert [blocks for _, blocks in REAL_DEPTHS["resnet152"]] == [3, 8, 36, 3]
-
-
-REAL_DEPTHS = dict(cnn.DEPTHS)  # before they are made small
-
-
-class Parts(Backbone):
-    """The mean colour through as many parts, of the same names, as lite0 has."""
-
-    name, side, size, grid, any_side = "parts", 32, 3, (1, 3), True
-
-    def __init__(self):
-        super().__init__()
-        self.stem, self.head = nn.Linear(3, 3), nn.Linear(3, 3)
-        self.blocks = nn.ModuleList(nn.Linear(3, 3) for _ in range(16))
-        for layer in (self.stem, *self.blocks, self.head):
-            nn.init.eye_(layer.weight)
-            nn.init.zeros_(layer.bias)
-
-    def regions(self, pixels):
-        return self(pixels)[:, None]
-
-    def forward(self, pixels):
-        colours = self.stem(pixels.float().mean((2, 3)) / 256)
-        for block in self.blocks:
-            colours = block(colours)
-        return self.head(colours)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tiny_towers():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cnn, "DEPTHS", dict.fromkeys(REAL_DEPTHS, ((4, 1), (6, 1))))
-        for name in ("build_backbone", "load_backbone"):
-            patch.setattr(pretrained, name, lambda *_: Parts().eval())
-        yield
-
-
-@pytest.fixture(scope="module")
-def corpus():
-    return make_scenes(train=6, val=2, test=2, images=2, texts=2)
-
-
-@pytest.fixture(scope="module")
-def stores(corpus, write_vectors, tmp_path_factory):
-    """The features of all recipes, and in `vectors.txt` a vector of most words."""
-    folder = tmp_path_factory.mktemp("features")
-    write_vectors(corpus.texts, folder / "vectors.txt")
-    return folder
-
-
-def tiny(name, stores):
-    """The recipe with the smallest model, an epoch a stage."""
-    changes = ["model.hidden=6", "model.joint=4", "model.image.side=32", "model.text.word=4"]
-    changes.append(f"text.vectors={str(stores / 'vectors.txt')!r}")
-    recipe = load_recipe(name)
-    for number, stage in enumerate(recipe.stage, 1):
-        changes += [f"stage.{number}.epochs=1", f"stage.{number}.batches.size=8"]
-        if stage.objective.clusters is not None:
-            changes.append(f"stage.{number}.objective.clusters=3")
-    return load_recipe(name, changes)
-
-
-LAST = {"image.blocks.13", "image.blocks.14", "image.blocks.15", "image.head"}
-
-
-def parts(names):
-    """The parts that weights belong to: heads and text, and in the backbone its blocks."""
-    for name in names:
-        steps = name.replace(".backbone", "").split(".")
-        yield ".".join(steps[: 3 if steps[1] == "blocks" else 2]) if steps[0] == "image" else steps[0]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_stages_train_everything_but_the_backbone_then_all_of_it_or_its_end(name, stores):
-    recipe = tiny(name, stores)
-    matcher = recipe.model.fitted(100, None).build()
-    everything = set(parts(dict(matcher.named_parameters())))
-    assert everything >= LAST | {"image.stem", "image.blocks.0", "image_head", "text", "text_head"}
-    backbone = {part for part in everything if part.startswith("image.")}
-    for number, stage in enumerate(recipe.stage):
-        set_trainable(matcher, stage.trainable)
-        frozen = {weights for weights, values in matcher.named_parameters() if not values.requires_grad}
-        expected = backbone if number == 0 else backbone - LAST if name in SMALL else set()
-        assert set(parts(frozen)) == expected
-
-
-def test_the_last_parts_are_those_of_the_small_recipes_backbone():
-    names = {name for name, _ in build_backbone("lite0").named_modules()}
-    assert {part.removeprefix("image.") for part in LAST} <= names
-    assert "blocks.16" not in names
-
-
-@pytest.mark.parametrize("name", [*SMALL, "dual-path-public"])
-def test_it_trains_on_scenes(name, corpus, stores, tmp_path):
-    recipe = tiny(name, stores)
-    run = train(recipe, corpus, tmp_path, device="cpu", workers=0, features=stores)
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    epochs = [line for line in lines if line["event"] == "epoch"]
-    assert [line["stage"] for line in epochs] == list(range(1, len(recipe.stage) + 1))
-    for line, stage in zip(epochs, recipe.stage, strict=True):
-        assert np.isfinite(line["loss"])
-        terms = {"visual": stage.objective.visual, "textual": stage.objective.textual}
-        ranked = ["image_to_text", "text_to_image"] if stage.objective.rank else []
-        assert sorted(line["terms"]) == sorted([*ranked, *(term for term, weight in terms.items() if weight)])
-    trained = Trained.open(run, "cpu", stores=stores)
-    result = evaluate(trained, corpus, average_precision=name in PERSONS)
-    assert (result.images, result.texts) == (4, 4)
-    last = load_file(snapshot_path(run))
-    for part, stays in (("stem", name in SMALL), ("head", len(recipe.stage) == 1)):
-        assert torch.equal(last[f"model.image.backbone.{part}.weight"], torch.eye(3)) == stays
+    assert [blocks for _, blocks in cnn.DEPTHS["public"]] == [3, 4, 6, 1]
+    assert [blocks for _, blocks in cnn.DEPTHS["resnet50"]] == [3, 4, 6, 3]
+    assert [blocks for _, blocks in cnn.DEPTHS["resnet152"]] == [3, 8, 36, 3]

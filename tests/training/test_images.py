@@ -279,3 +279,13 @@ def test_only_a_frozen_backbone_is_read_from_the_store(corpus, images_of, traina
     for reader in (images.for_training(corpus.split("train")), images.for_encoding(corpus.split("val"))):
         values, _ = reader.read(np.array([0, 1]))
         assert values.shape == ((2, 1280) if stored else (2, 1, 3, 224, 224))
+
+
+def test_the_reader_of_a_corpus_is_made_once(corpus, images_of):
+    said = []
+    images, part = replace(images_of(("project",)), say=said.append), corpus.split("train")
+    reader = images.for_encoding(part)
+    assert images.for_training(part) is reader
+    assert len(said) == 1  # the photos are small
+    assert images.for_encoding(corpus.split("val")) is not reader
+    assert len(said) == 2

@@ -28,7 +28,9 @@ class StageImages:
     workers: int
     watch: Watch  # told how many features of how many are computed
     say: Callable[[str], None]
-    _stored: dict[int, tuple[Corpus, ImageReader]] = field(default_factory=dict)  # by corpus, which is kept alive
+    _stored: dict[int, tuple[Corpus, ImageReader]] = field(
+        default_factory=dict, init=False, repr=False
+    )  # by corpus, which is kept alive
 
     def for_training(self, corpus: Corpus) -> ImageReader:
         """The reader of the training images."""
