@@ -196,17 +196,18 @@ def test_gradient_descent_with_momentum_and_decay_is_what_a_loop_does(given, mom
         torch.testing.assert_close(value, theirs.state_dict()[name], rtol=1e-9, atol=1e-12)
 
 
-def test_only_matrices_decay_and_what_the_objective_learns_does_not():
+def test_only_matrices_decay_those_of_the_objective_too():
     matcher = two_branch().build()
-    learned = nn.Parameter(torch.ones(2, 2))
-    optimiser = make_optimiser(matcher, Optimiser(decay=0.3, parts={"text_branch": 0.5}), [learned])
+    learned = [nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(()))]
+    optimiser = make_optimiser(matcher, Optimiser(decay=0.3, parts={"text_branch": 0.5}), learned)
     decays = {id(each): group["weight_decay"] for group in optimiser.param_groups for each in group["params"]}
     multiples = {id(each): group["multiple"] for group in optimiser.param_groups for each in group["params"]}
     for name, weight in matcher.named_parameters():
         assert decays[id(weight)] == (0.3 if weight.dim() > 1 else 0.0), name
         assert multiples[id(weight)] == (0.5 if name.startswith("text_branch.") else 1.0), name
-    assert (decays[id(learned)], multiples[id(learned)]) == (0.0, 1.0)
-    assert len(decays) == len(list(matcher.parameters())) + 1
+    assert [decays[id(each)] for each in learned] == [0.3, 0.0, 0.0]
+    assert [multiples[id(each)] for each in learned] == [1.0, 1.0, 1.0]
+    assert len(decays) == len(list(matcher.parameters())) + len(learned)
 
 
 def test_momentum_is_of_gradient_descent():

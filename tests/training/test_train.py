@@ -193,6 +193,7 @@ def test_every_recipe_of_heads_trains_two_steps_on_a_run(name, whole, corpus, tm
 ELSEWHERE = (
     *("scan", "bfan", "vsrn"),  # in test_region_recipes.py
     *("two-branch", "similarity", "cca", "phrases"),  # in test_two_branch_recipes.py
+    "dual-path",  # in test_dual_path_scenes.py
 )
 HERE = [name for name in recipe_names() if name not in [*ALL_STAGES, *HEADS] and not name.startswith(ELSEWHERE)]
 
