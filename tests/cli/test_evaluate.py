@@ -26,6 +26,7 @@ from diptych.evaluation.rerank import rerank
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
 from diptych.evaluation.within import evaluate_within
 from diptych.features.regions import Regions
+from diptych.models.dual_path import DualPathSettings
 from diptych.models.encoded import Encoded
 from diptych.models.image_towers.cnn import CNNSettings
 from diptych.models.image_towers.features import FeatureSettings
@@ -33,6 +34,7 @@ from diptych.models.image_towers.regions import RegionSettings
 from diptych.models.region_towers.features import RegionFeatureSettings
 from diptych.models.scan import SCANSettings
 from diptych.models.store import save_matcher
+from diptych.models.text_towers.cnn import TextCNNSettings
 from diptych.models.text_towers.gru import GRUSettings
 from diptych.models.trained import Trained
 from diptych.models.two_branch import TwoBranchSettings
@@ -221,6 +223,9 @@ def runs(tmp_path_factory):
         "two": TwoBranchSettings(image=whole, image_layers=(8,), text_layers=(8,), **shared),
         "phrases": TwoBranchSettings(image=regions, image_layers=(8,), text_layers=(8,), **shared),
         "vse": VSESettings(image=whole, joint=8, **shared),
+        "dual": DualPathSettings(
+            image=whole, hidden=8, joint=8, text=TextCNNSettings(depth="small", word=4), words=len(vocabulary)
+        ),
     }.items():
         torch.manual_seed(0)
         save_matcher(folder / name / "best" / "weights.safetensors", settings.build(), vocabulary, {})
@@ -247,6 +252,21 @@ def test_texts_and_phrases_without_a_known_word_are_named(runs, monkeypatch):
     assert line in " ".join(invoke(str(runs / "two"), SCENES).stderr.split())
     told = refused(str(runs / "vse"), SCENES, "--phrases", str(runs / "two"))
     assert told.startswith(f"--phrases {runs / 'two'}: the model scores whole images")
+
+
+def test_a_text_at_all_its_places_however_the_run_was_trained(runs):
+    corpus = open_corpus(SCENES).split("test")
+    trained = Trained.open(runs / "dual", "cpu")
+    found = {}
+    for shifts in ("one", "mean"):
+        trained.matcher.take_shifts(shifts)
+        found[shifts] = evaluate_encoded([trained.encode(corpus)]).to_json()
+        assert json.loads(invoke(str(runs / "dual"), SCENES, "--shifts", shifts, "--json").stdout) == found[shifts]
+    assert found["one"] != found["mean"]
+    assert json.loads(invoke(str(runs / "dual"), SCENES, "--json").stdout) == found["one"]
+    line = f"{runs / 'vse'}: its model has no places to shift a text to; leave --shifts out"
+    assert refused(str(runs / "vse"), SCENES, "--shifts", "mean") == line
+    assert "--shifts needs the run and the corpus" in refused("vse.safetensors", "--shifts", "one")
 
 
 def test_batch_statistics_of_the_test_set(runs):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.console import note, out
-from diptych.cli.measuring import SHARE, Asked, Means, Measured, Modality, PhraseSource, Statistics, measure
+from diptych.cli.measuring import SHARE, Asked, Means, Measured, Modality, PhraseSource, Shifts, Statistics, measure
 from diptych.cli.options import Device, Features, Split, Workers
 from diptych.errors import ScoreError
 from diptych.files import write_json
@@ -63,6 +63,10 @@ def command(
         Statistics,
         typer.Option(help="Batch norm by training's running statistics, or (test) by those of the measured split."),
     ] = "running",
+    shifts: Annotated[
+        Shifts | None,
+        typer.Option(help="Of a text CNN: each text at one place, or the mean over all.", show_default="as trained"),
+    ] = None,
     report: Annotated[bool, typer.Option("--report", help="Also write RUN/report.html on this split.")] = False,
     into: Annotated[Path | None, typer.Option(help="Also write the result as JSON to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -118,7 +122,7 @@ def command(
     sources, corpus = _sort(sources, split)
     if corpus is not None and all(source.endswith(".safetensors") for source in [*sources, lister or sources[0]]):
         raise ScoreError("files of encodings hold their groups already; leave the corpus out")
-    means = Means(corpus, device, cores() if workers is None else workers, features)
+    means = Means(corpus, device, cores() if workers is None else workers, features, shifts)
     _print(measure(sources, asked, means), as_json, into)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Modality = Literal["texts", "images"]
 PhraseSource = Literal["annotation", "chunker"]
 Statistics = Literal["running", "test"]
+Shifts = Literal["one", "mean"]
 
 SHARE = 0.2  # of the phrases in a joined score: the two-branch paper's alpha
 
@@ -104,18 +105,28 @@ class Asked:
 
 @dataclass(frozen=True)
 class Means:
-    """What runs are encoded with: the corpus where there is one, the device, the threads, the folder of stores."""
+    """What runs are encoded with: the corpus where there is one, the device, the threads, the folder of stores.
+
+    `shifts` is where a text CNN puts texts, if not as the run has it.
+    """
 
     corpus: Corpus | None
     device: str
     workers: int
     features: Path
+    shifts: Shifts | None = None
 
     def open(self, run: str) -> Trained:
         """A run, ready to encode."""
+        from diptych.models.dual_path import DualPath
         from diptych.models.trained import Trained
 
-        return Trained.open(run, self.device, stores=self.features)
+        trained = Trained.open(run, self.device, stores=self.features)
+        if self.shifts is not None:
+            if not isinstance(trained.matcher, DualPath):
+                raise ScoreError(f"{run}: its model has no places to shift a text to; leave --shifts out")
+            trained.matcher.take_shifts(self.shifts)
+        return trained
 
     def encode(self, source: str, statistics: Statistics = "running") -> Encoded:
         """The encodings of a file, or of the corpus by a run, with the batch statistics that are asked for."""
@@ -123,8 +134,9 @@ class Means:
         from diptych.models.encoded import Encoded
 
         if source.endswith(".safetensors"):
-            if statistics == "test":
-                raise ScoreError(f"{source}: is encoded already; --batch-statistics test needs the run and the corpus")
+            if statistics == "test" or self.shifts is not None:
+                option = "--shifts" if self.shifts is not None else "--batch-statistics test"
+                raise ScoreError(f"{source}: is encoded already; {option} needs the run and the corpus")
             return Encoded.load(Path(source))
         if self.corpus is None:
             raise ScoreError(f"{source}: name the corpus to measure the run on as the last argument")

@@ -28,6 +28,8 @@ from diptych.models.towers import NamedImageTower, NamedTextTower, Tokens
 from diptych.models.two_towers import TwoTowers, TwoTowerSettings
 from diptych.settings import Count, Number
 
+Shifts = Literal["one", "mean"]
+
 
 class DualPathSettings(TwoTowerSettings):
     """Towers and the sizes of the layers behind them: those of the paper.
@@ -43,7 +45,7 @@ class DualPathSettings(TwoTowerSettings):
     joint: Count = 2048
     heads: Literal["paper", "public"] = "paper"
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.75
-    shifts: Literal["one", "mean"] = "one"
+    shifts: Shifts = "one"
 
     def build(self) -> DualPath:
         """A fresh matcher."""
@@ -87,8 +89,13 @@ class DualPath(TwoTowers):
         layers = (settings.hidden, settings.joint)
         self.image_head = Head(self.image.size, layers, norm_last=public)
         self.text_head = Head(self.text.size, layers[1:] if public else layers, norm_last=public)
-        if settings.shifts == "mean" and not isinstance(self.text, TextCNN):
-            raise RecipeError("model.shifts = \"mean\": only the text tower 'cnn' has places to shift a text to")
+        self.take_shifts(settings.shifts)
+
+    def take_shifts(self, shifts: Shifts) -> None:
+        """From now on encode texts so; a run can be measured both ways, however it was trained."""
+        if shifts == "mean" and not isinstance(self.text, TextCNN):
+            raise RecipeError("model.shifts = 'mean': only the text tower 'cnn' has places to shift a text to")
+        self.settings = self.settings.model_copy(update={"shifts": shifts})
 
     @property
     def joint(self) -> int:
