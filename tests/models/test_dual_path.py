@@ -322,7 +322,7 @@ def test_the_sizes_are_the_papers_by_default():
 
 
 def test_settings_that_are_refused():
-    with pytest.raises(RecipeError, match=r'^model\.shifts = "mean": only the text tower \'cnn\''):
+    with pytest.raises(RecipeError, match=r"^model\.shifts = 'mean': only the text tower 'cnn'"):
         built(shifts="mean", text=GRUSettings(hidden=4, word=3))
     assert built(text=GRUSettings(hidden=4, word=3)).eval().encode_texts(tokens(*SOME)).shape == (4, JOINT)
     for change, words in (({"dropout": 1}, "dropout = 1"), ({"heads": "code"}, "heads"), ({"dropuot": 0}, "'dropout'")):
