@@ -53,6 +53,17 @@ class PictureFile:
         return decode(self.path)
 
 
+@dataclass(frozen=True)
+class Decoded:
+    """An image that somebody has decoded already."""
+
+    image: Image.Image
+
+    def load(self) -> Image.Image:
+        """The image."""
+        return self.image
+
+
 class ImageFinder:
     """Finds named images below a few folders; a folder is listed once, however many names are asked for."""
 

@@ -7,20 +7,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from diptych.data.corpus import Integers
 from diptych.errors import DataError, ScoreError
-from diptych.models.towers import fitted_tower
-from diptych.models.trained import Trained
 from diptych.text.tokens import tokenise
-from diptych.text.vocabulary import END, PAD, START, UNKNOWN
+from diptych.text.vocabulary import padded
+
+if TYPE_CHECKING:  # who serves an export has no torch
+    from torch import Tensor
+
+    from diptych.models.trained import Trained
+
+KnownWords = Callable[[Sequence[str]], NDArray[np.bool_]]
+Scores = Callable[[list[list[str]]], NDArray[np.float64]]
 
 WORDS = 256  # of a sentence at most: it is encoded once more for each of them
 
@@ -70,44 +74,37 @@ class Explanation:
         }
 
 
-@torch.inference_mode()
 def explain(trained: Trained, image: Tensor, sentence: str) -> Explanation:
-    """Leave out each word of a sentence that the model knows; `image` is one encoded image, (1, ...).
+    """Leave out each word of a sentence that a run knows; `image` is one encoded image, (1, ...)."""
+    import torch
 
-    The sentence and all that is left of it are encoded as one batch. Without its only word it is the empty text.
+    @torch.inference_mode()
+    def scores(texts: list[list[str]]) -> NDArray[np.float64]:
+        ids = [trained.vocabulary.encode_words(words) for words in texts]
+        encoded = trained.matcher.encode_texts(trained.tokens(*padded(ids)))
+        found: NDArray[np.float64] = trained.matcher.score(image.to(trained.device), encoded)[0].double().cpu().numpy()
+        return found
+
+    return weigh(sentence, trained.known_words, scores)
+
+
+def weigh(sentence: str, known_words: KnownWords, scores: Scores) -> Explanation:
+    """Leave out each known word of a sentence; `scores` are an image's with texts that are split into words.
+
+    The sentence and all that is left of it are scored as one batch. Without its only word it is the empty text.
     """
     words = tokenise(sentence)
     if not words:
         raise DataError("the sentence is empty; say what to explain in words, such as 'two red circles'")
     if len(words) > WORDS:
         raise DataError(f"a sentence of {len(words):,} words; at most {WORDS} can be explained, take a part of it")
-    ids = np.array([trained.vocabulary.ids.get(word, UNKNOWN) for word in words], np.int64)
-    known = _known(trained, ids)
+    known = known_words(words)
     if not known.any():
         raise DataError(f"{sentence!r}: the run knows none of its words; say it in words of the training texts")
-    left = [np.delete(ids, place) for place in np.flatnonzero(known)]
-    texts = trained.matcher.encode_texts(trained.tokens(*_padded([ids, *left])))
-    scores = trained.matcher.score(image.to(trained.device), texts)[0].double().cpu()
-    if not scores.isfinite().all():
+    left = [words[:place] + words[place + 1 :] for place in np.flatnonzero(known).tolist()]
+    found = scores([words, *left])
+    if not np.isfinite(found).all():
         raise ScoreError(f"{sentence!r}: its score with the image is not a finite number; is the run's model whole?")
-    lost = iter((scores[0] - scores[1:]).tolist())
-    found = [WordImportance(place, word, next(lost) if known[place] else None) for place, word in enumerate(words)]
-    return Explanation(sentence, scores[0].item(), tuple(found))
-
-
-def _known(trained: Trained, ids: Integers) -> NDArray[np.bool_]:
-    """Which words the model can tell from others: those of its vocabulary and, if it is fitted, of its text tower."""
-    known: NDArray[np.bool_] = ids != UNKNOWN
-    fitted = fitted_tower(trained.matcher)
-    if fitted is not None:
-        known &= fitted.known(trained.tokens(*_padded(list(ids[:, None])))).cpu().numpy()
-    return known
-
-
-def _padded(texts: list[Integers]) -> tuple[Integers, Integers]:
-    """Words' ids between start and end, padded to the longest text, (texts, length), and the lengths."""
-    lengths = np.array([len(text) + 2 for text in texts], np.int64)
-    ids = np.full((len(texts), lengths.max()), PAD, np.int64)
-    for row, text in zip(ids, texts, strict=True):
-        row[: len(text) + 2] = [START, *text, END]
-    return ids, lengths
+    lost = iter((found[0] - found[1:]).tolist())
+    each = [WordImportance(place, word, next(lost) if known[place] else None) for place, word in enumerate(words)]
+    return Explanation(sentence, float(found[0]), tuple(each))

@@ -65,6 +65,11 @@ class Matcher(nn.Module, ABC):
         return None
 
     @property
+    def by_product(self) -> bool:
+        """Whether images and texts are a vector each and the score grows with their inner product, as most do."""
+        return True
+
+    @property
     def reads_views(self) -> bool:
         """Whether it makes one vector of an image tower's several views; most read one vector an image, or regions."""
         return False

@@ -55,6 +55,11 @@ class Order(VSE):
         """Tokens to (texts, joint)."""
         return self._signed(super().encode_texts(tokens))
 
+    @property
+    def by_product(self) -> bool:
+        """The order is not symmetric, so no product is the score."""
+        return False
+
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """How little of a text goes beyond an image, 0 at best: (images, texts)."""
         beyond: Tensor = _Beyond.apply(images, texts, BLOCK)  # type: ignore[no-untyped-call]

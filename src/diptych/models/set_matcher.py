@@ -47,6 +47,11 @@ class SetMatcher(Matcher):
         nn.init.zeros_(self.project.bias)
 
     @property
+    def by_product(self) -> bool:
+        """Sets are scored against sets."""
+        return False
+
+    @property
     def image_input(self) -> ImageInput:
         """What the image tower reads."""
         return self.image.input

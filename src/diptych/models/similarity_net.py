@@ -51,6 +51,11 @@ class SimilarityNet(Branched):
         layers = [linear(*inner) for inner in pairwise(sizes)]
         self.fused = nn.Sequential(layers[0], *(step for layer in layers[1:] for step in (nn.ReLU(), layer)))
 
+    @property
+    def by_product(self) -> bool:
+        """The score is learned."""
+        return False
+
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """The network's output, of an image with regions that of its best: (images, texts)."""
         self._check_weights()

@@ -20,10 +20,11 @@ from diptych.features.stored import has_store, stored_reader
 from diptych.machine import choose_device
 from diptych.models.encoded import Encoded, joined
 from diptych.models.matcher import Matcher
+from diptych.models.starter import run_folder
 from diptych.models.store import load_matcher
 from diptych.models.towers import Tokens, fitted_tower
 from diptych.text.tokens import tokenise
-from diptych.text.vocabulary import Vocabulary
+from diptych.text.vocabulary import Vocabulary, padded
 
 IMAGES_AT_ONCE = 64
 TEXTS_AT_ONCE = 512
@@ -46,7 +47,7 @@ class Trained:
     @classmethod
     def open(cls, run: Path | str, device: str = "auto", snapshot: str = "best", stores: Path | None = None) -> Trained:
         """The best snapshot of a run, in evaluation mode on the device."""
-        folder = Path(run)
+        folder = run_folder(run)
         if not folder.is_dir():
             raise RunError(f"{folder}: no such run; train one with `diptych train RECIPE DATA --into {folder}`")
         if not (folder / "vocabulary.json").exists():
@@ -157,6 +158,15 @@ class Trained:
         chunks = np.split(np.arange(len(texts)), range(TEXTS_AT_ONCE, len(texts), TEXTS_AT_ONCE))
         known = [fitted.known(self.tokens(*table.batch(chunk))).cpu().numpy() for chunk in chunks if len(chunk)]
         return np.concatenate([np.zeros(0, bool), *known])
+
+    def known_words(self, words: Sequence[str]) -> NDArray[np.bool_]:
+        """Which words the model can tell from others: those of its vocabulary and of its text tower's fit, if any."""
+        known = np.array([word in self.vocabulary.ids for word in words], bool)
+        fitted = fitted_tower(self.matcher)
+        if fitted is not None and len(words):
+            ids = [self.vocabulary.encode_words([word]) for word in words]
+            known &= fitted.known(self.tokens(*padded(ids))).cpu().numpy()
+        return known
 
     def tokens(self, ids: Integers, lengths: Integers) -> Tokens:
         """Padded ids as tokens on the device."""

@@ -54,6 +54,11 @@ class TwoTowers(Matcher):
         return regions is not None and regions.of_map
 
     @property
+    def by_product(self) -> bool:
+        """Only where an image is one vector."""
+        return not self.has_regions
+
+    @property
     def pretrained(self) -> Backbone | None:
         """The image tower's backbone, where it has one."""
         return self.image.pretrained

@@ -99,7 +99,11 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text's tokens between start and end."""
-        return [START, *map(self.ids.get, tokenise(text), repeat(UNKNOWN)), END]
+        return self.encode_words(tokenise(text))
+
+    def encode_words(self, words: Iterable[str]) -> list[int]:
+        """The ids of words between start and end."""
+        return [START, *map(self.ids.get, words, repeat(UNKNOWN)), END]
 
     def encode_all(self, texts: Iterable[str]) -> TokenTable:
         """Encode many texts into a table of four bytes a token."""
@@ -158,3 +162,12 @@ def _fault(content: dict[str, Any]) -> str | None:
     if len(counts) != len(words):
         return f"{len(counts)} counts for {len(words)} words"
     return None if type(threshold) is int else "'threshold' is not a whole number"
+
+
+def padded(texts: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ids of texts, padded to the longest of them, (texts, longest), and their lengths."""
+    lengths = np.array([len(text) for text in texts], np.int64)
+    ids = np.full((len(texts), lengths.max(initial=0)), PAD, np.int64)
+    for row, text in zip(ids, texts, strict=True):
+        row[: len(text)] = text
+    return ids, lengths
