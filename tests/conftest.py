@@ -1,6 +1,7 @@
-"""Settings of the whole test suite; torchvision, which beside a CPU-only torch lacks two operators; small regions."""
+"""Settings of the whole test suite; torchvision, which beside a CPU-only torch lacks two operators; small backbones."""
 
 import importlib
+import os
 import sys
 from contextlib import contextmanager
 
@@ -17,6 +18,14 @@ from diptych.models import pretrained
 settings.register_profile("diptych", deadline=None, max_examples=60)
 settings.load_profile("diptych")
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk():
+    """No test cuts the power: what is synced need not reach the disk before a test goes on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: os.fstat(descriptor) and None)  # a closed file is still refused
+        yield
 
 
 def forget(*packages):
@@ -57,7 +66,21 @@ class Tiny(Backbone):
 
 
 @pytest.fixture(scope="session")
-def small_regions():
+def small_backbones():
+    """For a while every backbone is tiny, whatever its name."""
+
+    @contextmanager
+    def patched():
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("build_backbone", "load_backbone"):
+                patch.setattr(pretrained, name, lambda *_: Tiny().eval())
+            yield
+
+    return patched
+
+
+@pytest.fixture(scope="session")
+def small_regions(small_backbones):
     """For a while every backbone is tiny, and in every photo the things of all photos of a corpus are proposed."""
 
     @contextmanager
@@ -69,11 +92,9 @@ def small_regions():
             boxes[: len(edges)] = edges[: regions.count]
             return lambda photo: boxes
 
-        with pytest.MonkeyPatch.context() as patch:
+        with small_backbones(), pytest.MonkeyPatch.context() as patch:
             for module in (places, reader):
                 patch.setattr(module, "proposer", proposer)
-            for name in ("build_backbone", "load_backbone"):
-                patch.setattr(pretrained, name, lambda *_: Tiny().eval())
             yield
 
     return patched

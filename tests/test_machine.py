@@ -1,3 +1,4 @@
+import subprocess
 import sys
 
 import pytest
@@ -22,3 +23,8 @@ def test_devices():
 def test_the_allocator_says_whether_it_listened():
     assert keep_freed_memory() == sys.platform.startswith("linux")
     assert cores() >= 1
+
+
+def test_the_machine_can_be_asked_without_torch():
+    program = "import sys, diptych.machine; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -23,7 +23,9 @@ MAY_IMPORT = {
     "training": FOUNDATION | {"text", "data", "features", "models", "objectives", "evaluation", "mining"},
     "report": FOUNDATION
     | {"text", "data", "features", "models", "objectives", "evaluation", "mining", "training", "index"},
+    "serve": FOUNDATION | {"text", "data", "features", "models", "evaluation", "index"},
     "recipes": set(),
+    "starter": set(),
     "cli": FOUNDATION
     | {
         "text",
@@ -36,6 +38,7 @@ MAY_IMPORT = {
         "index",
         "training",
         "report",
+        "serve",
         "recipes",
     },
 }

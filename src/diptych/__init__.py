@@ -13,22 +13,42 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate
-    from diptych.index.search import Gallery, Hit
+    from diptych.index.encoder import open_encoder
+    from diptych.index.entries import Ask, Filters
+    from diptych.index.search import Searcher, open_index
+    from diptych.index.sync import sync
     from diptych.models.trained import Trained
     from diptych.training.recipe import load_recipe
     from diptych.training.train import train
 
 _HOMES = {
-    "Gallery": "diptych.index.search",
-    "Hit": "diptych.index.search",
+    "Ask": "diptych.index.entries",
+    "Filters": "diptych.index.entries",
+    "Searcher": "diptych.index.search",
     "Trained": "diptych.models.trained",
     "evaluate": "diptych.evaluation.runs",
     "load_recipe": "diptych.training.recipe",
     "open_corpus": "diptych.data.open",
+    "open_encoder": "diptych.index.encoder",
+    "open_index": "diptych.index.search",
+    "sync": "diptych.index.sync",
     "train": "diptych.training.train",
 }
 
-__all__ = ["Gallery", "Hit", "Trained", "__version__", "evaluate", "load_recipe", "open_corpus", "train"]
+__all__ = [
+    "Ask",
+    "Filters",
+    "Searcher",
+    "Trained",
+    "__version__",
+    "evaluate",
+    "load_recipe",
+    "open_corpus",
+    "open_encoder",
+    "open_index",
+    "sync",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

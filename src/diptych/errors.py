@@ -5,6 +5,7 @@
     │   └── ImageError      one image that cannot be decoded; the caller may skip it
     ├── RecipeError         a recipe or one of its settings
     ├── RunError            a run folder or a checkpoint
+    ├── IndexFileError      the file of an index
     └── ScoreError          scores or embeddings that cannot be ranked
 
 The command line prints the message and exits with 1; nothing else in the package catches a DiptychError broadly.
@@ -35,6 +36,10 @@ class RecipeError(DiptychError):
 
 class RunError(DiptychError):
     """A run folder or a checkpoint cannot be used."""
+
+
+class IndexFileError(DiptychError):
+    """The file of an index cannot be used: it is damaged, held by another, or made by another model."""
 
 
 class ScoreError(DiptychError):

@@ -6,10 +6,11 @@ import errno
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from diptych.errors import DiptychError
 
@@ -51,16 +52,57 @@ def held(folder: Path, error: type[DiptychError]) -> Iterator[None]:
     """Hold a folder for one process, as long as the block runs; a second one is refused with who holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a+", encoding="utf-8") as lock:
-        try:
-            if fcntl is not None:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            raise error(f"{folder}: process {lock.read().strip()} is writing here; wait for it or end it") from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+        if not _locked(lock):
+            raise error(_held_by(folder, lock))
         yield
+
+
+@contextmanager
+def held_file(file: Path, error: type[DiptychError], patience: float = 0.0) -> Iterator[None]:
+    """Hold a file for one process by a lock beside it, which is gone afterwards.
+
+    A second process waits as long as its `patience` lasts, in seconds, and is then refused with who holds it.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    path = file.parent / f".{file.name}.lock"
+    until = time.monotonic() + patience
+    while True:
+        with path.open("a+", encoding="utf-8") as lock:
+            if not _locked(lock):
+                if time.monotonic() >= until:
+                    raise error(_held_by(file, lock))
+                time.sleep(0.1)
+            elif _is_open_at(path, lock):  # else who held it before has removed it: begin again with a new one
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+
+
+def _locked(lock: TextIO) -> bool:
+    """Try to hold an open file, and say in it who does."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return True
+
+
+def _held_by(what: Path, lock: TextIO) -> str:
+    lock.seek(0)
+    return f"{what}: process {lock.read().strip()} is writing here; wait for it or end it"
+
+
+def _is_open_at(path: Path, file: TextIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def _umask() -> int:

@@ -10,16 +10,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-
-import torch
+from typing import TYPE_CHECKING
 
 from diptych.errors import DiptychError
+
+if TYPE_CHECKING:
+    import torch
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def choose_device(name: str = "auto") -> torch.device:
     """The named device, or the best one that is here."""
+    import torch  # here alone: who serves from an export never loads it
+
     kind = name.split(":")[0]
     if kind not in DEVICES:
         raise DiptychError(f"device {name!r}: not one of {', '.join(DEVICES)}")

@@ -122,41 +122,6 @@ def test_evaluate_a_score_matrix(tmp_path):
     assert "nan.npy: image 1 and text 3" in refused("evaluate", str(tmp_path / "nan.npy"), SCENES)
 
 
-def test_search_both_ways(run, tmp_path):
-    sheet = tmp_path / "hits.png"
-    found = invoke("search", str(run), SCENES, "two red circles", "-k", "3", "--split", "test", "--sheet", str(sheet))
-    assert found.exit_code == 0
-    assert found.stdout.count("test-") == 3
-    with Image.open(sheet) as picture:
-        assert picture.size[0] > 100
-    everything = invoke("search", str(run), SCENES, "two red circles", "--json")
-    assert "searched 36 images" in everything.stderr
-    hits = json.loads(everything.stdout)
-    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
-    texts = json.loads(invoke("search", str(run), SCENES, "--image", "test-00002-0", "--json").stdout)
-    assert len(texts) == 5
-    photo = tmp_path / "photo.png"
-    Image.new("RGB", (40, 30), "red").save(photo)
-    assert len(json.loads(invoke("search", str(run), SCENES, "--image", str(photo), "--json").stdout)) == 5
-    assert "not in the model's vocabulary: zebra" in invoke("search", str(run), SCENES, "a zebra").stderr
-    assert "knows no word" not in invoke("search", str(run), SCENES, "a zebra").stderr
-    assert "one of the two" in refused("search", str(run), SCENES)
-    assert "needs a sentence" in refused("search", str(run), SCENES, "--image", "test-00002-0", "--sheet", str(sheet))
-    assert "a .png file" in refused("search", str(run), SCENES, "x", "--sheet", str(tmp_path / "none" / "a.png"))
-    assert "the question is empty" in refused("search", str(run), SCENES, " ")
-    assert "no such file" in refused("search", str(run), SCENES, "--image", str(tmp_path / "none.jpg"))
-
-
-@pytest.mark.parametrize("question", ["qqq zzz", "\ufeff"], ids=["unknown words", "no words"])
-def test_a_question_without_a_known_word_is_answered_and_said(run, question):
-    found = invoke("search", str(run), SCENES, question, "--json")
-    assert found.exit_code == 0
-    assert len(json.loads(found.stdout)) == 5
-    assert ("not in the model's vocabulary: qqq, zzz" in found.stderr) == ("qqq" in question)
-    told = "the model knows no word of the question: these are as good as the answers to an empty text"
-    assert found.stderr.count(told) == 1
-
-
 def test_encode_names_texts_without_a_known_word(run, tmp_path, monkeypatch):
     words = ("encode", str(run), SCENES, "--into", str(tmp_path / "test.safetensors"))
     assert "knows" not in invoke(*words).stderr
@@ -166,16 +131,6 @@ def test_encode_names_texts_without_a_known_word(run, tmp_path, monkeypatch):
     told = invoke(*words)
     assert told.exit_code == 0
     assert "2 of 12 texts have no word that the run knows; the first is 'Xyzzy'" in told.stderr
-
-
-def test_texts_and_paths_are_printed_as_they_are(run, tmp_path):
-    texts = ["a man [sic] and a [red]dog[/b]", "two circles"]
-    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    rows = "".join(f'"a.png","{text}",test\n' for text in texts)
-    (tmp_path / "[b]table[red].csv").write_text("image,text,split\n" + rows)
-    found = invoke("search", str(run), str(tmp_path / "[b]table[red].csv"), "--image", "a.png")
-    assert found.exit_code == 0
-    assert texts[0] in found.stdout
 
 
 def test_encodings_need_no_corpus_and_a_folder_is_no_file(run, tmp_path):
@@ -238,7 +193,7 @@ def test_doctor_finds_the_installation_working():
         (["train", "scenes", SCENES, "--set", "stage.1.epoch=3"], "did you mean 'epochs'"),
         (["train", "scenes", SCENES, "--device", "tpu"], "not one of"),
         (["evaluate", "runs/none", SCENES, "--split", "tset"], "did you mean 'test'"),
-        (["search", "runs/none", SCENES, "x"], "no such run"),
+        (["search", "none.diptych", "x"], "no such index"),
     ],
 )
 def test_every_error_is_one_line(words, expected, tmp_path, monkeypatch):

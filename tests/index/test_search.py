@@ -1,89 +1,310 @@
+import hashlib
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
-from diptych.data.scenes import make_scenes
-from diptych.errors import DataError, ImageError
-from diptych.index.search import Gallery
-from diptych.models.image_towers.cnn import CNNSettings
-from diptych.models.text_towers.gru import GRUSettings
-from diptych.models.trained import Trained
-from diptych.models.vse import VSESettings
-from diptych.text.vocabulary import Vocabulary
+from diptych.errors import DataError, DiptychError, IndexFileError
+from diptych.index import exact, search
+from diptych.index.encoder import Encodings
+from diptych.index.entries import Ask, Filters
+from diptych.index.exact import Pool
+from diptych.index.search import Searcher
+from diptych.index.source import About
+from diptych.index.store import Making, Store
+from diptych.index.vectors import encode, encode_set
+from diptych.index.writer import Content, Writer, text_hash
+
+SIZE = 6
 
 
-@pytest.fixture(scope="module")
-def gallery():
-    corpus = make_scenes(train=2, val=2, test=9, texts=2).split("test")
-    vocabulary = Vocabulary.count(corpus.texts, 1)
-    torch.manual_seed(0)
-    image = CNNSettings(pixels=32, width=2)
-    matcher = (
-        VSESettings(joint=8, text=GRUSettings(hidden=8, word=4), image=image, words=len(vocabulary)).build().eval()
-    )
-    return Gallery(Trained(matcher, vocabulary, torch.device("cpu")), corpus)
+def small(words, count=1):
+    """Whole numbers, so that a product is the same in any order of its sums."""
+    digest = hashlib.sha256(str(words).encode()).digest() * count
+    return np.frombuffer(digest, np.uint8)[: SIZE * count].reshape(count, SIZE).astype(np.float32) % 7 - 3
 
 
-def test_images_come_in_the_order_of_their_scores(gallery):
-    trained, corpus = gallery.trained, gallery.corpus
-    hits = gallery.find_images("two red circles", k=4)
-    images, _, _ = trained.encode_images(corpus)
-    scores = trained.matcher.score(images, trained.encode_texts(["two red circles"]))[:, 0]
-    order = scores.argsort(descending=True)[:4].tolist()
-    assert [hit.row for hit in hits] == order
-    assert [hit.name for hit in hits] == [corpus.image_ids[row] for row in order]
-    assert [hit.score for hit in hits] == pytest.approx(scores[order].tolist(), abs=1e-6)
+class FakeEncoder:
+    address, identity, size = "runs/fake", "fake", SIZE
+
+    def __init__(self, rescores=False, sets=False):
+        self.rescores, self.sets = rescores, sets
+
+    def encodings(self, items):
+        own = tuple(small(item, 3) for item in items) if self.sets else None
+        return Encodings(np.concatenate([small(item) for item in items]), own)
+
+    def prepare(self, photo):
+        return np.asarray(photo)[0, 0]
+
+    def images(self, prepared):
+        return self.encodings([tuple(pixel.tolist()) for pixel in prepared])
+
+    def texts(self, texts):
+        return self.encodings(texts)
+
+    def score(self, images, texts):
+        if images.sets is None:
+            return -np.abs(images.vectors[:, None] - texts.vectors[None]).sum(2)
+        return np.array([[(image @ text.T).max(1).sum() for text in texts.sets] for image in images.sets], np.float32)
+
+    def known(self, words):
+        return np.array([len(word) < 6 for word in words], bool)
 
 
-def test_an_image_by_its_id_and_as_a_file_find_the_same_texts(gallery, tmp_path):
-    row = 3
-    gallery.corpus.pictures[row].load().save(tmp_path / "scene.png")
-    by_id = gallery.find_texts(gallery.corpus.image_ids[row], k=5)
-    by_file = gallery.find_texts(tmp_path / "scene.png", k=5)
-    assert [hit.row for hit in by_id] == [hit.row for hit in by_file]
-    assert [hit.score for hit in by_id] == pytest.approx([hit.score for hit in by_file], abs=1e-5)
-    assert by_id[0].name == gallery.corpus.texts[by_id[0].row]
+def put(store, names, texts=(), sets=False, looks=None, **about):
+    """Images of these names, each with what a fake encoder makes of it, and the texts of the first of them."""
+    with store.database.transaction():
+        writer = Writer(store, [])
+        for text in set(texts):
+            own = encode_set(small(text, 3)) if sets else None
+            writer.add(Content("text", text_hash(text), encode(small(text), "float32")[0], own))
+        for number, name in enumerate(names):
+            own = encode_set(small(name, 3)) if sets else None
+            content = Content(
+                "image",
+                name.encode(),
+                encode(small(name), "float32")[0],
+                own,
+                look=int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") if looks is None else looks,
+            )
+            known = writer.content("image", name.encode())
+            key = f"{about.get('folder', 'a')}/{len(store.vectors('image')[0])}-{name}"
+            split, columns = about.get("split"), about.get("columns", {})
+            said = About(None, texts if number == 0 else (), split, columns)
+            writer.put_image(key, writer.add(content) if known is None else known, (1, 0, ""), said)
 
 
-def test_blocks_change_nothing(gallery, monkeypatch):
-    whole = gallery.find_images("a green star", k=9)
-    monkeypatch.setattr("diptych.index.search.BLOCK", 2)
-    assert [hit.row for hit in gallery.find_images("a green star", k=9)] == [hit.row for hit in whole]
+@pytest.fixture
+def store(tmp_path):
+    made = Store.create(tmp_path / "x.diptych", Making("runs/fake", "fake", SIZE, False, "float32", "s", None, "0"))
+    yield made
+    made.close()
 
 
-def test_more_answers_than_there_are(gallery):
-    assert len(gallery.find_images("a star", k=1000)) == 9
-    assert len(gallery.find_texts(gallery.corpus.image_ids[0], k=1000)) == 18
+def keys(answer):
+    return [hit.entry.key for hit in answer.hits]
 
 
-def test_unknown_words_are_named(gallery):
-    assert gallery.unknown_words("a zebra and a Zebra, red") == ["zebra"]
+def reference(pool, query, k, cosine=False, rows=None):
+    """The best by sorting all."""
+    rows = range(len(pool.ids)) if rows is None else rows
+    scores = pool.vectors.astype(np.float64) @ query.astype(np.float64)
+    if cosine:
+        scores /= pool.lengths
+    return sorted(rows, key=lambda row: (-scores[row], row))[:k]
 
 
-def test_an_unreadable_image_is_skipped_and_the_others_keep_their_names(gallery):
-    class Broken:
-        def load(self):
-            raise ImageError("broken.jpg: truncated")
-
-    corpus = gallery.corpus.take(np.arange(9), np.arange(18))
-    pictures = [Broken() if row == 2 else picture for row, picture in enumerate(corpus.pictures)]
-    object.__setattr__(corpus, "pictures", pictures)
-    broken = Gallery(gallery.trained, corpus)
-    hits = {hit.name: hit.score for hit in broken.find_images("a red circle", k=9)}
-    whole = {hit.name: hit.score for hit in gallery.find_images("a red circle", k=9)}
-    left_out = corpus.image_ids[2]
-    assert broken.skipped == {left_out: "broken.jpg: truncated"}
-    assert hits.keys() == whole.keys() - {left_out}
-    assert all(hits[name] == pytest.approx(whole[name], abs=1e-5) for name in hits)
+whole = st.integers(-2, 2).map(float)
 
 
-def test_bad_questions(gallery, tmp_path):
-    with pytest.raises(DataError, match="question is empty"):
-        gallery.find_images("  ")
-    with pytest.raises(DataError, match="at least one"):
-        gallery.find_images("x", k=0)
-    with pytest.raises(ImageError, match="no such file"):
-        gallery.find_texts(tmp_path / "none.jpg")
-    Image.new("RGB", (4, 4)).save(tmp_path / "tiny.png")
-    assert gallery.find_texts(tmp_path / "tiny.png", k=1)
+@given(
+    entries=st.lists(st.lists(whole, min_size=3, max_size=3), min_size=1, max_size=40),
+    queries=st.lists(st.lists(whole, min_size=3, max_size=3), min_size=1, max_size=4),
+    k=st.integers(1, 50),
+    every=st.sampled_from([1, 2, 9]),
+    cosine=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_exact_search_is_what_sorting_finds(entries, queries, k, every, cosine):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "BLOCK", 7)
+        patch.setattr(exact, "SAMPLE", 5)
+        ids = 3 * np.arange(len(entries)) + 1
+        pool = Pool(ids, np.array(entries, np.float32))
+        asked = np.array(queries, np.float32)
+        narrowed = pool.narrowed(ids[::every])
+        found = narrowed.top(asked, k, cosine)
+        for query, own in zip(asked, found, strict=True):
+            wanted = reference(pool, query, k, cosine, range(0, len(entries), every))
+            if cosine:  # quotients are rounded: equal ones in exact numbers may not be
+                ours = narrowed.score(query, own.rows, True)
+                assert np.all(np.diff(ours) <= 0)
+                assert sorted(ours) == pytest.approx(sorted(pool.score(query, np.array(wanted), True)), abs=1e-6)
+            else:
+                assert narrowed.ids[own.rows].tolist() == ids[wanted].tolist()
+                assert own.scores.tolist() == [float(pool.vectors[row] @ query) for row in wanted]
+            assert [narrowed.top(query[None], k, cosine)[0].rows.tolist()] == [own.rows.tolist()]
+
+
+def test_equal_entries_have_equal_scores_wherever_they_stand():
+    random = np.random.default_rng(0)
+    row = random.standard_normal((1, 67)).astype(np.float32)
+    pool = Pool(np.arange(3001), np.repeat(row, 3001, 0))
+    for found in pool.top(random.standard_normal((3, 67)).astype(np.float32), 9):
+        assert found.rows.tolist() == list(range(9))
+        assert len(set(found.scores.tolist())) == 1
+    # a product may give equal entries scores that differ in the last bit: all of them are looked at again
+    assert exact._promising(np.arange(4), np.array([1, 0.5, 1 + 1e-7, 1], np.float32), 1, 1e-5).tolist() == [0, 2, 3]
+
+
+def test_a_batch_with_several_aims_equals_single_queries(store):
+    put(store, [f"n{i}" for i in range(30)], ["red", "blue", "dog"], split="val")
+    put(store, [f"m{i}" for i in range(10)], ["car"], folder="b/c", split="test", columns={"year": "1999"})
+    searcher = Searcher(store, FakeEncoder())
+    asks = [
+        Ask(k=3),
+        Ask(k=7, filters=Filters(split="test")),
+        Ask(to="text", k=2),
+        Ask(k=4, filters=Filters(folder="b", columns=(("year", "1999"),))),
+        Ask(k=1),
+    ]
+    kinds = ["text", "text", "image", "image", "image"]
+    queries = searcher.encoder.texts([f"q{i}" for i in range(5)])
+    batch = searcher.search(queries, asks, kinds)
+    single = [searcher.search(queries.take([i]), [asks[i]], kinds[i])[0] for i in range(5)]
+    assert batch == single
+    assert [len(answer.hits) for answer in batch] == [3, 7, 2, 4, 1]
+    assert [answer.searched for answer in batch] == [40, 10, 4, 10, 40]
+    assert all(key.startswith("b/c/") for key in keys(batch[1]) + keys(batch[3]))
+    ids, vectors = store.vectors("image")
+    scores = vectors @ queries.vectors[0]
+    assert [hit.entry.id for hit in batch[0].hits] == ids[np.lexsort((ids, -scores))[:3]].tolist()
+    assert [hit.score for hit in batch[0].hits] == np.sort(scores)[::-1][:3].tolist()
+
+
+def test_all_four_directions_and_an_entry_of_its_own(store):
+    put(store, [f"n{i}" for i in range(9)], ["red dog", "Red  dog!", "blue"])
+    searcher = Searcher(store, FakeEncoder())
+    ids, vectors = store.vectors("image")
+    cosines = vectors @ vectors[4] / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vectors[4])
+    found = searcher.like(int(ids[4]), Ask(k=8))
+    assert [hit.entry.id for hit in found.hits] == [ids[row] for row in np.argsort(-cosines, kind="stable") if row != 4]
+    assert found.hits[0].score == pytest.approx(np.sort(cosines)[-2], abs=1e-6)
+    photo = Image.new("RGB", (4, 4), (1, 2, 3))
+    assert len(searcher.ask_image(photo, Ask(to="text")).hits) == 2  # the same words are one hit
+    assert searcher.ask_texts(["blue"], Ask(to="text"))[0].hits[0].score == pytest.approx(1, abs=1e-6)
+    text = store.vectors("text")[0][0]
+    assert keys(searcher.like(int(text), Ask(k=1))) == keys(searcher.ask_texts(["red dog"], Ask(k=1))[0])
+    assert searcher.unknown_words("a longword and a longword!") == ["longword"]
+
+
+def test_equal_contents_are_one_hit_and_leave_with_the_asking_one(store):
+    put(store, ["p", "q", "p", "r", "p"])
+    ids = store.vectors("image")[0].tolist()
+    searcher = Searcher(store, FakeEncoder())
+    hits = searcher.search(Encodings(small("p")), [Ask(k=3)], "image")[0].hits
+    assert hits[0].entry.id == ids[0]
+    assert hits[0].near == (ids[2], ids[4])
+    assert {hit.entry.id for hit in hits} == {ids[0], ids[1], ids[3]}
+    assert {hit.entry.id for hit in searcher.like(ids[2], Ask(k=9)).hits} == {ids[1], ids[3]}
+
+
+def test_many_copies_do_not_crowd_out_other_hits(store):
+    put(store, ["p"] * 60 + ["q", "r"])
+    hits = Searcher(store, FakeEncoder()).search(Encodings(small("p")), [Ask(k=3)], "image")[0].hits
+    assert len(hits) == 3
+    assert len(hits[0].near) == 59
+
+
+def test_changes_of_another_writer_are_seen(store, tmp_path):
+    put(store, ["a"])
+    reader = Store.open(tmp_path / "x.diptych")
+    searcher = Searcher(reader, FakeEncoder())
+    asked = Ask(filters=Filters(folder="a"))
+    assert searcher.ask_texts(["x"], asked)[0].searched == 1
+    put(store, ["b", "c"])
+    assert searcher.ask_texts(["x"], asked)[0].searched == 3
+    reader.close()
+
+
+def test_an_entry_that_goes_while_it_is_found_is_looked_for_again(store, monkeypatch):
+    put(store, ["a", "b"])
+    searcher = Searcher(store, FakeEncoder())
+    plain = store.entries
+
+    def once(ids):
+        monkeypatch.setattr(store, "entries", plain)
+        with store.database.transaction():
+            Writer(store, ["a/0-a"]).finish({}, [])
+        return plain(ids)
+
+    monkeypatch.setattr(store, "entries", once)
+    assert keys(searcher.ask_texts(["x"], Ask())[0]) == ["a/1-b"]
+
+
+@pytest.mark.parametrize("sets", [True, False], ids=["sets", "vectors"])
+@pytest.mark.parametrize("of", ["text", "image"])
+def test_re_ranking_equals_scoring_everything(store, sets, of):
+    put(store, [f"n{i}" for i in range(25)], [f"t{i}" for i in range(25)], sets)
+    encoder = FakeEncoder(rescores=True, sets=sets)
+    to = "image" if of == "text" else "text"
+    query = encoder.texts(["q"])
+    ids, vectors = store.vectors(to)
+    everything = Encodings(vectors, store.sets(ids) if sets else None)
+    scores = (encoder.score(everything, query) if of == "text" else encoder.score(query, everything)).ravel()
+    best = np.lexsort((ids, -scores))
+    found = Searcher(store, encoder).search(query, [Ask(to, k=25)], of)[0]
+    assert [hit.entry.id for hit in found.hits] == ids[best].tolist()
+    assert [hit.score for hit in found.hits] == pytest.approx(scores[best].tolist())
+    few = Searcher(store, encoder, reranked=1).search(query, [Ask(to, k=1)], of)[0]  # it looks at more than it shows
+    assert few.hits[0].score >= found.hits[-1].score
+    assert len(Searcher(store, encoder).like(int(ids[3]), Ask(of, k=2)).hits) >= 1
+
+
+def test_a_cache_is_used_kept_and_made_anew_when_it_is_stale(store, tmp_path):
+    put(store, [f"n{i}" for i in range(70)], ["x"])
+    encoder = FakeEncoder()
+    ask, query = [Ask(k=5)], encoder.texts(["q"])
+    wanted = Searcher(store, encoder, ivf="never").search(query, ask, "text")[0]
+    found = Searcher(store, encoder, ivf="always").search(query, ask, "text")[0]
+    assert (found.method, found.hits) == ("ivf", wanted.hits)
+    file = tmp_path / "x.diptych.image.ivf"
+    before = file.stat().st_mtime_ns, file.stat().st_ino
+    reader = Searcher(store, encoder, ivf_above=10, builds=False)
+    assert reader.search(query, ask, "text")[0].method == "ivf"
+    put(store, ["another"])
+    assert reader.search(query, ask, "text")[0].method == "exact"  # stale, and nobody is to make it
+    again = Searcher(store, encoder, ivf="always").search(query, ask, "text")[0]
+    assert (again.method, again.searched) == ("ivf", 71)
+    assert (file.stat().st_mtime_ns, file.stat().st_ino) != before
+    assert reader.search(query, [Ask(k=5, filters=Filters(folder="a"))], "text")[0].method == "exact"  # held since
+    assert Searcher(store, encoder, ivf_above=1000).search(query, ask, "text")[0].method == "exact"
+
+
+def test_without_faiss_a_large_index_is_searched_exactly_and_it_is_said(store, monkeypatch):
+    put(store, ["a", "b"])
+    assert Searcher(store, FakeEncoder(), ivf_above=1).notes() == []
+    monkeypatch.setattr(search.ivf_cache, "available", lambda: False)
+    searcher = Searcher(store, FakeEncoder(), ivf_above=1)
+    assert searcher.ask_texts(["x"], Ask())[0].method == "exact"
+    assert "pip install 'diptych[faiss]'" in searcher.notes()[0]
+    assert Searcher(store, FakeEncoder()).notes() == []
+    with pytest.raises(DiptychError, match="faiss"):
+        Searcher(store, FakeEncoder(), ivf="always")
+
+
+def test_nothing_stands_out_among_entries_that_have_nothing_to_do_with_it(store, monkeypatch):
+    put(store, [f"n{i}" for i in range(40)])
+    random = np.random.default_rng(3)
+    vectors = random.standard_normal((40, SIZE)).astype(np.float32)
+    vectors[:, 0] = 0
+    vectors[7, 0] = 30
+    monkeypatch.setattr(store, "vectors", lambda kind: (np.arange(1, 41), vectors))
+    searcher = Searcher(store, FakeEncoder())
+    there, nowhere = np.eye(SIZE, dtype=np.float32)[:1], random.standard_normal((1, SIZE)).astype(np.float32)
+    nowhere[:, 0] = 0
+    found = searcher.search(Encodings(there), [Ask(k=3)], "text")[0]
+    assert found.found
+    assert [hit.stands_out for hit in found.hits] == [True, False, False]
+    lost = searcher.search(Encodings(nowhere), [Ask(k=3)], "text")[0]
+    assert not lost.found
+    assert len(lost.hits) == 3
+
+
+def test_bad_questions_are_one_line(store):
+    put(store, ["a"])
+    searcher = Searcher(store, FakeEncoder())
+    for words, ask, expected in ((" ", Ask(), "empty"), ("x", Ask(k=0), "k = 0")):
+        with pytest.raises(DataError, match=expected):
+            searcher.ask_texts([words], ask)
+    with pytest.raises(DataError, match="no entry 99"):
+        searcher.like(99, Ask())
+    with pytest.raises(IndexFileError, match=r"another model than runs/other.*diptych index runs/other s --into"):
+        Searcher(store, SimpleNamespace(identity="other", address="runs/other", rescores=False))
+    assert searcher.ask_texts([], Ask()) == []
+    assert searcher.ask_texts(["x"], Ask(to="text"))[0].hits == ()
+    assert not searcher.ask_texts(["x"], Ask(to="text"))[0].found

@@ -12,7 +12,7 @@ from diptych.errors import ScoreError
 from diptych.evaluation.analysis import measured_misses
 from diptych.evaluation.grounding import Grounding
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
-from diptych.index.search import Gallery
+from diptych.index.entries import Entry, Hit
 from diptych.models.encoded import Encoded
 from diptych.models.trained import Trained
 from diptych.report.negatives import hard_negatives
@@ -42,9 +42,10 @@ def encoded(run, corpus):
 
 def test_the_report_shows_what_the_run_left(run, corpus, encoded):
     result = evaluate_encoded([encoded])
-    gallery = Gallery(Trained.open(run, "cpu"), corpus.split("test"))
-    asked = [("two red circles", gallery.find_images("two red circles", 3))]
-    negatives = hard_negatives(run, gallery.trained, corpus)
+    trained = Trained.open(run, "cpu")
+    found = [Hit(Entry(id, "image", key, id), 0.5) for id, key in enumerate(encoded.corpus.image_ids[:3], 1)]
+    asked = [("two red circles", found)]
+    negatives = hard_negatives(run, trained, corpus)
     page = write_report(run, encoded, result, "test", asked, negatives).read_text()
     assert "&lt;b&gt;run" in page
     assert "<b>run" not in page

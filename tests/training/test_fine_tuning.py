@@ -19,7 +19,8 @@ from diptych.training.progress import Silent
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train
 
-SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "text.threshold=1"]
+SIDE = "model.image.side=64"
+SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "text.threshold=1", SIDE]
 BACKBONE = "image.backbone."
 
 
@@ -124,7 +125,7 @@ def test_the_curriculum_goes_from_sum_over_half_way_to_max(corpus, stores, tmp_p
 def test_stopping_amid_dropout_crops_a_cosine_and_parts_changes_nothing(corpus, stores, tmp_path):
     changes = [
         *("model.joint=16", "model.text={name='words', word=8, hidden=16, dropout=0.3}", "model.dropout=0.2"),
-        *("text.threshold=1", "stage.1.crops=RC", "stage.1.epochs=2", "stage.1.batches.size=2"),
+        *("text.threshold=1", SIDE, "stage.1.crops=RC", "stage.1.epochs=2", "stage.1.batches.size=2"),
         "stage.1.splits=['train', 'restval']",
         "stage.1.trainable=['project', 'text', 'image.backbone.head']",
         "stage.1.optimiser={rate=0.001, parts={image=0.5, 'text.words'=2.0}}",

@@ -3,11 +3,12 @@
 import json
 import os
 import signal
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
 from diptych.data.corpus import Features
@@ -27,7 +28,9 @@ from diptych.training.recipe import load_recipe
 from diptych.training.stage import set_trainable
 from diptych.training.train import train
 
-SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "text.threshold=1"]
+SIDE = 64
+SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "text.threshold=1", f"model.image.side={SIDE}"]
+STORE = f"lite0-1C-{SIDE}"
 CPU = torch.device("cpu")
 LAST = "image.backbone.head"
 FINE_TUNE = [
@@ -53,9 +56,20 @@ class StopAt(Silent):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """A picture that was drawn once, and smaller than a crop."""
+
+    image: Image.Image
+
+    def load(self):
+        return self.image.copy()
+
+
 @pytest.fixture(scope="module")
 def corpus():
-    return make_scenes(train=6, val=3, test=3, texts=2)
+    scenes = make_scenes(train=6, val=3, test=3, texts=2)
+    return replace(scenes, pictures=[Drawn(picture.load().resize((60, 48))) for picture in scenes.pictures])
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +83,23 @@ def tuned(corpus, stores, tmp_path_factory):
     return train(recipe, corpus, tmp_path_factory.mktemp("runs") / "tuned", device="cpu", features=stores)
 
 
+class Listening(Silent):
+    said = ""
+
+    def say(self, message, style=""):
+        self.said += message
+
+
+@pytest.fixture(scope="module")
+def frozen(corpus, stores, tmp_path_factory):
+    """A run whose backbone stayed as it was, and what was said."""
+    watcher, folder = Listening(), tmp_path_factory.mktemp("runs") / "frozen"
+    recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"])
+    return train(recipe, corpus, folder, device="cpu", features=stores, watcher=watcher), watcher.said
+
+
 def test_a_frozen_backbone_is_read_from_the_store(corpus, stores, tuned):
-    part = json.loads((stores / "lite0-1C" / "part-00000.json").read_text())
+    part = json.loads((stores / STORE / "part-00000.json").read_text())
     assert len(part["rows"]) == 6  # the training images, then the val images
     first = load_file(tuned / "stage-1" / "weights.safetensors")
     pretrained = load_backbone("lite0").state_dict()
@@ -86,22 +115,20 @@ def test_fine_tuning_moves_the_named_blocks_and_no_statistics(tuned):
     assert {name for name in moved if name.startswith("image.")} <= {name for name in before if name.startswith(LAST)}
 
 
-def test_validation_from_the_store_equals_encoding_the_pictures(corpus, tmp_path, stores):
-    recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"])
-    run = train(recipe, corpus, tmp_path, device="cpu", features=stores)
-    trained = Trained.open(run, "cpu")
+def test_validation_from_the_store_equals_encoding_the_pictures(corpus, frozen, stores):
+    trained = Trained.open(frozen[0], "cpu")
     val = corpus.split("val")
     from_pictures = trained.encode(val).images
-    making = Making.of("lite0", trained.matcher.pretrained, Crops())
-    stored = extract(val.pictures, trained.matcher.pretrained, making, stores / "lite0-1C", workers=0, device=CPU)
+    making = Making.of("lite0", trained.matcher.pretrained, Crops(side=SIDE))
+    stored = extract(val.pictures, trained.matcher.pretrained, making, stores / STORE, workers=0, device=CPU)
     assert stored.computed == 0  # training left them all
     with torch.inference_mode():
         from_store = trained.matcher.encode_images(torch.from_numpy(stored.features[np.arange(3)]))
     torch.testing.assert_close(from_store, from_pictures, rtol=0, atol=1e-5)
 
 
-def test_a_run_is_measured_from_the_store_where_there_is_one(corpus, tmp_path, stores, monkeypatch):
-    run = train(load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"]), corpus, tmp_path, device="cpu", features=stores)
+def test_a_run_is_measured_from_the_store_where_there_is_one(corpus, frozen, tmp_path, stores, monkeypatch):
+    run, _ = frozen
     computed = Trained.open(run, "cpu").encode(corpus.split("val"))
 
     def decode(*_):
@@ -135,7 +162,7 @@ def test_a_backbone_with_other_weights_gets_a_store_of_its_own(corpus, stores, t
     recipe = load_recipe("vsepp", [*SMALL, f"stage.1.start={tuned}", "stage.1.epochs=1"])
     recipe = recipe.model_copy(update={"model": load_recipe("vsepp-ft-small", FINE_TUNE).model})
     train(recipe, corpus, tmp_path / "run", device="cpu", features=stores)
-    assert len(list(stores.glob("lite0-1C*"))) == 2
+    assert len(list(stores.glob(f"{STORE}*"))) == 2
 
 
 def test_an_unreadable_photo_leaves_its_pairs_out(corpus, tmp_path):
@@ -200,17 +227,8 @@ def test_stopped_while_features_are_computed_the_same_command_goes_on(corpus, tm
     assert train(recipe, corpus, folders[0], device="cpu", features=folders[1]) == folders[0]
 
 
-def test_small_photos_are_named(corpus, stores, tmp_path):
-    class Listening(Silent):
-        said = ""
-
-        def say(self, message, style=""):
-            self.said += message
-
-    watcher = Listening()
-    recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"])
-    train(recipe, corpus, tmp_path / "run", device="cpu", features=stores, watcher=watcher)
-    assert f"6 photos are smaller than the crop and were enlarged; the first is {corpus.image_ids[0]} (" in watcher.said
+def test_small_photos_are_named(corpus, frozen):
+    assert f"6 photos are smaller than the crop and were enlarged; the first is {corpus.image_ids[0]} (" in frozen[1]
 
 
 @pytest.mark.parametrize("crops", ["RC", "window"])
@@ -241,7 +259,7 @@ def test_parts_of_a_backbone_need_one(corpus, tmp_path):
 
 
 def test_a_damaged_store_is_named(corpus, tmp_path):
-    about = tmp_path / "features" / "lite0-1C" / "about.json"
+    about = tmp_path / "features" / STORE / "about.json"
     about.parent.mkdir(parents=True)
     about.write_text("{}")
     with pytest.raises(DataError, match=r"about\.json: key .* is missing; delete"):
@@ -278,7 +296,7 @@ def test_only_a_frozen_backbone_is_read_from_the_store(corpus, images_of, traina
     images = images_of(trainable)
     for reader in (images.for_training(corpus.split("train")), images.for_encoding(corpus.split("val"))):
         values, _ = reader.read(np.array([0, 1]))
-        assert values.shape == ((2, 1280) if stored else (2, 1, 3, 224, 224))
+        assert values.shape == ((2, 1280) if stored else (2, 1, 3, SIDE, SIDE))
 
 
 def test_the_reader_of_a_corpus_is_made_once(corpus, images_of):

@@ -45,7 +45,7 @@ def corpus():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def proposing(corpus):
+def proposing(corpus, small_backbones):
     """Instead of OpenCV: the boxes of a scene's things, two places beside each, and what is empty of a 3 x 3 grid."""
     known = {
         picture.load().tobytes(): np.array([(box.left, box.top, box.right, box.bottom) for box in boxes])
@@ -66,7 +66,7 @@ def proposing(corpus):
 
         return propose
 
-    with pytest.MonkeyPatch.context() as patch:
+    with small_backbones(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(places, "proposer", proposer)
         patch.setattr(reader, "proposer", proposer)
         yield
@@ -162,7 +162,7 @@ OTHERS = {
         "stage.1.epochs=2",
     ],
     "cca": [
-        f"model={{name='cca', joint=8, regularisation=0.1, {TOWERS}}}",
+        f"model={{name='cca', joint=4, regularisation=0.1, {TOWERS}}}",
         "stage.1.objective={name='correlation'}",
         "stage.1.batches={size=40}",
         "stage.1.phrases={positives='all', rivals=2}",
@@ -219,7 +219,7 @@ def test_a_solved_stage_has_the_projections_of_all_pairs(solved, corpus, stores)
             images.append(trained.matcher.image(torch.from_numpy(vectors[image, place])))
             texts.append(encoded[row])
     direct = CCASettings(
-        joint=8,
+        joint=4,
         regularisation=0.1,
         image=FeatureSettings(shape=(len(images[0]),)),
         text=TfidfSettings(),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from diptych.cli import serve
 from diptych.cli.console import bar, err, note, out
+
+if TYPE_CHECKING:
+    from diptych.data.corpus import Corpus
+    from diptych.index.entries import Hit
+    from diptych.models.trained import Trained
 
 # Whole descriptions, as the captions are, of scenes that the test split holds among siblings.
 QUESTIONS = (
@@ -24,14 +31,12 @@ def command(
         "runs/demo"
     ),
 ) -> None:
-    """Train on drawn scenes, measure on 500 unseen ones, ask three questions and write a report."""
-    from diptych.data.scenes import make_scenes
+    """Train on drawn scenes, measure on 500 unseen ones, index them, ask three questions and write a report."""
+    from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate_encoded
-    from diptych.index.search import Gallery
     from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
     from diptych.report.negatives import hard_negatives
-    from diptych.report.pictures import contact_sheet
     from diptych.report.run import write_report
     from diptych.training.progress import Bar
     from diptych.training.recipe import load_recipe
@@ -40,7 +45,7 @@ def command(
     started = time.monotonic()
     keep_freed_memory()
     recipe = load_recipe("scenes")
-    corpus = make_scenes(train=TRAIN_SCENES, val=VAL_SCENES, test=TEST_SCENES)
+    corpus = open_corpus(f"scenes:train={TRAIN_SCENES},val={VAL_SCENES},test={TEST_SCENES}")
     note(f"training {recipe.title!r} on {TRAIN_SCENES:,} scenes into {into}; Ctrl-C stops, the same command goes on")
     with Bar(err) as watcher:
         train(recipe, corpus, into, resume=(into / "recipe.toml").exists(), watcher=watcher)
@@ -53,19 +58,42 @@ def command(
     out.print(result.render())
     out.print(f"chance is {100 / TEST_SCENES:.1f}% at R@1", highlight=False, style="dim")
 
-    gallery = Gallery(trained, test)
-    answered = [(question, gallery.find_images(question, 5)) for question in QUESTIONS]
-    for number, (question, hits) in enumerate(answered, 1):
-        sheet = into / f"question-{number}.png"
-        pictures = [gallery.corpus.pictures[hit.row] for hit in hits] if gallery.corpus.pictures else []
-        contact_sheet(sheet, pictures, [f"{hit.score:.3f}" for hit in hits], title=question)
-        first = test.texts[int((test.text_groups == test.image_groups[hits[0].row]).argmax())]
-        out.print(f"[bold]{question}[/]\n  best hit {hits[0].name} ({hits[0].score:.3f}): {first}", highlight=False)
-        out.print(f"  pictures: {sheet}", highlight=False, soft_wrap=True)
+    index = into / "scenes.diptych"
+    answered = _ask(index, trained, corpus, into)
     report = write_report(into, encoded, result, "test", answered, hard_negatives(into, trained, corpus))
     minutes = (time.monotonic() - started) / 60
-    out.print(
-        f"[bold green]done[/] in {minutes:.1f} min; open the report: {report.resolve()}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    out.print(f"[bold green]done[/] in {minutes:.1f} min; the report: {report.resolve()}", highlight=False, soft_wrap=True)
+    _offer(index)
+
+
+def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tuple[str, tuple[Hit, ...]]]:
+    """Bring the index up to date and answer the questions from its test split, each with a sheet of pictures."""
+    from diptych.index.entries import Ask, Filters
+    from diptych.index.search import Searcher
+    from diptych.index.store import Store
+    from diptych.index.sync import sync
+    from diptych.index.torch_encoder import TorchEncoder
+    from diptych.report.pictures import contact_sheet
+
+    encoder = TorchEncoder.of(trained, into)
+    with bar("indexing") as watch:
+        sync(encoder, str(corpus.address), index, watch=watch)
+    searcher = Searcher(Store.open(index), encoder)
+    answers = searcher.ask_texts(QUESTIONS, Ask(k=5, filters=Filters(split="test")))
+    pictures = dict(zip(corpus.image_ids, corpus.pictures or (), strict=True))
+    for number, (question, answer) in enumerate(zip(QUESTIONS, answers, strict=True), 1):
+        best, sheet = answer.hits[0], into / f"question-{number}.png"
+        shown = [pictures[hit.entry.key] for hit in answer.hits]
+        contact_sheet(sheet, shown, [f"{hit.score:.3f}" for hit in answer.hits], title=question)
+        caption = searcher.store.captions([best.entry.id])[best.entry.id][0]
+        out.print(f"[bold]{question}[/]\n  best hit {best.entry.key} ({best.score:.3f}): {caption}", highlight=False)
+        out.print(f"  pictures: {sheet}", highlight=False, soft_wrap=True)
+    return [(question, answer.hits) for question, answer in zip(QUESTIONS, answers, strict=True)]
+
+
+def _offer(index: Path) -> None:
+    """Name the command that serves the page and, where somebody sits at the terminal, offer to run it."""
+    program = sys.argv[0] if Path(sys.argv[0]).name == "diptych" else "diptych"
+    out.print(f"search the scenes in your browser: [bold]{program} serve {index}[/]", highlight=False, soft_wrap=True)
+    if sys.stdin.isatty() and out.is_terminal and typer.confirm("start it now?", default=False):
+        serve.command([index])

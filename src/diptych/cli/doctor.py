@@ -7,6 +7,7 @@ import platform
 import shutil
 import tempfile
 from importlib import metadata
+from pathlib import Path
 
 import typer
 from rich.table import Table
@@ -14,7 +15,7 @@ from rich.table import Table
 from diptych import __version__
 from diptych.cli.console import out
 
-EXTRAS = {"parquet": "pyarrow"}
+EXTRAS = {"parquet": "pyarrow", "regions": "cv2", "faiss": "faiss", "onnx": "onnxruntime"}
 
 
 def command() -> None:
@@ -55,10 +56,13 @@ def _facts() -> dict[str, str]:
 
 def _faults() -> list[str]:
     """Use each room once on something tiny; whatever goes wrong here is the answer."""
-    from diptych.data.scenes import make_scenes
+    from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate
-    from diptych.index.search import Gallery
-    from diptych.models.trained import Trained
+    from diptych.index.entries import Ask
+    from diptych.index.search import Searcher
+    from diptych.index.store import Store
+    from diptych.index.sync import sync
+    from diptych.index.torch_encoder import TorchEncoder
     from diptych.training.recipe import load_recipe, recipe_names
     from diptych.training.train import train
 
@@ -66,11 +70,14 @@ def _faults() -> list[str]:
     try:
         for name in recipe_names():
             load_recipe(name)
-        corpus = make_scenes(train=8, val=4, test=4)
+        corpus = open_corpus("scenes:train=8,val=4,test=4")
         with tempfile.TemporaryDirectory() as folder:
             run = train(load_recipe("scenes", small), corpus, folder)
             evaluate(run, corpus)
-            Gallery(Trained.open(run), corpus.split("test")).find_images("a red circle")
+            index = Path(folder) / "scenes.diptych"
+            encoder = TorchEncoder.open(run)
+            sync(encoder, str(corpus.address), index)
+            Searcher(Store.open(index), encoder).ask_texts(["a red circle"], Ask(k=1))
     except Exception as error:  # the command that diagnoses must not fall over what it is to find
         return [f"{type(error).__name__}: {error}"]
     return []

@@ -19,11 +19,14 @@ from diptych.cli import (
     encode,
     evaluate,
     explain,
+    export,
     features,
+    index,
     localize,
     mine,
     recipes,
     search,
+    serve,
     sweep,
     train,
 )
@@ -49,9 +52,12 @@ app.command("mine")(mine.command)
 app.command("evaluate")(evaluate.command)
 app.command("compare")(compare.command)
 app.command("encode")(encode.command)
+app.add_typer(index.app, name="index")
 app.command("search")(search.command)
+app.command("serve")(serve.command)
 app.command("localize")(localize.command)
 app.command("explain")(explain.command)
+app.command("export")(export.command)
 app.add_typer(data.app, name="data")
 app.add_typer(recipes.app, name="recipes")
 app.command("doctor")(doctor.command)

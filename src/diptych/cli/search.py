@@ -2,89 +2,152 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from diptych.cli.console import bar, note, out, say_skipped
-from diptych.cli.options import Data, Device, Features, Run
+from diptych.cli.console import note, out
+from diptych.cli.options import Device
 from diptych.errors import DataError
 
 if TYPE_CHECKING:
-    from diptych.index.search import Gallery, Hit
+    from diptych.index.entries import Answer, Ask
+    from diptych.index.search import Searcher
+    from diptych.index.store import Store
 
 
 def command(
-    run: Run,
-    data: Data,
-    question: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="A sentence to find images for.")] = None,
-    image: Annotated[
-        str | None,
-        typer.Option("--image", help="Find texts instead: an image file, or an image's id in DATA."),
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="The file of an index, made by `diptych index`.")],
+    question: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="What to look for, in words.")] = None,
+    image: Annotated[Path | None, typer.Option(help="Ask with an image file instead of words.")] = None,
+    like: Annotated[int | None, typer.Option(metavar="ID", help="Ask with an entry of the index.")] = None,
+    to: Annotated[Literal["images", "texts"], typer.Option(help="What to find.")] = "images",
+    k: Annotated[int, typer.Option("-k", min=1, help="How many hits.")] = 10,
+    folder: Annotated[str | None, typer.Option(help="Only what lies in this folder of the source.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="DAY", help="Only images since a day, as 2026-11-16.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="DAY", help="Only images until a day.")] = None,
+    split: Annotated[str | None, typer.Option(help="Only this split.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Only images of which the source's table says so; repeatable."),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many answers.")] = 5,
-    split: Annotated[str | None, typer.Option(help="Search only this split.", show_default="all of DATA")] = None,
     sheet: Annotated[Path | None, typer.Option(help="Write the found images as one picture (PNG).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
-    features: Features = Path("features"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    run: Annotated[str | None, typer.Option(help="The model's run or export, if it has moved since.")] = None,
+    rerank: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many a model that compares sets puts in order itself.")
+    ] = 1000,
+    ivf: Annotated[
+        Literal["auto", "always", "never"],
+        typer.Option(help="Use a FAISS cache: if a large index has one, always (made if need be), or never."),
+    ] = "auto",
     device: Device = "auto",
 ) -> None:
-    """Ask a run: images for a sentence, or sentences for an image.
+    """Ask an index: images or texts for words, for an image file, or for an entry of its own.
 
     Examples:
 
-        diptych search runs/first scenes "two red circles" --sheet hits.png
+        diptych search photos.diptych "two dogs on a beach" --sheet hits.png
 
-        diptych search runs/first scenes --image test-00003-0
+        diptych search photos.diptych --image holiday.jpg --to texts -k 3
 
-        diptych search runs/first scenes --image holiday.jpg -k 3
+        diptych search photos.diptych --like 17 --folder 2025/summer
     """
-    from diptych.data.open import open_corpus
-    from diptych.index.search import Gallery
+    if sum(way is not None for way in (question, image, like)) != 1:
+        raise DataError("ask with a text, with --image or with --like, one of the three")
+    if sheet is not None and (to == "texts" or sheet.suffix != ".png" or not sheet.parent.is_dir()):
+        raise DataError(f"--sheet {sheet}: needs found images, and the name of a .png file in a folder that is there")
+    from diptych.index.entries import Ask, Filters
+    from diptych.index.search import open_index
     from diptych.machine import keep_freed_memory
-    from diptych.models.trained import Trained
 
     keep_freed_memory()
-    if (question is None) == (image is None):
-        raise DataError("ask with a sentence or with --image, one of the two")
-    if sheet is not None and (image is not None or sheet.suffix != ".png" or not sheet.parent.is_dir()):
-        raise DataError(f"--sheet {sheet}: needs a sentence, and the name of a .png file in a folder that is there")
-    trained = Trained.open(run, device, stores=features)
-    corpus = open_corpus(data) if split is None else open_corpus(data).split(split)
-    with bar("encoding") as watch:
-        gallery = Gallery(trained, corpus, watch=watch)
-        hits = gallery.find_texts(image, k) if image is not None else gallery.find_images(str(question), k)
-    say_skipped(gallery.skipped)
-    if question is not None and (unknown := gallery.unknown_words(question)):
+    filters = Filters(folder, since, until, split, _columns(where or []))
+    ask = Ask("image" if to == "images" else "text", k, filters)
+    searcher = open_index(index, run, device, ivf=ivf, builds=False, reranked=rerank)
+    store = searcher.store
+    try:
+        for line in searcher.notes():
+            note(line)
+        answer = _answer(searcher, ask, question, image, like)
+        _tell(searcher, answer, question, to)
+        if as_json:
+            unknown = {} if question is None else {"unknown": searcher.unknown_words(question)}
+            out.print_json(json.dumps({**answer.to_json(), **unknown}))
+        else:
+            out.print(_table(store, answer, to))
+        if sheet is not None:
+            _write_sheet(sheet, store, answer)
+    finally:
+        store.close()
+
+
+def _columns(where: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    for words in where:
+        if not words.partition("=")[0] or "=" not in words:
+            raise DataError(f"--where {words}: write it as column=value")
+    parts = [words.partition("=") for words in where]
+    return tuple((column, value) for column, _, value in parts)
+
+
+def _answer(searcher: Searcher, ask: Ask, question: str | None, image: Path | None, like: int | None) -> Answer:
+    from diptych.data.images import decode
+
+    if question is not None:
+        return searcher.ask_texts([question], ask)[0]
+    if image is not None:
+        return searcher.ask_image(decode(image), ask)
+    assert like is not None
+    return searcher.like(like, ask)
+
+
+def _tell(searcher: Searcher, answer: Answer, question: str | None, to: str) -> None:
+    """What a person should know beside the hits."""
+    if question is not None and (unknown := searcher.unknown_words(question)):
         note(f"not in the model's vocabulary: {', '.join(unknown)}")
-    if question is not None and not trained.known([question]).all():
+    if question is not None and _knows_none(searcher, question):
         note("the model knows no word of the question: these are as good as the answers to an empty text")
-    found, of = ("images", len(corpus.image_ids)) if question is not None else ("texts", len(corpus.texts))
-    note(f"searched {of - len(gallery.skipped):,} {found}")
-    if as_json:
-        out.print_json(json.dumps([{"id": hit.name, "score": hit.score} for hit in hits]))
-    else:
-        out.print(_table(hits, "image" if question is not None else "text"))
-    if sheet is not None:
-        _write_sheet(sheet, gallery, hits)
+    how = " by way of an IVF" if answer.method == "ivf" else ""
+    note(f"searched {answer.searched:,} {to}{how}")
+    if not answer.searched:
+        note(f"there are no {to} to find; filters may have left them out")
+    elif not answer.found:
+        asked = repr(question) if question is not None else "this image"
+        note(f"nothing stands out for {asked}: the hits are no better than chance would have it")
 
 
-def _table(hits: list[Hit], what: str) -> Table:
-    table = Table("", what, "score", box=None, pad_edge=False)
-    for number, hit in enumerate(hits, 1):
-        table.add_row(str(number), Text(hit.name), f"{hit.score:.3f}")  # as it is: a caption may hold anything
+def _knows_none(searcher: Searcher, question: str) -> bool:
+    from diptych.text.tokens import tokenise
+
+    return not searcher.encoder.known(tokenise(question)).any()
+
+
+def _table(store: Store, answer: Answer, to: str) -> Table:
+    captions = store.captions([hit.entry.id for hit in answer.hits]) if to == "images" else {}
+    table = Table("", "id", "score", "image" if to == "images" else "of", "near", "text", box=None, pad_edge=False)
+    for number, hit in enumerate(answer.hits, 1):
+        text = hit.entry.text or next(iter(captions.get(hit.entry.id, [])), "")
+        near = f"+{len(hit.near)}" if hit.near else ""
+        cells = [str(number), str(hit.entry.id), f"{hit.score:.3f}", hit.entry.key, near, text]
+        style = "" if hit.stands_out else "dim"
+        table.add_row(*(Text(cell) for cell in cells), style=style)  # as it is: a name or caption may hold anything
     return table
 
 
-def _write_sheet(path: Path, gallery: Gallery, hits: list[Hit]) -> None:
+def _write_sheet(path: Path, store: Store, answer: Answer) -> None:
+    from PIL import Image
+
+    from diptych.data.images import Decoded
     from diptych.report.pictures import contact_sheet
 
-    if gallery.corpus.pictures is None:
-        raise DataError(f"--sheet: {gallery.corpus.name} has no pictures")
-    pictures = [gallery.corpus.pictures[hit.row] for hit in hits]
-    contact_sheet(path, pictures, [f"{hit.score:.3f}" for hit in hits])
+    thumbnails = [(hit, store.thumbnail(hit.entry.id)) for hit in answer.hits]
+    shown = [(hit, jpeg) for hit, jpeg in thumbnails if jpeg is not None]
+    pictures = [Decoded(Image.open(io.BytesIO(jpeg)).convert("RGB")) for _, jpeg in shown]
+    contact_sheet(path, pictures, [f"{hit.score:.3f}" for hit, _ in shown])
     note(f"wrote {path}")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import re
 import stat
 import threading
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +31,8 @@ SUFFIXES = frozenset(f".{ending}" for ending in _ENDINGS.split())
 # Formats that PIL decodes by itself; others it hands on, EPS to an interpreter and WMF to the system.
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 
-_ORIENTATION_TAG = 0x0112
+_ORIENTATION_TAG, _EXIF_TAG, _TAKEN_TAG = 0x0112, 0x8769, 0x9003
+_FIRST_ON_ITS_SIDE = 5
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -37,6 +42,8 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+
+_EMPTY = "an empty file (0 bytes); copy it again"
 
 _PIL_FILTER = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 _filter_lock = threading.Lock()
@@ -123,27 +130,69 @@ def decode(path: Path, size: int | None = None) -> Image.Image:
         raise ImageError(" ".join(f"{path}: {_why(reason)}".splitlines())) from None
 
 
+def decode_bytes(content: bytes, name: str, size: int | None = None, limit: int = MAX_PIXELS) -> Image.Image:
+    """The bytes of a file as `decode` gives the file itself; `limit` bounds width times height."""
+    try:
+        if not content:
+            raise ImageError(_EMPTY)
+        return _decode_open(io.BytesIO(content), size, limit)
+    except Exception as reason:
+        raise ImageError(" ".join(f"{name}: {_why(reason, limit)}".splitlines())) from None
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of its photo: width and height as it is shown, and the day it was taken, if it says so."""
+
+    width: int
+    height: int
+    taken: str | None
+
+
+def header(content: bytes) -> Header:
+    """The header of bytes that can be decoded; nothing else of them is."""
+    _silence_pil()
+    with Image.open(io.BytesIO(content), formats=_formats()) as image:
+        width, height, taken = image.width, image.height, None
+        with suppress(Exception):  # a damaged EXIF block says nothing
+            exif = image.getexif()
+            if exif.get(_ORIENTATION_TAG, 1) >= _FIRST_ON_ITS_SIDE:
+                width, height = height, width
+            taken = _day(str(exif.get_ifd(_EXIF_TAG)[_TAKEN_TAG]))
+        return Header(width, height, taken)
+
+
+def _day(moment: str) -> str:
+    year, month, day = re.split("[-: ]", moment)[:3]
+    return date(int(year), int(month), int(day)).isoformat()
+
+
 def _decode(path: Path, size: int | None) -> Image.Image:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ImageError("a folder, not an image" if path.is_dir() else "not an ordinary file")
     if not status.st_size:
-        raise ImageError("an empty file (0 bytes); copy it again")
+        raise ImageError(_EMPTY)
+    with path.open("rb") as file:
+        return _decode_open(file, size, MAX_PIXELS)
+
+
+def _decode_open(file: BinaryIO, size: int | None, limit: int) -> Image.Image:
     _silence_pil()
-    with path.open("rb") as file, Image.open(file, formats=_formats()) as image:
-        if image.width * image.height > MAX_PIXELS:
-            raise ImageError(_too_large(f"{image.width} x {image.height} pixels"))
+    with Image.open(file, formats=_formats()) as image:
+        if image.width * image.height > limit:
+            raise ImageError(_too_large(f"{image.width} x {image.height} pixels", limit))
         if size is not None:
             image.draft(None, (2 * size, 2 * size))  # twice: antialiasing needs something to average
         image.load()
         return _rgb(_upright(image))
 
 
-def _why(reason: Exception) -> str:
+def _why(reason: Exception, limit: int = MAX_PIXELS) -> str:
     if isinstance(reason, ImageError):
         return str(reason)
     if isinstance(reason, Image.DecompressionBombError):
-        return _too_large("too large")
+        return _too_large("too large", limit)
     if isinstance(reason, UnidentifiedImageError):
         return f"not an image in a known format ({', '.join(_formats())}), or damaged where it begins"
     if isinstance(reason, FileNotFoundError):
@@ -153,8 +202,8 @@ def _why(reason: Exception) -> str:
     return f"damaged or cut short ({str(reason) or type(reason).__name__}); copy or export it again"
 
 
-def _too_large(size: str) -> str:
-    return f"{size}, above the limit of {MAX_PIXELS:,} pixels; save it smaller"
+def _too_large(size: str, limit: int) -> str:
+    return f"{size}, above the limit of {limit:,} pixels; save it smaller"
 
 
 @functools.cache

@@ -50,6 +50,28 @@ def read_table(file: Path, images: Path | None = None) -> Corpus:
     return gathering.corpus()
 
 
+def further_columns(file: Path) -> dict[str, dict[str, str]]:
+    """What a table says of each image besides its texts, group and split: strings and numbers of its first row."""
+
+    def ignore(_row: int, _message: str) -> None:
+        """Who reads the corpus has told the problems."""
+
+    names, records = _read_parquet(file, ignore, plain=True) if _is_parquet(file) else _reader(file)(file, ignore)
+    columns = _columns(file, names)
+    own = set(columns.values())
+    found: dict[str, dict[str, str]] = {}
+    for _, values in records:
+        image = values.get(columns["image"])
+        if isinstance(image, str) and (name := posixpath.normpath(image.strip())) not in found:
+            further = {column: value for column, value in values.items() if column not in own}
+            found[name] = {
+                column.strip(): str(value).strip()
+                for column, value in further.items()
+                if isinstance(value, str | int | float) and str(value).strip()
+            }
+    return found
+
+
 def add_table(
     gathering: Gathering,
     file: Path,
@@ -117,8 +139,13 @@ def _group_in(value: object) -> str | None:
 
 
 def _reader(file: Path) -> Callable[[Path, _Note], tuple[Iterable[str], _Records]]:
-    suffix = file.suffix.lower()
-    return _read_parquet if suffix == ".parquet" else _read_json_lines if suffix == ".jsonl" else _read_cells
+    if _is_parquet(file):
+        return _read_parquet
+    return _read_json_lines if file.suffix.lower() == ".jsonl" else _read_cells
+
+
+def _is_parquet(file: Path) -> bool:
+    return file.suffix.lower() == ".parquet"
 
 
 def _read_cells(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:
@@ -188,8 +215,8 @@ def _read_json_lines(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:
     return dict.fromkeys(name for _, values in records for name in values), records
 
 
-def _read_parquet(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:  # noqa: ARG001
-    """A parquet file: the names that matter, and its rows."""
+def _read_parquet(file: Path, note: _Note, *, plain: bool = False) -> tuple[Iterable[str], _Records]:  # noqa: ARG001
+    """A parquet file: all names, and the rows of the columns that matter, or of all with plain values."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -198,7 +225,13 @@ def _read_parquet(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:  #
     try:
         table = parquet.ParquetFile(file)
         names = table.schema_arrow.names
-        wanted = [name for name in names if name.strip().lower() in _KNOWN]  # others may hold whole images
+        of = pyarrow.types
+        kinds = (of.is_string, of.is_large_string, of.is_integer, of.is_floating, of.is_boolean) if plain else ()
+        wanted = [  # others may hold whole images
+            field.name
+            for field in table.schema_arrow
+            if field.name.strip().lower() in _KNOWN or any(kind(field.type) for kind in kinds)
+        ]
         rows = [row for batch in table.iter_batches(columns=wanted) for row in batch.to_pylist()]
     except (pyarrow.ArrowException, OSError) as reason:
         raise DataError(f"{file}: not a readable parquet file ({str(reason).splitlines()[0]})") from None

@@ -1,88 +1,184 @@
-"""Search both ways over the encoded images and texts of one corpus, exactly, in blocks."""
+"""Search an index: with words or with an image, for images or for texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
-import torch
-from torch import Tensor
+from PIL import Image
 
-from diptych.data.corpus import Corpus, Picture
-from diptych.data.images import PictureFile
-from diptych.errors import DataError
-from diptych.models.trained import Trained, Watch
+from diptych.errors import DataError, DiptychError, IndexFileError
+from diptych.index import ivf as ivf_cache
+from diptych.index.aim import Aim
+from diptych.index.encoder import Encoder, Encodings, open_encoder
+from diptych.index.entries import Answer, Ask, Filters, Kind
+from diptych.index.held import Held
+from diptych.index.ivf import Ivf
+from diptych.index.store import Store
+from diptych.models.starter import run_folder
 from diptych.text.tokens import tokenise
 
-BLOCK = 8192
+RERANKED = 1000
 
-Scorer = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Hit:
-    """One answer: its row in the corpus, its name (an image's id, a text's words) and its score."""
-
-    row: int
-    name: str
-    score: float
+UseIvf = Literal["auto", "always", "never"]
 
 
-class Gallery:
-    """A corpus that a trained matcher can be asked about; each side is encoded when it is first needed."""
+class Searcher:
+    """An index that can be asked; threads may share it, and it sees what others change in the index.
 
-    def __init__(self, trained: Trained, corpus: Corpus, workers: int = 2, watch: Watch | None = None) -> None:
-        self.trained = trained
-        self.corpus = corpus
-        self._workers = workers
-        self._watch = watch
-        self._images: tuple[Tensor, list[int]] | None = None
-        self._texts: Tensor | None = None
-        self.skipped: dict[str, str] = {}
+    `ivf` says whether candidates come from a FAISS cache: in an index of more than `ivf_above` entries, always, or
+    never. Where it `builds`, a cache that is missing or stale is made beside the search, which is exact until then; if
+    it is always wanted, the search waits for it. Models whose score is no product put the first `reranked` in order.
+    """
 
-    def find_images(self, question: str, k: int = 5) -> list[Hit]:
-        """The k images that fit a sentence best, best first."""
-        if not question.strip():
-            raise DataError("the question is empty; ask in words, such as 'two red circles'")
-        images, rows = self._encoded_images()
-        text = self.trained.encode_texts([question])
-        scores = self._blockwise(images, lambda block: self.trained.matcher.score(block, text)[:, 0])
-        return [Hit(rows[place], self.corpus.image_ids[rows[place]], score) for place, score in _top(scores, k)]
+    def __init__(
+        self,
+        store: Store,
+        encoder: Encoder,
+        *,
+        ivf: UseIvf = "auto",
+        ivf_above: int = ivf_cache.ABOVE,
+        builds: bool = True,
+        reranked: int = RERANKED,
+    ) -> None:
+        making = store.making
+        if making.identity != encoder.identity:
+            raise IndexFileError(
+                f"{store.path}: made by another model than {encoder.address}; name that with --run, or make the index "
+                f"anew: diptych index {encoder.address} {making.source} --into {store.path} --fresh"
+            )
+        if ivf == "always" and not ivf_cache.available():
+            raise DiptychError(f"--ivf always {ivf_cache.NEEDED}")
+        self.store = store
+        self.encoder = encoder
+        self._ivf = ivf
+        self._ivf_above = ivf_above
+        self._builds = builds
+        self._reranked = reranked
+        self._lock = threading.Lock()
+        self._held = Held(store)
+        self._unbuilt: str | None = None
+        self._has_sets = encoder.rescores and encoder.texts(["a"]).sets is not None
 
-    def find_texts(self, image: str | Path | Picture, k: int = 5) -> list[Hit]:
-        """The k texts that fit an image best: an image file, a picture, or the id of an image of the corpus."""
-        encoded = self._encode_image(image)
-        if self._texts is None:
-            self._texts = self.trained.encode_texts(self.corpus.texts, self._watch)
-        scores = self._blockwise(self._texts, lambda block: self.trained.matcher.score(encoded, block)[0])
-        return [Hit(row, self.corpus.texts[row], score) for row, score in _top(scores, k)]
+    def refresh(self) -> None:
+        """Let go of what has changed in the index; it is loaded when it is asked for."""
+        with self._lock:
+            if not self._held.current:
+                self._held = Held(self.store)
 
-    def unknown_words(self, question: str) -> list[str]:
-        """The words of a question that the model never saw in training, which it cannot tell apart."""
-        return [word for word in dict.fromkeys(tokenise(question)) if word not in self.trained.vocabulary.ids]
+    def ask_texts(self, texts: Sequence[str], ask: Ask) -> list[Answer]:
+        """An answer to each of several texts."""
+        if any(not text.strip() for text in texts):
+            raise DataError("the question is empty; ask in words, such as 'two dogs on a beach'")
+        return self.search(self.encoder.texts(texts), [ask] * len(texts), "text") if len(texts) else []
 
-    def _encoded_images(self) -> tuple[Tensor, list[int]]:
-        if self._images is None:
-            images, rows, self.skipped = self.trained.encode_images(self.corpus, self._workers, self._watch)
-            self._images = images, rows.tolist()
-        return self._images
+    def ask_image(self, photo: Image.Image, ask: Ask) -> Answer:
+        """The answer to an upright RGB photo, which need not be in the index."""
+        return self.search(self.encoder.images([self.encoder.prepare(photo)]), [ask], "image")[0]
 
-    @torch.inference_mode()
-    def _encode_image(self, image: str | Path | Picture) -> Tensor:
-        if isinstance(image, str) and image in self.corpus.image_ids:
-            row = np.array([list(self.corpus.image_ids).index(image)])
-            return self.trained.encode_images(self.corpus.take(row, np.array([], np.int64)), 0)[0]
-        return self.trained.encode_picture(PictureFile(Path(image)) if isinstance(image, str | Path) else image)
+    def like(self, id: int, ask: Ask) -> Answer:
+        """What is like an entry of the index, without the entry itself and its equals."""
+        kind = self.store.entries([id])[0].kind
+        self.refresh()
+        pool = self._held.pool(kind)
+        sets = self.store.sets([id]) if self._has_sets and kind != ask.to else None
+        row = int(np.searchsorted(pool.ids, id))
+        if row == len(pool.ids) or pool.ids[row] != id:
+            raise DataError(f"{self.store.path}: no entry {id}; it may have been removed since")
+        return self.search(Encodings(pool.vectors[[row]], sets), [replace(ask, without=id)], kind)[0]
 
-    @torch.inference_mode()
-    def _blockwise(self, encoded: Tensor, score: Scorer) -> Tensor:
-        return torch.cat([score(block) for block in torch.split(encoded, BLOCK)])
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a question that the model cannot tell from others, each once."""
+        words = list(dict.fromkeys(tokenise(text)))
+        return [word for word, known in zip(words, self.encoder.known(words), strict=True) if not known]
+
+    def notes(self) -> list[str]:
+        """What a person should know of how this index is searched."""
+        large = max(self.store.counts().values()) > self._ivf_above
+        if self._ivf == "auto" and large and not ivf_cache.available():
+            return [f"searching all entries exactly; a quicker search of so many {ivf_cache.NEEDED}"]
+        return [] if self._unbuilt is None else [f"searching all entries exactly: {self._unbuilt}"]
+
+    def search(self, queries: Encodings, asks: Sequence[Ask], of: Kind | Sequence[Kind]) -> list[Answer]:
+        """Answer each encoded query; `of` says what they are. Those with the same aim share one product."""
+        kinds = [of] * len(asks) if isinstance(of, str) else list(of)
+        for ask in asks:
+            if ask.k < 1:
+                raise DataError(f"k = {ask.k}: ask for at least one hit")
+        aims: dict[tuple[Kind, Kind, Filters], list[int]] = {}
+        for place, (ask, kind) in enumerate(zip(asks, kinds, strict=True)):
+            aims.setdefault((kind, ask.to, ask.filters), []).append(place)
+        answers: dict[int, Answer] = {}
+        for (kind, _, _), places in aims.items():
+            found = self._answer_now(queries.take(places), [asks[place] for place in places], kind)
+            answers.update(zip(places, found, strict=True))
+        return [answers[place] for place in range(len(asks))]
+
+    def _answer_now(self, queries: Encodings, asks: Sequence[Ask], of: Kind) -> list[Answer]:
+        """Answer from the index of one moment: when another process changes it meanwhile, answer again."""
+        while True:
+            self.refresh()
+            held = self._held
+            try:
+                pool, ivf = held.pool(asks[0].to, asks[0].filters), self._ivf_of(held, asks[0].to)
+                return Aim(self.store, self.encoder, pool, ivf, of, self._reranked).answers(queries, asks)
+            except DataError:  # an entry that was found has gone since
+                if held.current:
+                    raise
+
+    def _ivf_of(self, held: Held, kind: Kind) -> Ivf | None:
+        """The FAISS cache of a kind, where one is wanted and there."""
+        pool = held.pool(kind)
+        wanted = self._ivf == "always" or (self._ivf == "auto" and len(pool.ids) > self._ivf_above)
+        if not wanted or not len(pool.ids) or not ivf_cache.available():
+            return None
+        with self._lock:
+            if kind in held.ivfs:
+                return held.ivfs[kind]
+            file = ivf_cache.cache_file(Path(self.store.path), kind)
+            held.ivfs[kind] = ivf_cache.load(file, pool, self.encoder.identity, held.generation)
+            missing = held.ivfs[kind] is None
+        if missing and self._ivf == "always":
+            self._build(held, kind)
+        elif missing and self._builds:
+            threading.Thread(target=self._build, args=(held, kind), daemon=True).start()
+        return held.ivfs[kind]
+
+    def _build(self, held: Held, kind: Kind) -> None:
+        other: Kind = "text" if kind == "image" else "image"
+        file = ivf_cache.cache_file(Path(self.store.path), kind)
+        pools = held.pool(kind), held.pool(other).vectors
+        try:
+            held.ivfs[kind] = ivf_cache.build(file, *pools, self.encoder.identity, held.generation)
+        except OSError as reason:
+            self._unbuilt = f"{file}: the cache cannot be written ({reason.strerror})"
 
 
-def _top(scores: Tensor, k: int) -> list[tuple[int, float]]:
-    if k < 1:
-        raise DataError(f"k = {k}: ask for at least one answer")
-    values, places = scores.topk(min(k, len(scores)))
-    return list(zip(places.tolist(), values.tolist(), strict=True))
+def open_index(
+    path: str | Path,
+    run: str | None = None,
+    device: str = "auto",
+    *,
+    ivf: UseIvf = "auto",
+    builds: bool = True,
+    reranked: int = RERANKED,
+) -> Searcher:
+    """The index in a file with the model that made it, or with the same model at another place, ready to be asked."""
+    path = Path(path)
+    if (path / "vocabulary.json").is_file():
+        raise IndexFileError(f"{path}: a run, not an index; make one of your photos: diptych index {path} FOLDER")
+    if path.is_dir():
+        raise IndexFileError(f"{path}: a folder, not an index; make one of it: diptych index RUN {path}")
+    store = Store.open(path)
+    try:
+        address = run or store.making.model
+        if run is None and not run_folder(address).is_dir():
+            raise IndexFileError(f"{path}: its model is no longer at {address}; name where it is with --run")
+        return Searcher(store, open_encoder(address, device), ivf=ivf, builds=builds, reranked=reranked)
+    except BaseException:
+        store.close()
+        raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,12 @@ from torch import Tensor
 from diptych.data.corpus import Floats
 from diptych.data.images import Decoded
 from diptych.errors import DataError, ImageError
-from diptych.features.identity import file_hash
 from diptych.features.reader import picture_reader
 from diptych.index.encoder import Encodings
 from diptych.models.encoded import joined
 from diptych.models.sets import present
 from diptych.models.starter import run_folder
+from diptych.models.store import run_identity as run_identity
 from diptych.models.trained import Trained
 from diptych.text.vocabulary import padded
 
@@ -44,7 +43,11 @@ class TorchEncoder:
     @classmethod
     def open(cls, address: str | Path, device: str = "auto") -> TorchEncoder:
         """The best snapshot of a run."""
-        trained = Trained.open(address, device)
+        return cls.of(Trained.open(address, device), address)
+
+    @classmethod
+    def of(cls, trained: Trained, address: str | Path) -> TorchEncoder:
+        """A run that is open already, and its folder."""
         return cls(trained, str(address), run_identity(run_folder(address)))
 
     def prepare(self, photo: Image.Image) -> NDArray[Any]:
@@ -88,12 +91,6 @@ class TorchEncoder:
         if encodings.sets is None:
             return torch.from_numpy(encodings.vectors).to(self.trained.device)
         return joined([torch.from_numpy(own)[None] for own in encodings.sets]).to(self.trained.device)
-
-
-def run_identity(folder: Path) -> str:
-    """What tells a run's best model from every other: a digest of its weights, settings and words."""
-    parts = [file_hash(folder / "best" / "weights.safetensors"), file_hash(folder / "vocabulary.json")]
-    return hashlib.sha256("\0".join(parts).encode("ascii")).hexdigest()
 
 
 def _encodings(encoded: Tensor) -> Encodings:

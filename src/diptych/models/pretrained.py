@@ -70,7 +70,7 @@ def crop_vectors(backbone: Backbone, images: Tensor) -> Tensor:
     """(images, crops, 3, side, side) bytes to a vector of each crop, (images, crops, size)."""
     pixels = images.flatten(0, 1)  # (images * crops, 3, side, side)
     # A part at a time, so that the large maps of frozen blocks are never held for all; only batch normalisation that
-    # estimates its statistics has to see the whole batch.
+    # estimates its statistics has to see the whole batch, and a trace for an export, which does not know its size.
     estimates = any(isinstance(module, BatchNorm) and module.training for module in backbone.modules())
-    parts = [pixels] if estimates else torch.split(pixels, CROPS_AT_ONCE)
+    parts = [pixels] if estimates or torch.compiler.is_compiling() else torch.split(pixels, CROPS_AT_ONCE)
     return torch.cat([backbone(part) for part in parts]).view(*images.shape[:2], -1)

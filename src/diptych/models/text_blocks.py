@@ -8,7 +8,8 @@ it, with one empty place on the left of the first:
 What a block makes of a place depends on the words of a window that ends there. Texts share windows: empty places above
 all, and words that often stand together. So every distinct window is computed once, and batch norm counts it as often
 as it occurs. Convolutions are then products of matrices, (windows, channels). They have no bias, which the batch norm
-behind them would take away again.
+behind them would take away again. The plain forms look for no windows: an export cannot, as what it makes has to have
+one shape for all texts.
 """
 
 from __future__ import annotations
@@ -96,6 +97,12 @@ def norm_places(norm: nn.BatchNorm1d, vectors: Tensor, windows: Windows) -> Tens
     return normed
 
 
+def plain_norm(norm: nn.BatchNorm1d, places: Tensor) -> Tensor:
+    """The same of every place, (texts, places, channels), in evaluation."""
+    normed: Tensor = norm(places.flatten(0, 1))
+    return normed.view(places.shape)
+
+
 class Convolution(nn.Module):
     """A product of what stands at each place, then batch norm."""
 
@@ -108,6 +115,10 @@ class Convolution(nn.Module):
     def forward(self, vectors: Tensor, windows: Windows) -> Tensor:
         """(windows, inputs) to (windows, outputs)."""
         return norm_places(self.norm, self.product(vectors), windows)
+
+    def plain(self, places: Tensor) -> Tensor:
+        """(texts, places, inputs) to (texts, places, outputs), in evaluation."""
+        return plain_norm(self.norm, self.product(places))
 
 
 class Block(nn.Module):
@@ -137,6 +148,15 @@ class Block(nn.Module):
         if self.shortcut is not None:
             kept = self.shortcut(kept, windows)
         return made.add_(kept).relu_(), windows
+
+    def plain(self, places: Tensor) -> Tensor:
+        """The same at every place by itself, in evaluation: (texts, places, inputs) to (texts, fewer places, width)."""
+        inner = self.narrow.plain(places).relu()
+        beside = torch.cat([pad(inner[:, :-1], (0, 0, 1, 0)), inner], 2)  # (texts, places, 2 x inner)
+        kept = slice((places.shape[1] - 1) % self.stride, None, self.stride)
+        made = self.widen.plain(self.pair.plain(beside[:, kept]).relu())
+        places = places[:, kept]
+        return (made + (places if self.shortcut is None else self.shortcut.plain(places))).relu()
 
 
 def residual_blocks(inputs: int, stages: tuple[tuple[int, int], ...]) -> list[Block]:

@@ -18,7 +18,7 @@ from diptych.evaluation.grounding import Grounding
 from diptych.evaluation.protocols import Result
 from diptych.evaluation.ranks import Score
 from diptych.evaluation.runs import kept_score
-from diptych.index.search import Hit
+from diptych.index.entries import Hit
 from diptych.models.encoded import Encoded
 from diptych.models.trained import Trained
 from diptych.report.attention import attention_section
@@ -211,4 +211,8 @@ def _known(epochs: Sequence[Epoch], name: str) -> list[Point]:
 
 
 def _question(corpus: Corpus, text: str, hits: Sequence[Hit]) -> Question:
-    return Question(text, [Answer(hit.name, hit.score, None, image_thumbnail(corpus, hit.row)) for hit in hits])
+    rows = {name: row for row, name in enumerate(corpus.image_ids)}
+    pictures = [image_thumbnail(corpus, rows[hit.entry.key]) for hit in hits]
+    return Question(
+        text, [Answer(hit.entry.key, hit.score, None, shown) for hit, shown in zip(hits, pictures, strict=True)]
+    )

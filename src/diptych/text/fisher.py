@@ -49,6 +49,21 @@ def fisher_vectors(words: Tensor, begins: Tensor, vectors: Tensor, mixture: Mixt
     return means
 
 
+def plain_fisher_vectors(ids: Tensor, found: Tensor, vectors: Tensor, mixture: Mixture) -> Tensor:
+    """The same of padded ids, (texts, length), of which those that are `found` count; all words have one shape.
+
+    An export needs it so. What a word contributes is computed as often as it occurs.
+    """
+    texts, length = ids.shape
+    words = vectors[ids.flatten()]  # (texts x length, size)
+    gradients = torch.stack(part_gradients(words, mixture), 1).flatten(1).view(texts, length, -1)
+    kept = found[ids].to(vectors).unsqueeze(2)  # (texts, length, 1)
+    means = (gradients * kept).sum(1) / kept.sum(1).clamp(min=1)
+    magnitudes = means.abs()
+    lengths = magnitudes.sum(1, keepdim=True).sqrt().clamp(min=torch.finfo(means.dtype).tiny)
+    return means.sign() * magnitudes.sqrt() / lengths
+
+
 def word_gradients(words: Tensor, mixture: Mixture) -> Tensor:
     """What each word (words, size) contributes: (words, 2 x centres x size)."""
     centres, size = mixture.locations.shape
@@ -56,16 +71,18 @@ def word_gradients(words: Tensor, mixture: Mixture) -> Tensor:
     done = 0
     for part in mixture.blocks(words):
         by_location, by_scale = gradients[done : done + len(part)].unbind(1)
-        _put_gradients(part, mixture, by_location, by_scale)
+        part_gradients(part, mixture, by_location, by_scale)
         done += len(part)
     return gradients.flatten(1)
 
 
-def _put_gradients(words: Tensor, mixture: Mixture, by_location: Tensor, by_scale: Tensor) -> None:
-    """Write the gradients of some words, each (words, centres, size), to where they belong."""
+def part_gradients(
+    words: Tensor, mixture: Mixture, by_location: Tensor | None = None, by_scale: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The gradients of some words by location and by scale, each (words, centres, size), in new or in these tensors."""
     deviations = mixture.deviations(words)  # (words, centres, size)
     posteriors = mixture.log_joint(deviations).softmax(1) / mixture.weights.sqrt()  # (words, centres)
     distances = torch.where(mixture.laplacian, deviations.abs() - 1, (deviations.square() - 1) / math.sqrt(2))
-    torch.mul(distances, posteriors.unsqueeze(2), out=by_scale)
+    scaled = torch.mul(distances, posteriors.unsqueeze(2), out=by_scale)
     steps = torch.where(mixture.laplacian, deviations.sign(), deviations)
-    torch.mul(steps, posteriors.unsqueeze(2), out=by_location)
+    return torch.mul(steps, posteriors.unsqueeze(2), out=by_location), scaled

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from diptych.models.text_blocks import Windows, norm_places, residual_blocks
+from diptych.models.text_blocks import Block, Windows, norm_places, plain_norm, residual_blocks
 from diptych.models.towers import TextTower, TextTowerSettings, Tokens, start_embedding
 from diptych.settings import Count
 from diptych.text.vocabulary import PAD, UNKNOWN
@@ -86,11 +86,24 @@ class TextCNN(TextTower):
 
     def encode(self, placed: Tensor) -> Tensor:
         """Words at their places, (texts, length) with PAD where none is, to (texts, size)."""
+        if torch.compiler.is_compiling():  # in an export
+            return self.plain(placed)
         words, windows = Windows.of(placed)
         vectors = norm_places(self.norm, self.words(words), windows)
         for block in self.blocks:
             vectors, windows = block(vectors, windows)
-        places = embedding(windows.at, vectors)  # (texts, remaining places, size)
+        return self._pooled(embedding(windows.at, vectors))
+
+    def plain(self, placed: Tensor) -> Tensor:
+        """The same without looking for what texts share, in evaluation: (texts, length) to (texts, size)."""
+        places = plain_norm(self.norm, self.words(placed))  # (texts, length, word)
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            places = block.plain(places)
+        return self._pooled(places)
+
+    def _pooled(self, places: Tensor) -> Tensor:
+        """(texts, remaining places, size) to (texts, size)."""
         return places.mean(1) if self.pool == "mean" else places.amax(1)
 
     def start_words(self, vectors: Tensor, found: Tensor) -> None:
@@ -116,5 +129,5 @@ class TextCNN(TextTower):
     def _placed(self, ids: Tensor, kept: Tensor, begins: Tensor) -> Tensor:
         """Put the kept words of each text one after the other from where it begins, (texts, length)."""
         place = begins[:, None] + kept.cumsum(1) - 1
-        beyond = ids.new_full((len(ids), self.length + 1), PAD)  # one place more, for what is not kept
+        beyond = ids.new_full((ids.shape[0], self.length + 1), PAD)  # one place more, for what is not kept
         return beyond.scatter_(1, torch.where(kept, place, self.length), ids)[:, : self.length]

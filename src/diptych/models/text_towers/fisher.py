@@ -18,7 +18,7 @@ from diptych.models.towers import TextTowerSettings, Tokens, Watch
 from diptych.models.word_table import WordTableTower
 from diptych.settings import Count, Flag
 from diptych.text.bags import Distinct, known_words, word_counts
-from diptych.text.fisher import fisher_vectors
+from diptych.text.fisher import fisher_vectors, plain_fisher_vectors
 from diptych.text.ica import independent
 from diptych.text.mixtures import CountedWords, Mixture, fit_mixture
 from diptych.text.principal import Covariance, Principal
@@ -106,6 +106,8 @@ class Fisher(WordTableTower):
     def _vectors(self, ids: Tensor) -> Tensor:
         """Fisher vectors before the PCA, (texts, 2 x centres x word)."""
         mixture = Mixture(self.weights, self.locations, self.scales, self.laplacian)
+        if torch.compiler.is_compiling():  # in an export
+            return plain_fisher_vectors(ids, self.found, self.table, mixture)
         return fisher_vectors(*known_words(ids, self.found), self.table, mixture)
 
     def _fit_words(self, texts: TokenTable, watch: Watch | None) -> None:

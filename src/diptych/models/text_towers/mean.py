@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
@@ -42,5 +43,8 @@ class Mean(WordTableTower):
         """Padded words to (texts, word)."""
         if tokens.features is not None:
             return tokens.features
+        if torch.compiler.is_compiling():  # in an export, where all have one shape; a word that is not found is zeros
+            found = self.found[tokens.ids].sum(1, keepdim=True)  # (texts, 1)
+            return self.table[tokens.ids].sum(1) / found.clamp(min=1)
         words, begins = known_words(tokens.ids, self.found)
         return embedding_bag(words, self.table, begins, mode="mean")

@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from diptych.models.towers import FittedTextTower, TextTowerSettings, Tokens, Watch
 from diptych.text.bags import known_words
@@ -47,6 +48,10 @@ class Tfidf(FittedTextTower):
         """Padded words to (texts, words without the specials)."""
         if tokens.features is not None:
             return tokens.features
+        if torch.compiler.is_compiling():  # in an export, where all have one shape
+            counts = self.rarity.new_zeros(tokens.ids.shape[0], len(self.rarity))
+            counts = counts.scatter_add(1, tokens.ids, torch.ones_like(tokens.ids, dtype=counts.dtype))
+            return normalize((counts * self.rarity)[:, len(SPECIALS) :], dim=1)
         known = torch.arange(len(self.rarity), device=tokens.ids.device) > UNKNOWN
         words, begins = known_words(tokens.ids, known)
         return tfidf(words, begins, self.rarity)[:, len(SPECIALS) :]

@@ -1,0 +1,95 @@
+"""Indexing photos with the starter model against the bare forward pass of its image tower.
+
+Ours reads, hashes, decodes and crops every photo, makes its thumbnail and writes the index; the bare pass has the same
+crops in memory as bytes and keeps nothing. Both have all cores. The photos are drawn as for `features.py`, or those of
+a folder.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from diptych.data.images import SUFFIXES, PictureFile, decode
+from diptych.features.crops import resized_side
+from diptych.index.encoder import Encoder, open_encoder
+from diptych.index.opened import Opened
+from diptych.index.store import Store
+from diptych.index.sync import sync
+from diptych.machine import keep_freed_memory
+from features import draw_photos
+from harness import arguments, finish, interleaved
+
+TARGET = 0.85
+MODEL = "starter"
+BARE = 256  # photos in memory, a megabyte each; the bare rate does not depend on their number
+
+
+def photos_of(folder: str | None, made: Path, count: int) -> tuple[Path, list[PictureFile]]:
+    """The folder with the photos to index, and these."""
+    if folder is None:
+        made.mkdir()
+        return made, draw_photos(made, count)
+    files = sorted(file for file in Path(folder).rglob("*") if file.suffix.lower() in SUFFIXES)[:count]
+    made.mkdir()
+    for number, file in enumerate(files):
+        (made / f"{number:05d}{file.suffix}").write_bytes(file.read_bytes())
+    return made, [PictureFile(file) for file in sorted(made.iterdir())]
+
+
+def bare(encoder: Encoder, prepared: list[np.ndarray], at_once: int) -> np.ndarray:
+    """The vectors of photos that are crops already."""
+    parts = [encoder.images(prepared[begin : begin + at_once]).vectors for begin in range(0, len(prepared), at_once)]
+    return np.concatenate(parts)
+
+
+def main() -> None:
+    """Check that both give the same vectors, then compare the times."""
+    folder = sys.argv.pop(sys.argv.index("--photos") + 1) if "--photos" in sys.argv[:-1] else None
+    sys.argv = [word for word in sys.argv if word != "--photos"]
+    options = arguments(__doc__)
+    keep_freed_memory()
+    count, rounds = (48, 2) if options.quick else (2000, 2)
+    encoder = open_encoder(MODEL, "cpu")
+    opened = Opened(lambda: encoder, encoder.identity, encoder.size)
+    opened()
+    with tempfile.TemporaryDirectory() as name:
+        photos, pictures = photos_of(folder, Path(name, "photos"), count)
+        side = encoder.prepare(decode(pictures[0].path)).shape[-1]
+        prepared = [encoder.prepare(decode(picture.path, resized_side(side))) for picture in pictures[:BARE]]
+        indexes = (Path(name, f"{number}.diptych") for number in range(1000))
+        last = Path()
+
+        def index() -> None:
+            nonlocal last
+            last = next(indexes)
+            sync(encoder, str(photos), last, storage="float32")
+
+        times = interleaved({"index": index, "bare": lambda: bare(encoder, prepared, opened.at_once)}, rounds)
+        store = Store.open(last)
+        wanted = bare(encoder, prepared, opened.at_once)
+        agree = bool(np.allclose(store.vectors("image")[1][: len(wanted)], wanted, atol=1e-4))
+        store.close()
+    counts = {"index": len(pictures), "bare": len(prepared)}
+    rates = {name: counts[name] / timing.wall for name, timing in times.items()}
+    work = {name: timing.cpu / counts[name] for name, timing in times.items()}
+    ratio = rates["index"] / rates["bare"]
+    finish(
+        "indexing",
+        ratio=ratio,
+        target=TARGET,
+        ok=ratio >= TARGET and agree,
+        cpu_ratio=round(work["bare"] / work["index"], 3),
+        same_vectors=agree,
+        photos_per_second={name: round(rate, 1) for name, rate in rates.items()},
+        photos=len(pictures),
+        threads=torch.get_num_threads(),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Syncing an index with a folder in which nothing has changed against a bare walk that asks for the stat of each file.
+
+Ours compares every file with its entry, and opens neither a file nor the model. The folder holds links to a few small
+images in 100 folders; a fake model has made the index.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from diptych.index.encoder import Encodings
+from diptych.index.sync import Model, sync
+from harness import arguments, finish, interleaved
+
+TARGET = 3.0
+FOLDERS, IMAGES = 100, 50
+
+
+class Fake:
+    """A model of four numbers."""
+
+    address, identity, size, rescores = "fake", "0" * 64, 4, False
+
+    def prepare(self, photo: Image.Image) -> np.ndarray:
+        """The photo as 2 x 2 pixels."""
+        return np.asarray(photo.resize((2, 2)), np.uint8).transpose(2, 0, 1).copy()
+
+    def images(self, prepared: Sequence[np.ndarray]) -> Encodings:
+        """The middle of its colours."""
+        return Encodings(np.stack([pixels.reshape(3, 4).mean(0) for pixels in prepared]).astype(np.float32))
+
+
+def fill(folder: Path, count: int) -> None:
+    """A few images under very many names."""
+    first = [folder / f"{number}.png" for number in range(IMAGES)]
+    folder.mkdir()
+    for number, path in enumerate(first):
+        Image.new("RGB", (4, 4), (number, 0, 0)).save(path)
+    for number in range(IMAGES, count):
+        below = folder / f"folder {number % FOLDERS}"
+        below.mkdir(exist_ok=True)
+        os.link(first[number % IMAGES], below / f"photo {number}.png")
+
+
+def walk(folder: str) -> int:
+    """The bare walk: how many files there are, each with its size and time."""
+    count = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                count += walk(entry.path)
+            else:
+                status = entry.stat(follow_symlinks=False)
+                count += status.st_size > 0 and status.st_mtime_ns > 0
+    return count
+
+
+def never() -> Any:
+    """What opens the model here."""
+    raise AssertionError("the model was opened")
+
+
+def main() -> None:
+    """Make the index, check that nothing is encoded, then compare the times."""
+    options = arguments(__doc__)
+    count, rounds = (20_000, 4) if options.quick else (100_000, 6)
+    model = Model("fake", Fake.identity, never)
+    with tempfile.TemporaryDirectory() as name:
+        folder, index = Path(name, "photos"), Path(name, "photos.diptych")
+        fill(folder, count)
+        made = sync(Fake(), str(folder), index)
+        again = sync(model, str(folder), index)
+        right = made.encoded == IMAGES and (again.encoded, again.kept) == (0, count) and walk(str(folder)) == count
+        works = {"sync": lambda: sync(model, str(folder), index), "walk": lambda: walk(str(folder))}
+        times = interleaved(works, rounds)
+    ratio = times["sync"].wall / times["walk"].wall
+    finish(
+        "sync",
+        ratio=ratio,
+        target=TARGET,
+        ok=ratio <= TARGET and right,
+        cpu_ratio=round(times["sync"].cpu / times["walk"].cpu, 3),
+        nothing_encoded=right,
+        seconds={name: round(timing.wall, 3) for name, timing in times.items()},
+        files=count,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""`diptych export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diptych.cli.console import say
+from diptych.cli.options import Run
+from diptych.errors import DiptychError
+
+
+def command(
+    run: Run,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Both towers as ONNX graphs, to be used without torch.")] = False,
+    float16: Annotated[bool, typer.Option("--float16", help="A run of half the size, for any command.")] = False,
+    into: Annotated[
+        Path | None, typer.Option(help="The folder to write.", show_default="exports/RUN-onnx or -float16")
+    ] = None,
+) -> None:
+    """Write the best model of a run in another form: ONNX graphs, or a run of half the size.
+
+    An index can be made, searched and served with either; `diptych serve` never loads torch where the model is an ONNX
+    export. `starter` is a run, too.
+
+    Examples:
+
+        diptych export runs/first --onnx
+
+        diptych export runs/first --float16 --into small
+    """
+    from diptych.models.starter import run_folder
+
+    if onnx == float16:
+        raise DiptychError("name one form: diptych export RUN --onnx, or diptych export RUN --float16")
+    form = "onnx" if onnx else "float16"
+    into = into or Path("exports") / f"{run_folder(run).resolve().name}-{form}"
+    if onnx:
+        from diptych.models.onnx_export import export_onnx
+
+        say(f"agrees with torch within {export_onnx(run, into):.1e}")
+    else:
+        from diptych.models.slim import export_float16
+
+        export_float16(run, into)
+    size = sum(file.stat().st_size for file in into.rglob("*") if file.is_file())
+    say(f"wrote {into}: {size / 1e6:.1f} MB")

@@ -1,0 +1,233 @@
+"""`diptych index`."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from diptych.cli.console import bar, note, out, say
+from diptych.cli.options import Device, Workers
+from diptych.index.vectors import Storage
+
+if TYPE_CHECKING:
+    from diptych.index.sync import SyncResult
+
+_SYNC = "sync"
+
+_HELP = """Make an index of photos to search, keep it up to date, and look after it.
+
+`diptych index RUN SOURCE` encodes the images of SOURCE with the model RUN into one file. \
+Run it again whenever something has changed: only new and changed images are encoded. \
+RUN is the folder of a run or of an export, or `starter`, which comes with Diptych. \
+`diptych index RUN SOURCE --help` shows the options.
+
+Examples:
+
+    diptych index starter ~/Pictures
+
+    diptych index runs/first scenes --into scenes.diptych --storage int8
+
+    diptych index status Pictures.diptych
+
+    diptych index doctor Pictures.diptych
+
+    diptych index rebuild Pictures.diptych --run runs/first
+"""
+
+IndexFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file of an index.")]
+
+
+class _Group(TyperGroup):
+    """What does not begin with a command's name is a model and a source."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [_SYNC, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return ("" if name == _SYNC else name), command, rest  # nobody has to know that this form has a name
+
+
+app = typer.Typer(
+    cls=_Group,
+    help=_HELP,
+    no_args_is_help=True,
+    subcommand_metavar="RUN SOURCE [OPTIONS] | status FILE | doctor FILE | rebuild FILE",
+)
+
+
+@app.callback(help=_HELP)
+def group() -> None:
+    """Make an index, keep it up to date, and look after it."""
+
+
+@app.command(_SYNC, hidden=True)
+def sync_command(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run or an export, or starter.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder of photos (with captions, where there are some, in dog.txt beside dog.jpg), or a corpus: "
+            "a table, a dataset JSON, a folder with captions.csv, 'scenes'. A table's other columns become filters.",
+        ),
+    ],
+    into: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The index.", show_default="SOURCE's name .diptych")
+    ] = None,
+    storage: Annotated[
+        Storage | None,
+        typer.Option(
+            help="How vectors are kept: float16 takes half the disk of float32, int8 a quarter; "
+            "`diptych index status` shows what each costs in recall.",
+            show_default="float16",
+        ),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Make it anew, in place of the one that is there.")] = False,
+    workers: Workers = None,
+    device: Device = "auto",
+) -> None:
+    """Bring an index up to date with its source: encode what is new or changed, forget what is gone.
+
+    Renamed and moved images keep what was encoded. Interrupt it at any time: the same command goes on.
+
+    Examples:
+
+        diptych index starter ~/Pictures
+
+        diptych index runs/first captions.csv --into shop.diptych --storage int8
+    """
+    from diptych.index.source import source_name
+    from diptych.index.sync import model_at, sync
+    from diptych.machine import keep_freed_memory
+
+    keep_freed_memory()
+    file = into or Path(f"{source_name(source)}.diptych")
+    with bar("indexing") as watch:
+        result = sync(model_at(run, device), source, file, storage=storage, fresh=fresh, workers=workers, watch=watch)
+    again = f"diptych index {quote(run)} {quote(source)} --into {quote(str(file))}{' --fresh' if fresh else ''}"
+    _tell(result, file, again)
+
+
+@app.command("rebuild")
+def rebuild_command(
+    file: IndexFile,
+    run: Annotated[str | None, typer.Option(help="Another model than the one that made it.")] = None,
+    workers: Workers = None,
+    device: Device = "auto",
+) -> None:
+    """Make an index anew from its images; the old file stays until the new one is complete.
+
+    Examples:
+
+        diptych index rebuild Pictures.diptych
+
+        diptych index rebuild Pictures.diptych --run runs/better
+    """
+    from diptych.index.sync import model_at, rebuild
+    from diptych.machine import keep_freed_memory
+
+    keep_freed_memory()
+    with bar("indexing") as watch:
+        model = None if run is None else model_at(run, device)
+        result = rebuild(file, model, workers=workers, watch=watch)
+    other = "" if run is None else f" --run {quote(run)}"
+    _tell(result, file, f"diptych index rebuild {quote(str(file))}{other}")
+
+
+@app.command("doctor")
+def doctor_command(file: IndexFile) -> None:
+    """Check an index: the file itself, every vector against its checksum, thumbnails, and what points where.
+
+    Prints a line a fault, and exits with 1 if there is one.
+
+    Examples:
+
+        diptych index doctor Pictures.diptych
+    """
+    from diptych.index.doctor import examine
+
+    with bar("checking") as watch:
+        faults = list(examine(file, watch))
+    for fault in faults:
+        say(fault)
+    if faults:
+        note(f"{len(faults):,} faults; make it anew from the images: diptych index rebuild {quote(str(file))}")
+        raise typer.Exit(1)
+    say(f"{file}: sound")
+
+
+@app.command("status")
+def status_command(
+    file: IndexFile, as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False
+) -> None:
+    """Show what an index holds, by which model and from where, what its storage costs, and which files were skipped.
+
+    Examples:
+
+        diptych index status Pictures.diptych
+
+        diptych index status Pictures.diptych --json
+    """
+    from diptych.index.status import status
+    from diptych.index.store import Store
+
+    store = Store.open(file)
+    try:
+        found = status(store)
+    finally:
+        store.close()
+    if as_json:
+        out.print_json(json.dumps(found))
+    else:
+        _show(found)
+
+
+def _tell(result: SyncResult, file: Path, again: str) -> None:
+    """What was done, and how to go on."""
+    name = quote(str(file))
+    done = f"encoded {result.encoded:,}, kept {result.kept:,}, renamed {result.renamed:,}, removed {result.removed:,}"
+    texts = f", {result.texts_encoded:,} new texts" if result.texts_encoded else ""
+    skipped = f"; {result.problems:,} skipped: `diptych index status {name}` lists them" if result.problems else ""
+    say(f"{file}: {done}{texts}{skipped}")
+    if result.interrupted:
+        note(f"interrupted; what was finished is kept, and this goes on: {again}")
+        raise typer.Exit(130)
+    note(f'next: diptych search {name} "a dog on the beach", or diptych serve {name}')
+
+
+def _show(found: dict[str, Any]) -> None:
+    rescored = ", its own score puts the first in order" if found["rescores"] else ""
+    when = "never" if found["synced"] is None else _local(found["synced"])
+    lines = [
+        ("file", f"{found['file']}, {found['bytes'] / 2**20:,.1f} MB"),
+        ("model", f"{found['model']} ({found['identity'][:8]}), vectors of {found['size']:,}{rescored}"),
+        ("source", found["source"]),
+        ("holds", f"{found['images']:,} images, {found['texts']:,} texts"),
+        ("last sync", when if found["complete"] else f"{when}, unfinished: run the same command again"),
+        ("storage", found["storage"]),
+    ]
+    for storage, cost in found["storage_cost"].items():
+        own = ", this index" if storage == found["storage"] else ""
+        lines.append(("", f"{storage}: recall@10 {cost['recall@10']:.4f} against float32{own}"))
+    if found["storage_cost"]:
+        lines.append(("", f"measured with {found['measured_with']:,} images"))
+    lines += [("cache", line) for line in found["caches"]]
+    if found["problems"]:
+        lines.append(("skipped", f"{len(found['problems']):,}:"))
+    for name, value in lines:
+        say(f"{name:<10} {value}")
+    for problem in found["problems"]:
+        say(f"  {problem['key']}: {problem['reason']}")
+
+
+def _local(moment: str) -> str:
+    return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}"

@@ -1,0 +1,77 @@
+"""`diptych serve`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diptych.cli.console import note, say
+from diptych.cli.options import Device
+
+
+def command(
+    indexes: Annotated[list[Path], typer.Argument(metavar="INDEX...", help="Files that `diptych index` made.")],
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8000,
+    run: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="A run or an export of the model that made the indexes."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A name under which the service may be asked; repeatable.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads that compute.", show_default="cores")] = None,
+    device: Device = "auto",
+) -> None:
+    """Serve indexes to a browser and to programs: a page, and an API that /openapi.json describes.
+
+    It is asked from this machine only, unless told otherwise with --host and --allow-host. Ctrl-C ends it.
+
+    Examples:
+
+        diptych serve photos.diptych
+
+        diptych serve photos.diptych scans.diptych --port 0
+
+        diptych serve photos.diptych --run exports/starter
+    """
+    if threads is not None:  # the libraries that compute read it when they are loaded, below
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ[name] = str(threads)
+    from diptych.machine import keep_freed_memory
+    from diptych.serve.listening import address_of, listen
+    from diptych.serve.opening import open_indexes, warm_up
+
+    keep_freed_memory()
+    with listen(host, port) as listening:
+        searchers = open_indexes(indexes, run, device)
+        warm_up(searchers)
+
+        import uvicorn
+
+        from diptych.serve.app import create_app
+
+        app = create_app(searchers, hosts=[host, *(allow_host or [])])
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            timeout_graceful_shutdown=3,
+            h11_max_incomplete_event_size=2**18,  # so that a query that is too long is told so by us
+        )
+        server = uvicorn.Server(config)
+        for searcher in searchers.values():
+            for told in searcher.notes():
+                note(told)
+        say(f"serving {', '.join(searchers)} at {address_of(listening)}")
+        if host in ("0.0.0.0", "::"):
+            note("asked by another name than that, it refuses; allow names with --allow-host NAME")
+        try:
+            server.run(sockets=[listening])
+        except KeyboardInterrupt:
+            note("ended")

@@ -1,0 +1,61 @@
+"""Hits that show the same: copies of a photo in other sizes or files, texts with the same words.
+
+Images are the same where their content is equal, or where both of two unlike judges say so: their difference hashes
+are within `BITS` of 64, and the cosine of their vectors is at least `COSINE`. Either judge alone is wrong too often.
+
+Measured with the starter model on Flickr8k's val photos: all of 100 were recognised when compressed (JPEG 40), scaled
+to two thirds, cropped by 4% or brightened by 15%, and 26 of 40 when cropped by 10%; of 499,500 pairs of different
+photos none was taken for the same (by hashes alone: 34). Of 11,175 pairs of drawn scenes, which that model was never
+trained on, 13 were (by hashes within 8 bits alone: 472).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diptych.data.corpus import Floats, Integers
+
+BITS = 10
+COSINE = 0.95
+
+_ONES = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
+
+
+def same_images(contents: Integers, looks: NDArray[np.uint64], vectors: Floats) -> Integers:
+    """The first image that shows the same, for each of a list: (images,). One that shows something new is its own."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    directions = vectors / np.where(lengths > 0, lengths, 1)
+    first = np.arange(len(contents))
+    new = np.zeros(len(contents), bool)
+    for row in range(len(contents)):
+        others = np.flatnonzero(new[:row])
+        equal = contents[others] == contents[row]
+        close = others[equal | (_differing(looks[others], looks[row]) <= BITS)]
+        same = close[(contents[close] == contents[row]) | (directions[close] @ directions[row] >= COSINE)]
+        if len(same):
+            first[row] = same[0]
+        else:
+            new[row] = True
+    return first
+
+
+def same_texts(texts: Sequence[str]) -> Integers:
+    """The first text that says the same, for each of a list: (texts,). Case, punctuation and spaces do not count."""
+    seen: dict[str, int] = {}
+    return np.array([seen.setdefault(_words(text), row) for row, text in enumerate(texts)], np.int64)
+
+
+def _differing(looks: NDArray[np.uint64], look: np.uint64) -> Integers:
+    bits: Integers = _ONES[(looks ^ look).view(np.uint8).reshape(-1, 8)].sum(1, dtype=np.int64)
+    return bits
+
+
+def _words(text: str) -> str:
+    """A text's words alone; one without any letter or digit is itself."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    kept = "".join(sign if sign.isalnum() or unicodedata.category(sign)[0] == "M" else " " for sign in plain)
+    return " ".join(kept.split()) or text

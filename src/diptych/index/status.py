@@ -1,0 +1,35 @@
+"""What an index says of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diptych.index.ivf import describe
+from diptych.index.store import Store
+from diptych.index.vectors import STORAGES
+
+
+def status(store: Store) -> dict[str, Any]:
+    """Everything that is known of an index, under lasting names."""
+    making = store.making
+    with store.reading():
+        cost = store.meta("storage_cost") or {}
+        counts = store.counts()
+        return {
+            "file": str(store.path),
+            "bytes": store.path.stat().st_size,
+            "model": making.model,
+            "identity": making.identity,
+            "source": making.source,
+            "images": counts["image"],
+            "texts": counts["text"],
+            "size": making.size,
+            "rescores": making.rescores,
+            "storage": making.storage,
+            "storage_cost": {name: cost[name] for name in STORAGES if name in cost},
+            "measured_with": cost.get("of", 0),
+            "synced": store.meta("synced"),
+            "complete": not store.meta("unfinished"),
+            "caches": describe(store),
+            "problems": [{"key": key, "reason": reason} for key, reason in store.problems()],
+        }

@@ -1,0 +1,240 @@
+"""Bringing an index up to date with its source: only what is new or changed is encoded.
+
+A file whose size and time are as they were is not opened; one whose bytes are known is not decoded. Work is written in
+transactions of a few seconds, so that whatever ends it leaves an index that is valid and goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
+
+import diptych
+from diptych.errors import DataError, IndexFileError
+from diptych.files import held_file
+from diptych.index.database import remove_logs
+from diptych.index.encoder import Encoder, open_encoder
+from diptych.index.source import Listing, Source, open_source
+from diptych.index.store import Making, Store
+from diptych.index.updating import Update
+from diptych.index.vectors import Storage
+from diptych.machine import cores, interruptible
+from diptych.models.starter import run_folder
+
+PATIENCE = 3.0  # seconds to wait for another writer
+
+Watch = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model by what tells it from others; it is opened only when something must be encoded."""
+
+    address: str
+    identity: str
+    open: Callable[[], Encoder]
+
+
+@dataclass(frozen=True)
+class SyncResult:
+    """What a sync did, in images: encoded, kept with the vectors they had, renamed and removed; problems are left out.
+
+    `interrupted` says that it was asked to stop before everything was done.
+    """
+
+    encoded: int
+    kept: int
+    renamed: int
+    removed: int
+    problems: int
+    texts_encoded: int
+    interrupted: bool = False
+
+
+def model_at(address: str, device: str = "auto") -> Model:
+    """The model of a run or an export, which is not opened yet."""
+    folder = Path(address)
+    if (folder / "export.json").is_file():
+        from diptych.models.exported import Exported
+
+        identity = Exported.read(folder).identity
+    else:
+        identity = _identity_of_run(address, device)
+    where = str(folder.absolute()) if folder.is_dir() else address  # who asks the index may stand in another folder
+    return Model(where, identity, lambda: open_encoder(where, device))
+
+
+def _identity_of_run(address: str, device: str) -> str:
+    from diptych.models.store import run_identity
+
+    try:
+        return run_identity(run_folder(address))
+    except OSError:  # no run, or half of one: who opens it says what is missing
+        return open_encoder(address, device).identity
+
+
+def sync(
+    model: Encoder | Model,
+    source: str,
+    into: str | Path,
+    *,
+    storage: Storage | None = None,
+    fresh: bool = False,
+    workers: int | None = None,
+    watch: Watch | None = None,
+) -> SyncResult:
+    """Make the index in a file equal to what is at a source's address now, and say what was done.
+
+    An index that another model made, or of another source or storage than the one asked for, is refused; with `fresh`
+    it is made anew, and the file replaced when that is complete.
+    """
+    if not isinstance(model, Model):
+        encoder = model
+        model = Model(encoder.address, encoder.identity, lambda: encoder)
+    into = Path(into)
+    _check_target(into, fresh)
+    with held_file(into, IndexFileError, PATIENCE):
+        opened = open_source(source)
+        if fresh and into.exists():
+            return _anew(model, opened, into, storage or "float16", workers, watch)
+        return _into(model, opened, into, storage, workers, watch)
+
+
+def rebuild(
+    path: str | Path, model: Model | None = None, *, workers: int | None = None, watch: Watch | None = None
+) -> SyncResult:
+    """Make an index anew from its source, by its own model or another; the old file stays until that is complete."""
+    path = Path(path)
+    with held_file(path, IndexFileError, PATIENCE):
+        try:
+            store = Store.open(path)
+        except IndexFileError as reason:
+            if not path.exists():
+                raise
+            run = "RUN" if model is None else quote(model.address)
+            raise IndexFileError(
+                f"{path}: too damaged to say what it was made from ({_without(path, reason)}); make it anew: "
+                f"diptych index {run} SOURCE --into {quote(str(path))} --fresh"
+            ) from None
+        making = store.making
+        store.close()
+        model = model or model_at(making.model)
+        return _anew(model, open_source(making.source), path, making.storage, workers, watch)
+
+
+def _into(
+    model: Model, source: Source, into: Path, storage: Storage | None, workers: int | None, watch: Watch | None
+) -> SyncResult:
+    """Sync into a file, which is made if there is none; the caller holds it."""
+    listing = source.listing()
+    store = Store.open(into, write=True) if into.exists() else _create(model, source, into, storage or "float16")
+    try:
+        _check_making(store.making, model, source, into, storage)
+        _check_listing(listing, store, source, model)
+        with interruptible() as interrupted:
+            making = replace(store.making, model=model.address, root=source.root)
+            update = Update(store, making, source, listing, model.open, cores() if workers is None else workers)
+            update.run(interrupted, watch)
+        return _result(store, update)
+    finally:
+        store.close()
+
+
+def _create(model: Model, source: Source, into: Path, storage: Storage) -> Store:
+    encoder = model.open()
+    size, rescores = encoder.size, encoder.rescores
+    making = Making(
+        model.address, model.identity, size, rescores, storage, source.address, source.root, diptych.__version__
+    )
+    return Store.create(into, making)
+
+
+def _anew(
+    model: Model, source: Source, into: Path, storage: Storage, workers: int | None, watch: Watch | None
+) -> SyncResult:
+    """Make an index beside a file and put it in its place; one that was left unfinished goes on."""
+    beside = into.parent / f".{into.name}.new"
+    if beside.exists():
+        try:
+            left = Store.open(beside)
+            same = left.making.identity == model.identity and left.making.source == source.address
+            same = same and left.making.storage == storage
+            left.close()
+        except IndexFileError:
+            same = False
+        if not same:
+            _remove(beside)
+    result = _into(model, source, beside, storage, workers, watch)
+    if not result.interrupted:
+        with suppress(IndexFileError):  # what is still in its log goes where it belongs, for who reads it now
+            Store.open(into, write=True).close()
+        remove_logs(into)  # they belong to the old file, and would be taken for the new one's
+        beside.replace(into)
+    return result
+
+
+def _result(store: Store, update: Update) -> SyncResult:
+    problems = len(store.problems())
+    images = store.counts()["image"]
+    return SyncResult(
+        encoded=update.encoded,
+        kept=max(0, images - update.encoded - update.writer.renamed),
+        renamed=update.writer.renamed,
+        removed=update.removed,
+        problems=problems,
+        texts_encoded=update.texts_encoded,
+        interrupted=update.interrupted,
+    )
+
+
+def _check_target(into: Path, fresh: bool) -> None:
+    if into.is_dir():
+        raise IndexFileError(f"{into}: is a folder; name a file")
+    if fresh and into.exists() and into.suffix != ".diptych":
+        try:
+            Store.open(into).close()
+        except IndexFileError as reason:
+            raise IndexFileError(
+                f"{into}: not replaced, for it may be something else ({_without(into, reason)})"
+            ) from None
+
+
+def _check_making(making: Making, model: Model, source: Source, into: Path, storage: Storage | None) -> None:
+    """Refuse what would mix two things in one index, with the command that does what may have been meant."""
+    file = quote(str(into))
+    anew = f"diptych index {quote(model.address)} {quote(source.address)} --into {file}"
+    if making.source != source.address:
+        raise IndexFileError(
+            f"{into}: an index of {making.source}; name another file with --into, or replace it: {anew} --fresh"
+        )
+    if making.identity != model.identity:
+        raise IndexFileError(
+            f"{into}: made by another model ({making.model}, {making.identity[:8]}), and vectors of two models cannot "
+            f"be compared; rebuild it: diptych index rebuild {file} --run {quote(model.address)}"
+        )
+    if storage is not None and storage != making.storage:
+        raise IndexFileError(
+            f"{into}: keeps its vectors as {making.storage}; to change that: {anew} --storage {storage} --fresh"
+        )
+
+
+def _check_listing(listing: Listing, store: Store, source: Source, model: Model) -> None:
+    """Refuse to forget everything because a disk is not there."""
+    known = store.counts()["image"]
+    if known and not listing.files and not listing.unlisted:
+        raise DataError(
+            f"{source.address}: no image in it, the index has {known:,}; is its disk there? If all are meant to go: "
+            f"diptych index {quote(model.address)} {quote(source.address)} --into {quote(str(store.path))} --fresh"
+        )
+
+
+def _without(path: Path, reason: IndexFileError) -> str:
+    return str(reason).removeprefix(f"{path}: ").partition(";")[0]
+
+
+def _remove(file: Path) -> None:
+    file.unlink(missing_ok=True)
+    remove_logs(file)

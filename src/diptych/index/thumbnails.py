@@ -1,0 +1,34 @@
+"""What an index keeps of a photo to show it and to tell it from near-equals: a small JPEG and 64 bits."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from PIL import Image
+
+LONGEST = 320
+_QUALITY = 80
+
+
+def thumbnail(photo: Image.Image) -> bytes:
+    """A JPEG of an RGB photo, 320 pixels at its longest side; one that is smaller keeps its size."""
+    small = photo
+    if max(photo.size) > LONGEST:
+        scale = LONGEST / max(photo.size)
+        width, height = (max(1, round(scale * length)) for length in photo.size)
+        small = photo.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2.0)
+    out = io.BytesIO()
+    small.save(out, "JPEG", quality=_QUALITY)
+    return out.getvalue()
+
+
+def look(photo: Image.Image) -> int:
+    """The difference hash of a photo, from 0 to 2^64 - 1: whether each of 9 x 8 grey cells is darker than the next.
+
+    A resized or recompressed copy differs in a few bits.
+    """
+    grey = photo.resize((9, 8), Image.Resampling.BILINEAR, reducing_gap=2.0).convert("L")
+    cells = np.asarray(grey, np.int16)  # (8, 9)
+    darker = cells[:, :-1] < cells[:, 1:]
+    return int.from_bytes(np.packbits(darker).tobytes(), "big")

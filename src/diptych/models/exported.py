@@ -1,0 +1,90 @@
+"""What an export folder says of itself; who reads it needs no torch.
+
+It holds both towers, `image.onnx` and `text.onnx`, the words, `vocabulary.json`, and `export.json`, an `Exported`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from diptych.errors import RunError
+from diptych.features.crops import Crops
+from diptych.features.identity import file_hash
+from diptych.files import read_json
+from diptych.settings import Count, Flag, Settings, first_mistake
+
+FORMAT = 1
+CARD = "export.json"
+FILES = ("image.onnx", "text.onnx", "vocabulary.json")
+
+
+class ExportedInput(Settings):
+    """What the exported image tower reads: squares of pixels, or the crops of a photo, as bytes of this shape."""
+
+    kind: Literal["pixels", "crops"]
+    shape: tuple[Count, Count, Count]
+    crops: Crops | None = None
+
+
+class Exported(Settings):
+    """Format, version of Diptych, the run's name and identity, and what its towers read and make.
+
+    `unknown` are words of the vocabulary that a fitted text tower has nothing for. `files` are the hashes of the other
+    files, so that a damaged or a swapped one is noticed.
+    """
+
+    format: int = FORMAT
+    version: str
+    run: str
+    identity: str
+    image_input: ExportedInput
+    size: Count
+    rescores: Flag = False
+    unknown: tuple[str, ...] = ()
+    files: dict[str, str]
+
+    @classmethod
+    def read(cls, folder: Path) -> Exported:
+        """The card of an export whose files are all there and as they were written; else one line that says why."""
+        card = read_json(folder / CARD, RunError)
+        given = card.get("format") if isinstance(card, dict) else None
+        if given != FORMAT:
+            raise RunError(f"{folder / CARD}: format {given!r}; this version of Diptych reads format {FORMAT}")
+        try:
+            exported = cls.model_validate(card)
+        except ValidationError as error:
+            raise RunError(f"{folder / CARD}: {first_mistake(error, cls)}; export the run again") from None
+        for name in FILES:
+            try:
+                same = file_hash(folder / name) == exported.files.get(name)
+            except OSError as reason:
+                why = reason.strerror or "not an ordinary file"
+                raise RunError(f"{folder / name}: cannot be read ({why}); export the run again") from None
+            if not same:
+                raise RunError(f"{folder / name}: damaged, or of another export; export the run again")
+        return exported
+
+
+@contextmanager
+def new_folder(into: Path) -> Iterator[Path]:
+    """Give a temporary folder beside `into`; on success it is renamed to `into`, else removed."""
+    if into.exists() and (not into.is_dir() or any(into.iterdir())):
+        raise RunError(f"{into}: is there already; name another place with --into, or remove it first")
+    into.parent.mkdir(parents=True, exist_ok=True)
+    temporary = into.with_name(f".{into.name}.{uuid.uuid4().hex}.tmp")
+    temporary.mkdir()
+    try:
+        yield temporary
+        if into.is_dir():
+            into.rmdir()
+        temporary.replace(into)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise

@@ -1,0 +1,132 @@
+"""`diptych index` as people use it; a fake model stands for the run."""
+
+import json
+import os
+import re
+import signal
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from diptych.cli.main import app
+from diptych.errors import DiptychError
+from diptych.index import sync as syncing
+from diptych.index.encoder import Encodings
+from diptych.index.sync import Model
+
+
+class Fake:
+    address, identity, size, rescores = "runs/first", "f" * 64, 4, False
+
+    def __init__(self, identity="f" * 64):
+        self.identity = identity
+
+    def prepare(self, photo):
+        return np.asarray(photo.resize((4, 4)), np.uint8).transpose(2, 0, 1).copy()
+
+    def images(self, prepared):
+        return Encodings(np.stack([pixels.reshape(4, -1).mean(1) for pixels in prepared]).astype(np.float32))
+
+    def texts(self, texts):
+        return Encodings(np.ones((len(texts), 4), np.float32))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder to stand in, with photos in Pictures."""
+    (tmp_path / "Pictures").mkdir()
+    for number in range(3):
+        pixels = np.random.default_rng(number).integers(0, 256, (9, 9, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "Pictures" / f"{number}.png")
+    (tmp_path / "Pictures" / "[bold]broken.jpg").write_bytes(b"nothing")
+    (tmp_path / "Pictures" / "0.txt").write_text("a dog")
+    models = {"starter": Model("starter", "f" * 64, Fake), "other": Model("other", "e" * 64, lambda: Fake("e" * 64))}
+    monkeypatch.setattr(syncing, "model_at", lambda run, device="auto": models[run])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["index", *words])
+
+
+def done(*words):
+    result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refused(*words):
+    result = invoke(*words)
+    assert result.exit_code == 1 and isinstance(result.exception, DiptychError), result.output
+    return str(result.exception)
+
+
+def test_index_then_index_again_then_status(folder):
+    said = done("starter", "Pictures")
+    assert "Pictures.diptych: encoded 3, kept 0, renamed 0, removed 0, 1 new texts; 1 skipped" in said
+    assert "`diptych index status Pictures.diptych` lists them" in said
+    assert 'diptych search Pictures.diptych "' in said and "diptych serve Pictures.diptych" in said
+    assert "encoded 0, kept 3" in done("starter", "Pictures")
+    shown = done("status", "Pictures.diptych")
+    for part in ("starter (ffffffff)", "3 images, 1 texts", str(folder / "Pictures"), "float16: recall@10"):
+        assert part in shown
+    assert re.search(r"float16: recall@10 [\d.]+ against float32, this index", shown)
+    assert "[bold]broken.jpg: not an image in a known format" in shown
+    found = json.loads(done("status", "Pictures.diptych", "--json"))
+    assert (found["images"], found["texts"], found["storage"], found["complete"]) == (3, 1, "float16", True)
+    assert found["storage_cost"].keys() == {"float32", "float16", "int8"} and found["measured_with"] == 3
+
+
+def test_options_may_come_first_and_the_default_name_is_that_of_the_source(folder):
+    done("--storage", "int8", "starter", "scenes:train=2,val=1,test=1")
+    assert json.loads(done("status", "scenes.diptych", "--json"))["storage"] == "int8"
+    done("--into", "deep/other.diptych", "starter", "Pictures")
+    assert (folder / "deep" / "other.diptych").is_file()
+
+
+def test_another_model_is_refused_with_the_command_and_the_command_works(folder):
+    done("starter", "Pictures")
+    command = refused("other", "Pictures").partition("rebuild it: diptych index ")[2].split()
+    assert command == ["rebuild", "Pictures.diptych", "--run", "other"]
+    assert "encoded 3" in done(*command)
+    assert json.loads(done("status", "Pictures.diptych", "--json"))["identity"] == "e" * 64
+
+
+def test_doctor_names_faults_and_rebuild_mends_them(folder):
+    done("starter", "Pictures")
+    assert "sound" in done("doctor", "Pictures.diptych")
+    file = folder / "Pictures.diptych"
+    file.write_bytes(file.read_bytes().replace(b"\xff\xd8\xff\xe0", b"\0\0\0\0"))
+    result = invoke("doctor", "Pictures.diptych")
+    assert result.exit_code == 1
+    assert "0.png: its thumbnail cannot be decoded" in result.output
+    assert "3 faults; make it anew from the images: diptych index rebuild Pictures.diptych" in result.output
+    done("rebuild", "Pictures.diptych", "--run", "starter")
+    assert "sound" in done("doctor", "Pictures.diptych")
+
+
+def test_an_interrupt_is_one_line_with_the_command_to_go_on(folder, monkeypatch):
+    prepare, times = Fake.prepare, iter([True])  # a second interrupt would not wait
+
+    def interrupted(self, photo):
+        if next(times, False):
+            os.kill(os.getpid(), signal.SIGINT)
+        return prepare(self, photo)
+
+    monkeypatch.setattr(Fake, "prepare", interrupted)
+    result = invoke("starter", "Pictures", "--workers", "0")
+    assert result.exit_code == 130
+    assert "this goes on: diptych index starter Pictures --into Pictures.diptych" in result.output
+    monkeypatch.setattr(Fake, "prepare", prepare)
+    assert "encoded 0" not in done("starter", "Pictures")
+
+
+def test_help_shows_an_example_of_each_form():
+    shown = done("--help")
+    for example in ("index starter ~/Pictures", "index status P", "index doctor P", "index rebuild P"):
+        assert f"diptych {example}" in shown
+    assert "--storage" in done("starter", "Pictures", "--help")
+    assert invoke("starter").exit_code == 2

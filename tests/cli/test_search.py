@@ -1,0 +1,135 @@
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from diptych.cli.main import app
+from diptych.errors import DiptychError
+from diptych.index.encoder import Encodings
+from diptych.index.sync import sync
+
+COLOURS = ("red", "lime", "blue", "white", "black")
+
+
+class FakeEncoder:
+    """Each picture by its first pixel and each text by its words."""
+
+    identity, size, rescores = "fake", 8, False
+
+    def __init__(self, address):
+        self.address = str(address)
+
+    def prepare(self, photo):
+        return np.asarray(photo)[0, 0]
+
+    def images(self, prepared):
+        return self.texts([str(pixel.tolist()) for pixel in prepared])
+
+    def texts(self, texts):
+        digests = [hashlib.sha256(text.encode()).digest()[:8] for text in texts]
+        vectors = np.array([list(digest) for digest in digests], np.float32) - 127
+        return Encodings(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+    def known(self, words):
+        return np.array([word in ("two", "dogs") for word in words], bool)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("search")
+    (folder / "run").mkdir()
+    (folder / "photos" / "old").mkdir(parents=True)
+    for number, colour in enumerate(COLOURS):
+        Image.new("RGB", (9, 8), colour).save(folder / "photos" / ("old" if number % 2 else ".") / f"{colour}.png")
+    Image.new("RGB", (9, 8), "red").save(folder / "photos" / "[b]again.png", optimize=True)
+    (folder / "photos" / "red.txt").write_text("a man [sic] and a [red]dog[/b]\ntwo dogs\n")
+    sync(FakeEncoder(folder / "run"), str(folder / "photos"), folder / "x.diptych")
+    return folder / "x.diptych"
+
+
+@pytest.fixture(autouse=True)
+def opened(monkeypatch):
+    monkeypatch.setattr("diptych.index.search.open_encoder", lambda address, device: FakeEncoder(address))
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def invoke(index, *words):
+    return CliRunner().invoke(app, ["search", str(index), *map(str, words)])
+
+
+def refused(index, *words):
+    found = invoke(index, *words)
+    assert isinstance(found.exception, DiptychError), found.output
+    assert "\n" not in str(found.exception)
+    return str(found.exception)
+
+
+def test_words_find_images_and_a_sheet_shows_them(index, tmp_path):
+    found = invoke(index, "two dogs", "-k", 3, "--sheet", tmp_path / "hits.png")
+    assert found.exit_code == 0
+    assert found.stdout.count(".png") == 3
+    assert "searched 6 images" in found.stderr
+    assert "vocabulary" not in found.stderr
+    with Image.open(tmp_path / "hits.png") as sheet:
+        assert sheet.size[0] > 100
+
+
+def test_json_has_everything(index):
+    told = invoke(index, "two zebras", "--json")
+    answer = json.loads(told.stdout)
+    assert [hit["score"] for hit in answer["hits"]] == sorted((hit["score"] for hit in answer["hits"]), reverse=True)
+    assert (answer["searched"], answer["method"], answer["unknown"]) == (6, "exact", ["zebras"])
+    assert "not in the model's vocabulary: zebras" in told.stderr
+    assert "knows no word" not in told.stderr
+    assert "knows no word" in invoke(index, "zebras").stderr
+    assert sum(len(hit["near"]) for hit in answer["hits"]) >= 1  # the red one is there twice
+
+
+def test_images_and_entries_find_texts_and_images(index):
+    photo = index.parent / "photos" / "red.png"
+    texts = invoke(index, "--image", photo, "--to", "texts")
+    assert "a man [sic] and a [red]dog[/b]" in texts.stdout
+    assert "searched 2 texts" in texts.stderr
+    hits = json.loads(invoke(index, "--image", photo, "--json").stdout)["hits"]
+    assert hits[0]["score"] == pytest.approx(1, abs=1e-3)
+    assert len(hits[0]["near"]) == 1
+    like = json.loads(invoke(index, "--like", hits[0]["id"], "--json", "-k", 9).stdout)["hits"]
+    assert {hit["id"] for hit in like}.isdisjoint({hits[0]["id"]})
+    assert "[b]again.png" in invoke(index, "--like", hits[1]["id"]).stdout
+    assert json.loads(invoke(index, "two dogs", "--to", "texts", "--json").stdout)["hits"][0]["text"] == "two dogs"
+
+
+def test_filters_and_nothing_left(index):
+    assert "searched 2 images" in invoke(index, "dogs", "--folder", "old").stderr
+    nothing = invoke(index, "dogs", "--until", "1990-01-01")
+    assert nothing.exit_code == 0
+    assert "there are no images to find" in nothing.stderr
+    assert "column=value" in refused(index, "dogs", "--where", "year")
+    assert "no column 'year'" in refused(index, "dogs", "--where", "year=1999")
+
+
+def test_what_does_not_stand_out_is_said(index, monkeypatch):
+    monkeypatch.setattr("diptych.index.aim.bars", lambda scores, *_: np.full(len(scores), np.inf))
+    assert "nothing stands out for 'two dogs'" in invoke(index, "two dogs").stderr
+    assert not json.loads(invoke(index, "two dogs", "--json").stdout)["found"]
+
+
+def test_wrong_questions_are_one_line(index, tmp_path, monkeypatch):
+    assert "one of the three" in refused(index)
+    assert "one of the three" in refused(index, "x", "--like", 1)
+    assert "question is empty" in refused(index, " ")
+    assert "no such file" in refused(index, "--image", tmp_path / "none.jpg")
+    assert "needs found images" in refused(index, "x", "--to", "texts", "--sheet", tmp_path / "a.png")
+    assert "a .png file" in refused(index, "x", "--sheet", tmp_path / "none" / "a.png")
+    photos = index.parent / "photos"
+    assert f"diptych index RUN {photos}" in refused(photos, "x")
+    (tmp_path / "vocabulary.json").touch()
+    assert f"diptych index {tmp_path} FOLDER" in refused(tmp_path, "x")
+    monkeypatch.setattr(FakeEncoder, "identity", "another")
+    assert "made by another model than elsewhere" in refused(index, "x", "--run", "elsewhere")
+    (index.parent / "run").rmdir()
+    assert "its model is no longer at" in refused(index, "x")
+    (index.parent / "run").mkdir()

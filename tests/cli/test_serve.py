@@ -1,0 +1,118 @@
+"""`diptych serve` as a process of its own, with a model that is a hash: the real one would take seconds to load."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from PIL import Image
+
+from diptych.cli import serve
+from diptych.errors import DiptychError
+
+MODEL = """
+import hashlib, sys
+import numpy as np
+from diptych.index.encoder import Encodings
+import diptych.serve.opening
+
+class Encoder:
+    address, identity, size, rescores = "fake", "fake", 16, False
+    def texts(self, texts):
+        rows = [list(hashlib.sha256(text.encode()).digest()[:16]) for text in texts]
+        return Encodings(np.array(rows, np.float32) / 1000)
+    def prepare(self, photo):
+        return np.asarray(photo.resize((1, 1)))
+    def images(self, prepared):
+        return self.texts([pixel.tobytes().hex() for pixel in prepared])
+    def known(self, words):
+        return np.ones(len(words), bool)
+
+opened = []
+def open_encoder(address, device):
+    opened.append(address)
+    return Encoder()
+"""
+
+SERVE = (
+    MODEL
+    + """
+diptych.serve.opening.open_encoder = open_encoder
+from diptych.cli.main import main
+try:
+    main()
+finally:
+    print("opened", opened, "torch", "torch" in sys.modules)
+"""
+)
+
+INDEX = (
+    MODEL
+    + """
+from diptych.index.sync import sync
+for name in ("first", "second"):
+    sync(Encoder(), sys.argv[1], f"{sys.argv[1]}/{name}.diptych")
+"""
+)
+
+
+def python(script, *arguments):
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process):
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    Image.new("RGB", (20, 20), "red").save(folder / "red.png")
+    code, _, err = ended(python(INDEX, folder))
+    assert code == 0, err
+    return [folder / "first.diptych", folder / "second.diptych"]
+
+
+def get(address):
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        return json.load(answer)
+
+
+def test_it_says_where_it_is_answers_without_torch_and_ends_with_ctrl_c(files):
+    process = python(SERVE, "serve", *files, "--port", 0, "--threads", 1)
+    try:
+        line = process.stdout.readline()
+        address = re.fullmatch(r"serving first, second at (http://127\.0\.0\.1:\d+)\n", line).group(1)
+        assert get(f"{address}/search?text=red&index=second")["hits"][0]["key"] == "red.png"
+        assert [about["name"] for about in get(f"{address}/indexes")["indexes"]] == ["first", "second"]
+        with pytest.raises(urllib.error.HTTPError) as refused:  # the server reads it, and says why it is too long
+            get(f"{address}/search?text={'a' * 100_000}")
+        assert refused.value.code == 422
+        assert json.load(refused.value) == {"error": "text: string should have at most 1000 characters"}
+        process.send_signal(signal.SIGINT)
+        code, out, err = ended(process)
+    finally:
+        process.kill()
+    assert (code, err) == (0, "ended\n")
+    assert out == "opened ['fake'] torch False\n"  # one model for both, and nothing that needs torch
+
+
+def test_what_cannot_be_served_is_one_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            DiptychError, match=rf"^port {port} of 127.0.0.1 is taken; .* --port 0 for any that is free$"
+        ):
+            serve.command([tmp_path / "none.diptych"], port=port)
+    with pytest.raises(DiptychError, match=r"none.diptych: no such index; .*$"):
+        serve.command([tmp_path / "none.diptych"], port=0)
+    for host in ("no such host", "203.0.113.7"):
+        with pytest.raises(DiptychError, match=f"^--host {host}: no such address of this machine"):
+            serve.command([tmp_path / "none.diptych"], host=host, port=0)

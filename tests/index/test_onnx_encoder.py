@@ -1,0 +1,145 @@
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from diptych.errors import DiptychError, RunError
+from diptych.features.crops import Crops, fixed_crops
+from diptych.features.identity import file_hash
+from diptych.index.encoder import Encoder, open_encoder
+from diptych.index.onnx_encoder import OnnxEncoder
+from diptych.index.torch_encoder import TorchEncoder
+from diptych.models.exported import ExportedInput
+from diptych.models.image_towers.cnn import CNNSettings
+from diptych.models.onnx_export import export_onnx
+from diptych.models.projected import Head, Projected
+from diptych.models.store import save_matcher
+from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.vse import VSESettings
+from diptych.text.vocabulary import Vocabulary
+
+WORDS = ["a", "red", "circle", "and", "two", "small", "blue", "stars"]
+
+texts = st.lists(st.lists(st.sampled_from([*WORDS, "zebra"]), max_size=30), min_size=1, max_size=9)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A run with a GRU and a head, and the folder of its export."""
+    folder = tmp_path_factory.mktemp("exported")
+    vocabulary = Vocabulary.count([" ".join(WORDS)], 1)
+    torch.manual_seed(0)
+    base = VSESettings(joint=8, image=CNNSettings(pixels=16, width=2), text=GRUSettings(word=4, hidden=8))
+    matcher = Projected(base.fitted(len(vocabulary), None).build(), Head(hidden=40, output=5))
+    with torch.no_grad():  # at the start the GRU hears little of its words
+        matcher.base.text.words.weight.mul_(20)
+    save_matcher(folder / "run/best/weights.safetensors", matcher, vocabulary, {})
+    vocabulary.save(folder / "run/vocabulary.json")
+    export_onnx(folder / "run", folder / "run-onnx")
+    return folder / "run-onnx"
+
+
+@pytest.fixture(scope="module")
+def encoders(exported):
+    return TorchEncoder.open(exported.with_name("run"), "cpu"), OnnxEncoder.open(exported)
+
+
+def photos(count):
+    random = np.random.default_rng(count)
+    return [Image.fromarray(random.integers(0, 256, (20 + row, 30, 3), np.uint8)) for row in range(count)]
+
+
+def test_it_is_the_run_by_another_engine(exported, encoders):
+    own, other = encoders
+    encoder: Encoder = open_encoder(exported)
+    assert isinstance(encoder, OnnxEncoder)
+    assert (encoder.identity, encoder.size, encoder.rescores) == (own.identity, 5, own.rescores)
+    assert encoder.address == str(exported)
+    words = ["red", "zebra", "circle", "Red"]
+    assert other.known(words).tolist() == own.known(words).tolist() == [True, False, True, False]
+    assert not len(other.texts([])) and not len(other.images([]))
+    images, said = other.images([other.prepare(photo) for photo in photos(2)]), other.texts(["a red circle"])
+    np.testing.assert_allclose(other.score(images, said), own.score(images, said), atol=1e-6)
+
+
+@settings(max_examples=20)
+@given(texts)
+def test_words_agree_at_any_number_and_length(encoders, said):
+    own, other = encoders
+    np.testing.assert_allclose(other.words(said).vectors, own.words(said).vectors, atol=1e-4)
+    together = [" ".join(words) for words in said]
+    np.testing.assert_allclose(other.texts(together).vectors, own.texts(together).vectors, atol=1e-4)
+
+
+def test_many_texts_keep_their_order(encoders, monkeypatch):
+    own, other = encoders
+    monkeypatch.setattr("diptych.index.onnx_encoder.TEXTS_AT_ONCE", 3)
+    said = ["two small blue stars", "a", "red circle and a star", "stars", "a red", "blue and red", "circle"]
+    vectors = own.texts(said).vectors
+    assert len(np.unique(vectors.round(3), axis=0)) == len(said)  # else any order would do
+    np.testing.assert_allclose(other.texts(said).vectors, vectors, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_photos_agree_at_any_number(encoders, monkeypatch, count):
+    own, other = encoders
+    monkeypatch.setattr("diptych.index.onnx_encoder.CROPS_AT_ONCE", 3)
+    prepared = [other.prepare(photo) for photo in photos(count)]
+    for photo, array in zip(photos(count), prepared, strict=True):
+        np.testing.assert_array_equal(array, own.prepare(photo))
+    np.testing.assert_allclose(other.images(prepared).vectors, own.images(prepared).vectors, atol=1e-4)
+
+
+def test_crops_are_those_of_the_run(exported, monkeypatch):
+    encoder = OnnxEncoder.open(exported)
+    crops = Crops(name="views")
+    wanted = ExportedInput(kind="crops", shape=(3, 32, 32), crops=crops)
+    monkeypatch.setattr(encoder, "exported", encoder.exported.model_copy(update={"image_input": wanted}))
+    photo = photos(1)[0]
+    np.testing.assert_array_equal(encoder.prepare(photo), fixed_crops(photo, crops, 32))
+
+
+def test_words_that_a_fit_has_nothing_for_are_unknown(exported):
+    encoder = OnnxEncoder.open(exported)
+    card = encoder.exported.model_copy(update={"unknown": ("red",)})
+    assert OnnxEncoder(exported, card, encoder.vocabulary).known(["red", "blue"]).tolist() == [False, True]
+
+
+def test_torch_is_never_loaded(exported):
+    program = """if True:
+        import sys
+        from PIL import Image
+        from diptych.index.encoder import open_encoder
+        encoder = open_encoder(sys.argv[1])
+        photo = encoder.prepare(Image.new("RGB", (40, 30), "red"))
+        print(encoder.score(encoder.images([photo]), encoder.texts(["a red circle"])).shape)
+        assert encoder.known(["red"]).all()
+        print("torch" in sys.modules)
+    """
+    said = subprocess.run([sys.executable, "-c", program, exported], capture_output=True, text=True, check=True)
+    assert said.stdout.split("\n")[:2] == ["(1, 1)", "False"]
+
+
+def test_a_graph_that_is_none_is_one_line(exported, tmp_path):
+    folder = tmp_path / "own"
+    shutil.copytree(exported, folder)
+    (folder / "text.onnx").write_bytes(b"\x08\x0a\xff")
+    card = json.loads((folder / "export.json").read_text())
+    card["files"]["text.onnx"] = file_hash(folder / "text.onnx")
+    (folder / "export.json").write_text(json.dumps(card))
+    with pytest.raises(RunError, match=r"text.onnx: onnxruntime cannot read it .*; export the run again") as refused:
+        OnnxEncoder.open(folder)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_runtime_is_one_line_with_the_command(exported, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(DiptychError, match=r"onnxruntime is not installed; run: pip install 'diptych\[onnx\]'"):
+        OnnxEncoder.open(exported)

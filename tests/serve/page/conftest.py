@@ -1,0 +1,143 @@
+"""The page in a tab of a real browser, over the real service and real indexes; only the model is made up."""
+
+import hashlib
+import shutil
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import uvicorn
+from PIL import Image
+from playwright.sync_api import expect, sync_playwright
+
+from diptych.data.scenes import make_scenes
+from diptych.index.encoder import Encodings
+from diptych.index.search import Searcher
+from diptych.index.store import Store
+from diptych.index.sync import sync
+from diptych.serve.app import create_app
+from diptych.text.tokens import tokenise
+
+CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+PATIENCE = 20_000  # milliseconds, for machines that do much else
+MARKUP = "<img src=x onerror=window.broken=1>"
+
+
+class Encoder:
+    """A text is its words, each a direction of its own; an image is the words that it was taught for its pixels."""
+
+    address, identity, size, rescores = "fake", "fake", 256, False
+
+    def __init__(self):
+        self.taught = {}
+
+    def teach(self, photo, text):
+        self.taught[self.prepare(photo).tobytes()] = text
+
+    def prepare(self, photo):
+        return np.asarray(photo.resize((8, 8)))
+
+    def images(self, prepared):
+        return self.texts([self.taught.get(pixels.tobytes(), "unseen") for pixels in prepared])
+
+    def texts(self, texts):
+        return self.words([tokenise(text) for text in texts])
+
+    def words(self, texts):
+        vectors = np.zeros((len(texts), self.size), np.float32)
+        for row, words in enumerate(texts):
+            for word in words:
+                vectors[row, hashlib.sha256(word.encode()).digest()[0]] += 1
+        return Encodings(vectors / np.maximum(1, np.linalg.norm(vectors, axis=1, keepdims=True)))
+
+    def score(self, images, texts):
+        return images.vectors @ texts.vectors.T
+
+    def known(self, words):
+        return np.array([word != "zebra" for word in words], bool)
+
+
+def searcher(encoder, folder, seed, scenes, extra=()):
+    """An index over a folder of drawn scenes, each with two captions, and over extra pictures (name, caption)."""
+    corpus = make_scenes(train=0, val=0, test=scenes, texts=2, seed=seed)
+    pictures = [(f"scene-{i}", corpus.texts[2 * i : 2 * i + 2], corpus.pictures[i].load()) for i in range(scenes)]
+    pictures += [(name, [text], Image.new("RGB", (40, 30), (60 * i, 0, 0))) for i, (name, text) in enumerate(extra)]
+    folder.mkdir()
+    for name, texts, photo in pictures:
+        encoder.teach(photo, " ".join(texts))
+        photo.save(folder / f"{name}.png")
+        (folder / f"{name}.txt").write_text("\n".join(texts))
+    file = folder.with_suffix(".index")
+    sync(encoder, str(folder), file)
+    return Searcher(Store.open(file), encoder)
+
+
+@contextmanager
+def served(app):
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none", timeout_graceful_shutdown=3))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    if CHROMIUM is None:
+        pytest.skip("no browser: apt-get install chromium")
+    folder = tmp_path_factory.mktemp("page")
+    encoder = Encoder()
+    indexes = {
+        "scenes": searcher(encoder, folder / "scenes", 0, 30, [(MARKUP, f"dangerous {MARKUP}"), ("gone", "gone away")]),
+        "others": searcher(encoder, folder / "others", 1, 8),
+    }
+    (folder / "scenes" / "gone.png").unlink()
+    with served(create_app(indexes)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tab(address):
+    """A tab of a browser; opening one takes longer than most tests, so they share it. It ends before the server."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        tab = browser.new_page(reduced_motion="reduce")
+        tab.set_default_timeout(PATIENCE)
+        expect.set_options(timeout=PATIENCE)
+        yield tab
+        browser.close()
+
+
+@pytest.fixture
+def open_page(tab, address):
+    """Open the page; at the end nothing has gone to another host, and the browser had nothing to complain about."""
+    complaints, asked = [], []
+    listeners = {
+        "request": lambda request: asked.append(request.url),
+        "pageerror": lambda error: complaints.append(str(error)),
+        "console": lambda message: message.type in ("error", "warning") and complaints.append(message.text),
+    }
+    for event, listener in listeners.items():
+        tab.on(event, listener)
+
+    def opened(query="", width=1100, height=800, scheme="light"):
+        tab.set_viewport_size({"width": width, "height": height})
+        tab.emulate_media(color_scheme=scheme)
+        tab.goto(address + query)
+        return tab
+
+    yield opened
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
+    tab.unroute_all(behavior="ignoreErrors")
+    tab.goto("about:blank")
+    # The browser tells of each 4xx itself; the page shows what it means.
+    assert [told for told in complaints if not told.startswith("Failed to load resource")] == []
+    assert {url for url in asked if not url.startswith((address, "data:", f"blob:{address}"))} == set()

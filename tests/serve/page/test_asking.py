@@ -1,0 +1,238 @@
+"""What is asked on the page, in words or with a picture, and what comes back or goes wrong."""
+
+import base64
+import io
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from diptych.data.scenes import make_scenes
+
+MARKUP = "<img src=x onerror=window.broken=1>"
+
+
+def png(photo):
+    out = io.BytesIO()
+    photo.save(out, "PNG")
+    return out.getvalue()
+
+
+def captions(page, selector="button.hit .caption"):
+    return page.locator(selector).all_inner_texts()
+
+
+def status(page, pattern):
+    expect(page.locator("#status")).to_have_text(re.compile(pattern))
+
+
+def change_answers(page, path, change):
+    """Let the service answer, and change what it said."""
+
+    def handle(route):
+        response = route.fetch()
+        answer = response.json()
+        change(answer)
+        route.fulfill(response=response, json=answer)
+
+    page.route(path, handle)
+
+
+def refuse(page, path, code, sentence):
+    page.route(path, lambda route: route.fulfill(status=code, json={"error": sentence}))
+
+
+def test_answers_while_typing_and_goes_back(open_page):
+    page = open_page()
+    expect(page.locator(".lead")).to_have_text("32 images and 62 captions to search.")
+    example = page.locator(".example").first
+    text = example.inner_text().strip()
+    example.click()
+    status(page, r"^\d+ images? for “" + re.escape(text))
+    assert page.locator("#text").input_value() == text
+    page.locator("#text").press_sequentially(" gone away", delay=1)
+    status(page, "gone away”.* of 32, in")
+    assert "gone away" in captions(page)
+    assert "gone+away" in page.url and page.title().endswith("gone away · Diptych")
+    assert all(0 <= float(score) <= 1.001 for score in captions(page, "button.hit .score"))
+    page.go_back()
+    status(page, f"“{re.escape(text)}”")
+    assert page.locator("#text").input_value() == text
+    page.go_back()
+    expect(page.locator(".lead")).to_be_visible()
+    assert page.locator("button.hit").count() == 0
+
+
+def test_a_late_answer_does_not_win(open_page):
+    page = open_page()
+    held = []
+    page.route("**/search?*text=slow*", lambda route: held.append(route))
+    page.fill("#text", "slow")
+    expect(page.locator(".pane")).to_have_attribute("aria-busy", "true")
+    status(page, "Searching")
+    page.fill("#text", "gone away")
+    status(page, "gone away")
+    shown = captions(page)
+    assert len(held) == 1
+    late = {"hits": [], "found": False, "message": "late", "searched": 1, "milliseconds": 1, "to": "image"}
+    held[0].fulfill(json=late)
+    page.wait_for_timeout(100)
+    assert captions(page) == shown
+    status(page, "gone away")
+
+
+DROP = """async ({ name, type, data, how }) => {
+  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  const brought = new DataTransfer();
+  brought.items.add(new File([bytes], name, { type }));
+  const event = how === "paste"
+    ? new ClipboardEvent("paste", { clipboardData: brought, bubbles: true })
+    : new DragEvent("drop", { dataTransfer: brought, bubbles: true, cancelable: true });
+  document.body.dispatchEvent(event);
+}"""
+
+
+@pytest.mark.parametrize("how", ["choose", "drop", "paste"])
+def test_a_picture_finds_its_captions_and_its_like(open_page, how):
+    page = open_page("?q=stars")
+    status(page, "stars")
+    scene = make_scenes(train=0, val=0, test=3, texts=2, seed=0)
+    data = png(scene.pictures[2].load())
+    if how == "choose":
+        page.set_input_files("#picture", {"name": "holiday.png", "mimeType": "image/png", "buffer": data})
+    else:
+        brought = {"name": "holiday.png", "type": "image/png", "data": base64.b64encode(data).decode(), "how": how}
+        page.evaluate(DROP, brought)
+    status(page, "like the picture")
+    assert page.locator("#asked img").evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 128
+    assert set(captions(page, ".hits.texts .caption")[:2]) == set(scene.texts[4:6])
+    assert captions(page, ".hits.images .caption")[0] == scene.texts[4]
+    assert page.locator("#text").input_value() == ""
+    page.go_back()
+    status(page, "stars")
+    page.go_forward()
+    status(page, "like the picture")
+
+
+def test_pictures_that_cannot_be_used(open_page):
+    page = open_page()
+    expect(page.locator(".lead")).to_be_visible()
+    page.set_input_files("#picture", {"name": "a.png", "mimeType": "image/png", "buffer": b"no image"})
+    problem = page.locator(".problem")
+    expect(problem).to_contain_text(re.compile("image"))
+    assert problem.get_attribute("role") == "alert"
+    posts = []
+    page.on("request", lambda request: request.method == "POST" and posts.append(request.url))
+    page.evaluate(
+        """() => {
+          const brought = new DataTransfer();
+          brought.items.add(new File([new Uint8Array(20 * 1024 * 1024 + 1)], "huge.png"));
+          document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: brought, bubbles: true }));
+        }"""
+    )
+    expect(page.locator("#problem")).to_contain_text("huge.png has 20.0 MB; a picture may have 20 MB")
+    assert posts == []
+
+
+def test_an_empty_index(open_page):
+    page = open_page()
+    change_answers(page, "**/indexes", lambda answer: answer["indexes"][0].update(images=0, texts=0))
+    page.reload()
+    expect(page.locator(".lead")).to_have_text("This index is empty.")
+    page.unroute("**/indexes")
+    page.get_by_role("button", name="Look again").click()
+    expect(page.locator(".lead")).to_contain_text("32 images")
+    page.route("**/indexes", lambda route: route.fulfill(json={"indexes": []}))
+    page.reload()
+    expect(page.locator(".problem")).to_contain_text("The server has no index")
+
+
+def test_errors_are_told_and_tried_again(open_page):
+    page = open_page()
+    refuse(page, "**/search?*", 503, f"the index cannot be read now {MARKUP}")
+    page.fill("#text", "stars")
+    problem = page.locator(".problem p")
+    expect(problem).to_have_text(f"the index cannot be read now {MARKUP}")
+    page.unroute("**/search?*")
+    page.route("**/search?*", lambda route: route.abort())
+    page.get_by_role("button", name="Try again").click()
+    expect(problem).to_contain_text("The server does not answer")
+    page.unroute("**/search?*")
+    page.route("**/search?*", lambda route: route.fulfill(status=502, body="<html>"))
+    page.get_by_role("button", name="Try again").click()
+    expect(problem).to_contain_text("status 502")
+    page.unroute("**/search?*")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator("button.hit").first).to_be_visible()
+    expect(problem).to_have_count(0)
+    refuse(page, "**/indexes", 500, "something went wrong here")
+    page.reload()
+    expect(problem).to_have_text("something went wrong here")
+    page.unroute("**/indexes")
+    page.get_by_role("button", name="Try again").click()
+    status(page, "stars")
+
+
+def test_what_does_not_stand_out_is_below_a_line(open_page):
+    page = open_page()
+
+    def change(answer):
+        answer.update(found=True, message="The model does not know “x”.")
+        for place, hit in enumerate(answer["hits"]):
+            hit.update(stands_out=place < 2, near=[hit["id"]] * 3 if place == 1 else [])
+
+    change_answers(page, "**/search?*text=stars*", change)
+    page.fill("#text", "stars")
+    status(page, "images? for")
+    assert page.locator(".note").inner_text() == "The model does not know “x”."
+    assert page.locator(".line").inner_text() == "What follows does not stand out from the rest."
+    assert page.locator(".line ~ ol .hit.faint").count() == 22 and page.locator(".hit:not(.faint)").count() == 2
+    assert page.locator(".alike").all_inner_texts() == ["+3 alike"]
+    page.get_by_role("button", name="Show more").click()
+    status(page, "2 images for “stars”, and 30 that do not stand out, of 32, in")
+    page.locator(".hit").nth(1).click()
+    expect(page.locator(".alikes button")).to_have_count(4)
+
+
+def test_two_indexes_beside_each_other(open_page):
+    page = open_page("?q=two+red+squares")
+    status(page, "of 32")
+    page.select_option("[name=beside]", "others")
+    status(page, r"in scenes.* of 32, in \d+ ms\. .* in others.* of 8, in")
+    assert page.locator(".pane h2").all_inner_texts() == ["scenes", "others"]
+    left, right = (page.locator(".pane").nth(i).bounding_box() for i in range(2))
+    assert left["y"] == right["y"] and left["x"] + left["width"] <= right["x"] + 1
+    assert page.locator(".pane").last.locator(".hit").count() == 8
+    page.fill("#text", "green rings")
+    page.wait_for_url("**/?q=green+rings&*beside=others")
+    page.goto(page.url.replace("q=green+rings", "like=1&of=scenes"))  # asked with its bytes, where the id means nothing
+    status(page, "in scenes.* in others")
+    page.go_back()
+    page.wait_for_url("**/?q=green+rings&*beside=others")
+    page.select_option("[name=index]", "others")  # which cannot be beside itself
+    status(page, r"“green rings”.* of 8")
+    assert page.locator(".pane").count() == 1
+
+
+def test_filters_and_direction(open_page):
+    page = open_page()
+    asked = []
+    change_answers(page, "**/indexes", lambda answer: answer["indexes"][0].update(columns=["place"], splits=["test"]))
+    page.route("**/search?*", lambda route: asked.append(route.request.url) or route.abort())
+    page.goto(page.url + "?q=stars")
+    page.locator("summary").click()
+    page.fill("[name=folder]", "a/b")
+    page.fill("[name=since]", "2026-01-31")
+    page.select_option("[name=split]", "test")
+    page.get_by_label("place").fill("a=b")
+    page.keyboard.press("Enter")
+    page.get_by_role("radio", name="Captions").check()
+    expect(page.locator(".problem")).to_be_visible()
+    wanted = "to=text&k=24&folder=a%2Fb&since=2026-01-31&split=test&where=place%3Da%3Db&text=stars"
+    assert asked[-1].endswith(wanted)
+    page.reload()
+    expect(page.locator("summary")).to_have_text("Filters · 4")
+    page.locator("summary").click()
+    page.get_by_role("button", name="Clear filters").click()
+    page.wait_for_url("**/?q=stars&to=text&index=scenes")
+    assert page.get_by_label("place").input_value() == ""

@@ -1,0 +1,199 @@
+"""What the page shows, to whom and on what: the large image, the keyboard, markup, a phone, light and dark."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from diptych.serve.pages import FOLDER
+
+MARKUP = "<img src=x onerror=window.broken=1>"
+
+
+def captions(page, selector="button.hit .caption"):
+    return page.locator(selector).all_inner_texts()
+
+
+def status(page, pattern):
+    expect(page.locator("#status")).to_have_text(re.compile(pattern))
+
+
+def test_the_keyboard_alone(open_page):
+    page = open_page("?q=two+red+squares")
+    status(page, "images? for")
+    page.locator("body").click(position={"x": 5, "y": 400})
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "text"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    first, second, third = captions(page)[:3]
+    page.keyboard.press("Enter")
+    dialog = page.locator("dialog")
+    expect(dialog).to_contain_text("2 of 24")
+    expect(dialog).to_contain_text(second)
+    page.keyboard.press("ArrowRight")
+    expect(dialog).to_contain_text(third)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")  # there is nothing before the first
+    expect(dialog).to_contain_text("1 of 24")
+    expect(dialog).to_contain_text(first)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    assert third in page.evaluate("document.activeElement.innerText")  # the one looked at last
+    page.keyboard.press("ArrowDown")  # the same column, a row further down
+    assert page.evaluate("[...document.querySelectorAll('button.hit')].indexOf(document.activeElement)") > 3
+
+
+def test_more_like_this(open_page):
+    page = open_page("?q=gone+away")
+    page.locator("button.hit").first.click()
+    expect(page.locator("dialog")).to_contain_text("the file is not there any more")
+    page.get_by_role("button", name="More like this").click()
+    status(page, "like the picture")
+    assert "like=" in page.url and page.locator("#text").input_value() == ""
+    assert page.locator("dialog").is_hidden() and page.evaluate("document.activeElement.id") == "results"
+    assert captions(page, ".hits.texts .caption")[0] == "gone away"
+    page.select_option("[name=beside]", "others")  # an id means nothing there, and the file is gone
+    expect(page.locator(".pane").last.locator(".problem")).to_contain_text("the file is not there any more")
+    page.get_by_role("button", name="Remove").click()
+    expect(page.locator(".lead").first).to_be_visible()
+
+
+def test_words_are_coloured_and_said(open_page):
+    page = open_page("?q=zebra+gone+away+stars")
+    page.locator("button.hit").first.click()
+    words = page.locator(".words .word")
+    expect(words).to_have_text(["zebra", "gone", "away", "stars"])
+    kinds = [words.nth(i).get_attribute("class").split()[1] for i in range(4)]
+    assert kinds == ["unknown", "helps", "helps", "harms"]
+    said = page.locator(".words li").all_text_contents()
+    assert "not known" in said[0] and "helps, +0." in said[1] and "harms, -0." in said[3]
+    lines = [words.nth(i).evaluate("(word) => getComputedStyle(word).textDecorationStyle") for i in range(4)]
+    assert lines == ["dotted", "solid", "solid", "wavy"]
+
+
+def test_places_are_drawn_where_the_index_localises(open_page):
+    page = open_page()
+    served = page.request.get(f"{page.url}indexes").json()["indexes"]
+    able = [{**index, "localizes": True} for index in served]
+    page.route("**/indexes", lambda route: route.fulfill(json={"indexes": able}))
+    places = [{"box": [0.25, 0.5, 0.75, 1.0], "score": 0.5}, {"box": [0, 0, 0.1, 0.1], "score": 0.1}]
+    phrases = [{"phrase": MARKUP, "places": places}, {"phrase": "nothing", "places": []}]
+    page.route("**/localize?*", lambda route: route.fulfill(json={"id": 1, "phrases": phrases}))
+    page.goto(page.url + "?q=two+red+squares")
+    page.locator("button.hit").first.click()
+    button = page.get_by_role("button", name="Show where")
+    button.click()
+    drawn = page.locator(".place")
+    expect(drawn).to_have_count(2)
+    assert drawn.first.inner_text() == MARKUP
+    box, image = drawn.first.bounding_box(), page.locator(".frame img").bounding_box()
+    assert box["x"] - image["x"] == pytest.approx(image["width"] / 4, abs=1)
+    assert box["y"] - image["y"] == pytest.approx(image["height"] / 2, abs=1)
+    assert (box["width"], box["height"]) == pytest.approx((image["width"] / 2, image["height"] / 2), abs=1)
+    assert button.get_attribute("aria-pressed") == "true"
+    expect(page.locator(".phrases")).to_contain_text("25% to 75% from the left, 50% to 100% from the top")
+    button.click()
+    expect(drawn).to_have_count(0)
+
+
+def test_markup_in_names_and_captions_is_text(open_page):
+    page = open_page(f"?q=dangerous+{MARKUP.replace('=', '%3D')}")
+    status(page, re.escape(MARKUP))
+    assert captions(page)[0] == f"dangerous {MARKUP}"
+    page.locator("button.hit").first.click()
+    expect(page.locator("#name")).to_have_text(f"{MARKUP}.png")
+    expect(page.locator(".words")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_role("radio", name="Captions").check()
+    status(page, "captions? for")
+    assert captions(page)[0] == f"dangerous {MARKUP}"
+    upload = {"name": f"{MARKUP}.png", "mimeType": "image/png", "buffer": b"no image"}
+    page.set_input_files("#picture", upload)
+    expect(page.locator("#asked")).to_contain_text(MARKUP)
+    assert page.evaluate("window.broken") is None
+    assert page.locator("[onerror]").count() == 0
+
+
+def test_a_phone(open_page):
+    page = open_page("?q=two+red+squares&beside=others", width=360, height=640)
+    status(page, "others")
+    beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(beyond) <= 0
+    page.locator("summary").click()
+    assert page.evaluate(beyond) <= 0
+    page.select_option("[name=beside]", "")
+    status(page, "for “two red squares”")
+    lefts = {page.locator(".hit").nth(i).bounding_box()["x"] for i in range(6)}
+    assert len(lefts) == 2
+    page.locator(".hit").first.click()
+    expect(page.locator(".words")).to_be_visible()
+    dialog = page.locator("dialog").bounding_box()
+    assert (dialog["width"], dialog["height"]) == (360, 640)
+    assert page.evaluate(beyond.replace("document.documentElement", "document.querySelector('dialog')")) == 0
+    small = """[...document.querySelectorAll("button, select, summary, .switch label, .button, .field input")]
+      .filter((one) => one.checkVisibility()).map((one) => [one.className, one.getBoundingClientRect()])
+      .filter(([, box]) => box.width < 44 || box.height < 42).map(([name, box]) => [name, box.width, box.height])"""
+    assert page.evaluate(small) == []
+
+
+# The contrast of each visible piece of text with what lies behind it, where that is a plain colour.
+CONTRAST = """() => {
+  const parse = (colour) => {
+    const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number);
+    return { rgb: [r, g, b], a };
+  };
+  const light = ([r, g, b]) => [r, g, b]
+    .map((value) => (value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, value, which) => sum + value * [0.2126, 0.7152, 0.0722][which], 0);
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const { rgb, a } = parse(getComputedStyle(one).backgroundColor);
+      if (a > 0.7) return rgb;
+    }
+    return [255, 255, 255];
+  };
+  const top = document.querySelector("dialog[open]") ?? document.body;
+  const walker = document.createTreeWalker(top, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || element.closest("script, noscript, option, #drop, .skip, .hidden")) continue;
+    if (!element.checkVisibility()) continue;
+    const [a, b] = [light(parse(getComputedStyle(element).color).rgb), light(behind(element))].sort().reverse();
+    found.push([walker.currentNode.data.trim(), (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)]);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_can_be_read_and_controls_have_names(open_page, scheme):
+    page = open_page("?q=zebra+gone+away+stars", scheme=scheme)
+    status(page, "images? for")
+    page.locator("summary").click()
+    seen = page.evaluate(CONTRAST)
+    page.locator("button.hit").first.click()
+    expect(page.locator(".words")).to_be_visible()
+    seen += page.evaluate(CONTRAST)
+    assert len(seen) > 60
+    assert [(text, contrast) for text, contrast in seen if contrast < 4.5] == []
+    page.keyboard.press("Escape")
+    tree = page.locator("body").aria_snapshot()
+    assert re.findall(r"- (?:button|textbox|searchbox|combobox|radio|link|dialog)(?: \[.*\])?:?$", tree, re.M) == []
+    assert {"search", "main", "banner", "contentinfo"} <= set(re.findall(r"- (\w+)", tree))
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(20, 20, 22)") == (scheme == "dark")
+
+
+def test_the_files_hold_no_markup_from_text_no_inline_code_and_no_address():
+    files = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.iterdir()}
+    assert {"index.html", "style.css", "main.js"} <= set(files)
+    for name, text in files.items():
+        plain = text.replace("http://www.w3.org/2000/svg", "")  # the name of a language, which nobody opens
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|//\w+\.\w", plain), name
+        assert len(text.splitlines()) <= 300, name
+    assert not re.search(r"\s(style|on\w+)=|<style|<script(?! type=\"module\" src=\"page/)", files["index.html"])
