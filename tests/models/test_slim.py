@@ -4,9 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import RunError
+from diptych.models.address import run_identity
 from diptych.models.image_towers.cnn import CNNSettings
 from diptych.models.slim import export_float16, halved
-from diptych.models.store import load_tensors, run_identity, save_matcher
+from diptych.models.store import load_tensors, save_matcher
 from diptych.models.text_towers.gru import GRUSettings
 from diptych.models.trained import Trained
 from diptych.models.vse import VSESettings

@@ -62,7 +62,9 @@ def command(
     answered = _ask(index, trained, corpus, into)
     report = write_report(into, encoded, result, "test", answered, hard_negatives(into, trained, corpus))
     minutes = (time.monotonic() - started) / 60
-    out.print(f"[bold green]done[/] in {minutes:.1f} min; the report: {report.resolve()}", highlight=False, soft_wrap=True)
+    out.print(
+        f"[bold green]done[/] in {minutes:.1f} min; the report: {report.resolve()}", highlight=False, soft_wrap=True
+    )
     _offer(index)
 
 

@@ -31,7 +31,7 @@ def command(
 
         diptych export runs/first --float16 --into small
     """
-    from diptych.models.starter import run_folder
+    from diptych.models.address import run_folder
 
     if onnx == float16:
         raise DiptychError("name one form: diptych export RUN --onnx, or diptych export RUN --float16")

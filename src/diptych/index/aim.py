@@ -66,7 +66,7 @@ class Aim:
     def _answer(self, query: Encodings, ask: Ask, found: _Candidates, bar: float, depth: int, cosine: bool) -> Answer:
         """The k best that show different things; candidates are taken from further below until there are so many."""
         hits = self._hits(ask, found, bar)
-        while len(hits) < ask.k and found.more:
+        while len(hits) < ask.k and found.more and depth < len(self._pool):
             depth *= _DEEPER
             found = self._candidates(query, depth, cosine, None)[0]
             hits = self._hits(ask, found, bar)

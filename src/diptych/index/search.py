@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from diptych.errors import DataError, DiptychError, IndexFileError
+from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
 from diptych.index import ivf as ivf_cache
 from diptych.index.aim import Aim
 from diptych.index.encoder import Encoder, Encodings, open_encoder
@@ -19,7 +19,7 @@ from diptych.index.entries import Answer, Ask, Filters, Kind
 from diptych.index.held import Held
 from diptych.index.ivf import Ivf
 from diptych.index.store import Store
-from diptych.models.starter import run_folder
+from diptych.models.address import run_folder
 from diptych.text.tokens import tokenise
 
 RERANKED = 1000
@@ -62,7 +62,6 @@ class Searcher:
         self._lock = threading.Lock()
         self._held = Held(store)
         self._unbuilt: str | None = None
-        self._has_sets = encoder.rescores and encoder.texts(["a"]).sets is not None
 
     def refresh(self) -> None:
         """Let go of what has changed in the index; it is loaded when it is asked for."""
@@ -82,14 +81,8 @@ class Searcher:
 
     def like(self, id: int, ask: Ask) -> Answer:
         """What is like an entry of the index, without the entry itself and its equals."""
-        kind = self.store.entries([id])[0].kind
-        self.refresh()
-        pool = self._held.pool(kind)
-        sets = self.store.sets([id]) if self._has_sets and kind != ask.to else None
-        row = int(np.searchsorted(pool.ids, id))
-        if row == len(pool.ids) or pool.ids[row] != id:
-            raise DataError(f"{self.store.path}: no entry {id}; it may have been removed since")
-        return self.search(Encodings(pool.vectors[[row]], sets), [replace(ask, without=id)], kind)[0]
+        kind, encoded = self.store.encoded(id)
+        return self.search(encoded, [replace(ask, without=id)], kind)[0]
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a question that the model cannot tell from others, each once."""
@@ -109,6 +102,8 @@ class Searcher:
         for ask in asks:
             if ask.k < 1:
                 raise DataError(f"k = {ask.k}: ask for at least one hit")
+        if not np.isfinite(queries.vectors).all():
+            raise ScoreError("the model makes no finite numbers of the query; is the model whole?")
         aims: dict[tuple[Kind, Kind, Filters], list[int]] = {}
         for place, (ask, kind) in enumerate(zip(asks, kinds, strict=True)):
             aims.setdefault((kind, ask.to, ask.filters), []).append(place)
@@ -168,17 +163,27 @@ def open_index(
     reranked: int = RERANKED,
 ) -> Searcher:
     """The index in a file with the model that made it, or with the same model at another place, ready to be asked."""
+    store = open_store(path)
+    try:
+        return Searcher(store, encoder_of(store, run, device), ivf=ivf, builds=builds, reranked=reranked)
+    except BaseException:
+        store.close()
+        raise
+
+
+def open_store(path: str | Path) -> Store:
+    """The index in a file; who names what an index is made of is told how."""
     path = Path(path)
     if (path / "vocabulary.json").is_file():
         raise IndexFileError(f"{path}: a run, not an index; make one of your photos: diptych index {path} FOLDER")
     if path.is_dir():
         raise IndexFileError(f"{path}: a folder, not an index; make one of it: diptych index RUN {path}")
-    store = Store.open(path)
-    try:
-        address = run or store.making.model
-        if run is None and not run_folder(address).is_dir():
-            raise IndexFileError(f"{path}: its model is no longer at {address}; name where it is with --run")
-        return Searcher(store, open_encoder(address, device), ivf=ivf, builds=builds, reranked=reranked)
-    except BaseException:
-        store.close()
-        raise
+    return Store.open(path)
+
+
+def encoder_of(store: Store, run: str | None = None, device: str = "auto") -> Encoder:
+    """The model that made an index, or the one at `run`."""
+    address = run or store.making.model
+    if run is None and not run_folder(address).is_dir():
+        raise IndexFileError(f"{store.path}: its model is no longer at {address}; name where it is with --run")
+    return open_encoder(address, device)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError, IndexFileError, nearest
 from diptych.index.database import Database
+from diptych.index.encoder import Encodings
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.vectors import STORAGES, Storage, decode, decode_set
 
@@ -118,6 +119,15 @@ class Store:
         if any(own is None for (own,) in rows):
             raise IndexFileError(f"{self.path}: its model keeps one vector an entry, and no sets")
         return tuple(decode_set(own) for (own,) in rows)
+
+    def encoded(self, id: int) -> tuple[Kind, Encodings]:
+        """What one entry is, and how the model saw it."""
+        with self.reading():
+            making = self.making
+            contents = "JOIN contents AS c ON c.id = e.content"
+            ((kind, vector, own),) = self._of([id], "e.kind, c.vector, c.sets", contents)
+        sets = None if own is None else (decode_set(own),)
+        return kind, Encodings(decode([vector], making.storage, making.size), sets)
 
     def looks(self, ids: Ids) -> NDArray[np.uint64]:
         """What each of these entries' images looks like, roughly: 64 bits, few of which differ between near-equals."""

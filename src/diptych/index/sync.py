@@ -22,7 +22,7 @@ from diptych.index.store import Making, Store
 from diptych.index.updating import Update
 from diptych.index.vectors import Storage
 from diptych.machine import cores, interruptible
-from diptych.models.starter import run_folder
+from diptych.models.address import run_folder, run_identity
 
 PATIENCE = 3.0  # seconds to wait for another writer
 
@@ -68,8 +68,6 @@ def model_at(address: str, device: str = "auto") -> Model:
 
 
 def _identity_of_run(address: str, device: str) -> str:
-    from diptych.models.store import run_identity
-
     try:
         return run_identity(run_folder(address))
     except OSError:  # no run, or half of one: who opens it says what is missing

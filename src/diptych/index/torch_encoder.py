@@ -17,10 +17,9 @@ from diptych.data.images import Decoded
 from diptych.errors import DataError, ImageError
 from diptych.features.reader import picture_reader
 from diptych.index.encoder import Encodings
+from diptych.models.address import run_folder, run_identity
 from diptych.models.encoded import joined
 from diptych.models.sets import present
-from diptych.models.starter import run_folder
-from diptych.models.store import run_identity as run_identity
 from diptych.models.trained import Trained
 from diptych.text.vocabulary import padded
 

@@ -22,11 +22,10 @@ from diptych.errors import RunError
 from diptych.features.backbones.source import import_source, one_line
 from diptych.features.identity import file_hash
 from diptych.files import write_json
+from diptych.models.address import run_folder, run_identity
 from diptych.models.exported import CARD, FILES, Exported, ExportedInput, new_folder
 from diptych.models.matcher import Matcher
 from diptych.models.onnx_graphs import image_graph, image_shape, text_graph, write_graph
-from diptych.models.starter import run_folder
-from diptych.models.store import run_identity
 from diptych.models.towers import Tokens, fitted_tower
 from diptych.models.trained import Trained
 from diptych.text.vocabulary import END, START

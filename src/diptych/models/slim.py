@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from diptych.models.address import run_folder
 from diptych.models.exported import new_folder
-from diptych.models.starter import run_folder
 from diptych.models.store import load_tensors, save_tensors
 from diptych.models.trained import Trained
 

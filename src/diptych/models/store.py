@@ -6,7 +6,6 @@ in the run's `vocabulary.json`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ from torch import Tensor
 import diptych
 from diptych import registry
 from diptych.errors import RecipeError, RunError
-from diptych.features.identity import file_hash
 from diptych.files import replacing
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.text.vocabulary import Vocabulary
@@ -118,9 +116,3 @@ def load_weights(matcher: Matcher, tensors: dict[str, Tensor], path: Path) -> No
             raise RunError(f"{path}: does not fit the model: {name} is {shapes}")
     with torch.no_grad():
         matcher.load_state_dict(tensors)
-
-
-def run_identity(folder: Path) -> str:
-    """What tells a run's best model from every other: a digest of its weights, settings and words."""
-    parts = [file_hash(folder / "best" / "weights.safetensors"), file_hash(folder / "vocabulary.json")]
-    return hashlib.sha256("\0".join(parts).encode("ascii")).hexdigest()

@@ -18,9 +18,9 @@ from diptych.errors import DataError, ImageError, RunError
 from diptych.features.reader import image_reader, picture_reader
 from diptych.features.stored import has_store, stored_reader
 from diptych.machine import choose_device
+from diptych.models.address import run_folder
 from diptych.models.encoded import Encoded, joined
 from diptych.models.matcher import Matcher
-from diptych.models.starter import run_folder
 from diptych.models.store import load_matcher
 from diptych.models.towers import Tokens, fitted_tower
 from diptych.text.tokens import tokenise

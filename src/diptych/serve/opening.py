@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from diptych.index.encoder import Encoder, open_encoder
+from diptych.index.encoder import Encoder
 from diptych.index.entries import Ask
-from diptych.index.search import Searcher
-from diptych.index.store import Store
+from diptych.index.search import Searcher, encoder_of, open_store
 
 
 def open_indexes(paths: Sequence[Path], run: str | None = None, device: str = "auto") -> dict[str, Searcher]:
     """The indexes in some files, asked through their own models, or all through `run`, which must be the same model."""
-    stores = [Store.open(path) for path in paths]
+    stores = [open_store(path) for path in paths]
     encoders: dict[str, Encoder] = {}
     searchers: dict[str, Searcher] = {}
     for store in stores:
-        making = store.making
-        if making.identity not in encoders:
-            encoders[making.identity] = open_encoder(run or making.model, device)
-        searchers[_name(store.path, searchers)] = Searcher(store, encoders[making.identity])
+        identity = store.making.identity
+        if identity not in encoders:
+            encoders[identity] = encoder_of(store, run, device)
+        searchers[_name(store.path, searchers)] = Searcher(store, encoders[identity])
     return searchers
 
 

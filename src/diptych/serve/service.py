@@ -15,6 +15,7 @@ from diptych.serve.batching import Batcher
 from diptych.serve.errors import RefusedError
 from diptych.serve.metrics import Metrics
 from diptych.serve.queries import Found, Queries, Question
+from diptych.serve.stored import missing
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -71,4 +72,4 @@ def entry_of(searcher: Searcher, entry: int) -> Entry:
     try:
         return searcher.store.entries([entry])[0]
     except DataError:
-        raise RefusedError(404, f"no entry {entry} is in this index; it may have been removed since") from None
+        raise missing(entry) from None

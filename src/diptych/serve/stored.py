@@ -6,7 +6,6 @@ from diptych.errors import DataError
 from diptych.index.encoder import Encodings
 from diptych.index.entries import Kind
 from diptych.index.search import Searcher
-from diptych.index.vectors import decode, decode_set
 from diptych.serve.errors import RefusedError
 
 
@@ -19,15 +18,13 @@ def check_model(searcher: Searcher) -> None:
 def stored(searcher: Searcher, entry: int) -> tuple[Encodings, Kind]:
     """The encoding of one entry, with its set where the model keeps sets, and what it is of."""
     check_model(searcher)
-    store = searcher.store
-    with store.reading():
-        making = store.making
-        rows = store.database.rows(
-            "SELECT e.kind, c.vector, c.sets FROM entries AS e JOIN contents AS c ON c.id = e.content WHERE e.id = ?",
-            (entry,),
-        )
-    if not rows:
-        raise DataError(f"no entry {entry} is in this index; it may have been removed since")
-    kind, vector, own = rows[0]
-    sets = None if own is None else (decode_set(own),)
-    return Encodings(decode([vector], making.storage, making.size), sets), kind
+    try:
+        kind, encoded = searcher.store.encoded(entry)
+    except DataError:
+        raise missing(entry) from None
+    return encoded, kind
+
+
+def missing(entry: int) -> RefusedError:
+    """What to say of an entry that is not there; where the index lies is nobody's business."""
+    return RefusedError(404, f"no entry {entry} is in this index; it may have been removed since")
