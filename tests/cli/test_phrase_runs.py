@@ -127,10 +127,11 @@ def test_what_cannot_be_compared_is_told_in_a_line(seeds, folder):
 
 def test_a_run_searches_mines_and_encodes_as_any_other(folder, seeds):
     run = seeds[1][0]
-    found = json.loads(invoke("search", run, SCENES, "a red circle", "-k", "3", "--json").stdout)
+    assert invoke("index", run, SCENES, "--into", "scenes.diptych").exit_code == 0
+    found = json.loads(invoke("search", "scenes.diptych", "a red circle", "-k", "3", "--json").stdout)["hits"]
     assert len(found) == 3
     assert found[0]["score"] >= found[2]["score"]
-    assert invoke("search", run, SCENES, "--image", "test-00001-0").exit_code == 0
+    assert invoke("search", "scenes.diptych", "--like", found[0]["id"], "--to", "texts").exit_code == 0
     assert invoke("mine", run, SCENES, "--into", "lists.safetensors").exit_code == 0
     assert invoke("encode", run, SCENES, "--into", "test.safetensors").exit_code == 0
     measured = json.loads(CliRunner().invoke(app, ["evaluate", "test.safetensors", "--json"]).stdout)

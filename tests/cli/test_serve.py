@@ -19,10 +19,10 @@ MODEL = """
 import hashlib, sys
 import numpy as np
 from diptych.index.encoder import Encodings
-import diptych.serve.opening
+import diptych.index.search
 
 class Encoder:
-    address, identity, size, rescores = "fake", "fake", 16, False
+    address, identity, size, rescores = "starter", "fake", 16, False
     def texts(self, texts):
         rows = [list(hashlib.sha256(text.encode()).digest()[:16]) for text in texts]
         return Encodings(np.array(rows, np.float32) / 1000)
@@ -42,7 +42,7 @@ def open_encoder(address, device):
 SERVE = (
     MODEL
     + """
-diptych.serve.opening.open_encoder = open_encoder
+diptych.index.search.open_encoder = open_encoder
 from diptych.cli.main import main
 try:
     main()
@@ -101,7 +101,7 @@ def test_it_says_where_it_is_answers_without_torch_and_ends_with_ctrl_c(files):
     finally:
         process.kill()
     assert (code, err) == (0, "ended\n")
-    assert out == "opened ['fake'] torch False\n"  # one model for both, and nothing that needs torch
+    assert out == "opened ['starter'] torch False\n"  # one model for both, and nothing that needs torch
 
 
 def test_what_cannot_be_served_is_one_line(tmp_path):

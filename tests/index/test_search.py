@@ -30,40 +30,41 @@ def small(words, count=1):
 class FakeEncoder:
     address, identity, size = "runs/fake", "fake", SIZE
 
-    def __init__(self, rescores=False, sets=False):
-        self.rescores, self.sets = rescores, sets
+    def __init__(self, rescores=False, sets=()):
+        self.rescores, self.sets = rescores, sets  # the kinds that are sets
 
-    def encodings(self, items):
-        own = tuple(small(item, 3) for item in items) if self.sets else None
+    def encodings(self, items, kind):
+        own = tuple(small(item, 3) for item in items) if kind in self.sets else None
         return Encodings(np.concatenate([small(item) for item in items]), own)
 
     def prepare(self, photo):
         return np.asarray(photo)[0, 0]
 
     def images(self, prepared):
-        return self.encodings([tuple(pixel.tolist()) for pixel in prepared])
+        return self.encodings([tuple(pixel.tolist()) for pixel in prepared], "image")
 
     def texts(self, texts):
-        return self.encodings(texts)
+        return self.encodings(texts, "text")
 
     def score(self, images, texts):
         if images.sets is None:
             return -np.abs(images.vectors[:, None] - texts.vectors[None]).sum(2)
-        return np.array([[(image @ text.T).max(1).sum() for text in texts.sets] for image in images.sets], np.float32)
+        others = texts.vectors[:, None] if texts.sets is None else texts.sets
+        return np.array([[(image @ text.T).max(1).sum() for text in others] for image in images.sets], np.float32)
 
     def known(self, words):
         return np.array([len(word) < 6 for word in words], bool)
 
 
-def put(store, names, texts=(), sets=False, looks=None, **about):
+def put(store, names, texts=(), sets=(), looks=None, **about):
     """Images of these names, each with what a fake encoder makes of it, and the texts of the first of them."""
     with store.database.transaction():
         writer = Writer(store, [])
         for text in set(texts):
-            own = encode_set(small(text, 3)) if sets else None
+            own = encode_set(small(text, 3)) if "text" in sets else None
             writer.add(Content("text", text_hash(text), encode(small(text), "float32")[0], own))
         for number, name in enumerate(names):
-            own = encode_set(small(name, 3)) if sets else None
+            own = encode_set(small(name, 3)) if "image" in sets else None
             content = Content(
                 "image",
                 name.encode(),
@@ -226,15 +227,16 @@ def test_an_entry_that_goes_while_it_is_found_is_looked_for_again(store, monkeyp
     assert keys(searcher.ask_texts(["x"], Ask())[0]) == ["a/1-b"]
 
 
-@pytest.mark.parametrize("sets", [True, False], ids=["sets", "vectors"])
+@pytest.mark.parametrize("sets", [("image", "text"), ("image",), ()], ids=["sets", "regions", "vectors"])
 @pytest.mark.parametrize("of", ["text", "image"])
 def test_re_ranking_equals_scoring_everything(store, sets, of):
     put(store, [f"n{i}" for i in range(25)], [f"t{i}" for i in range(25)], sets)
     encoder = FakeEncoder(rescores=True, sets=sets)
     to = "image" if of == "text" else "text"
-    query = encoder.texts(["q"])
+    query = encoder.encodings(["q"], of)
     ids, vectors = store.vectors(to)
-    everything = Encodings(vectors, store.sets(ids) if sets else None)
+    everything = Encodings(vectors, store.sets(ids))
+    assert (everything.sets is None) == (to not in sets)
     scores = (encoder.score(everything, query) if of == "text" else encoder.score(query, everything)).ravel()
     best = np.lexsort((ids, -scores))
     found = Searcher(store, encoder).search(query, [Ask(to, k=25)], of)[0]

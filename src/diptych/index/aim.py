@@ -102,8 +102,7 @@ class Aim:
 
     def _own_scores(self, query: Encodings, rows: Integers) -> Floats:
         """The model's own score of a query with some rows: (rows,)."""
-        sets = None if query.sets is None else self._store.sets(self._pool.ids[rows])
-        entries = Encodings(self._pool.vectors[rows], sets)
+        entries = Encodings(self._pool.vectors[rows], self._store.sets(self._pool.ids[rows]))
         images, texts = (entries, query) if self._of == "text" else (query, entries)
         return self._encoder.score(images, texts).ravel()
 

@@ -113,11 +113,11 @@ class Store:
             ) from None
         return np.array([row[0] for row in rows], np.int64), vectors
 
-    def sets(self, ids: Ids) -> tuple[Floats, ...]:
-        """The sets of these entries, (places, size) each, which only some models have."""
+    def sets(self, ids: Ids) -> tuple[Floats, ...] | None:
+        """The sets of these entries, all of one kind, (places, size) each; none where they are one vector."""
         rows = self._of(ids, "c.sets", "JOIN contents AS c ON c.id = e.content")
         if any(own is None for (own,) in rows):
-            raise IndexFileError(f"{self.path}: its model keeps one vector an entry, and no sets")
+            return None
         return tuple(decode_set(own) for (own,) in rows)
 
     def encoded(self, id: int) -> tuple[Kind, Encodings]:

@@ -63,8 +63,13 @@ def model_at(address: str, device: str = "auto") -> Model:
         identity = Exported.read(folder).identity
     else:
         identity = _identity_of_run(address, device)
-    where = str(folder.absolute()) if folder.is_dir() else address  # who asks the index may stand in another folder
+    where = _absolute(address)
     return Model(where, identity, lambda: open_encoder(where, device))
+
+
+def _absolute(address: str) -> str:
+    """An address that is understood from any folder; who asks the index may stand in another one."""
+    return str(Path(address).absolute()) if Path(address).is_dir() else address
 
 
 def _identity_of_run(address: str, device: str) -> str:
@@ -91,7 +96,7 @@ def sync(
     """
     if not isinstance(model, Model):
         encoder = model
-        model = Model(encoder.address, encoder.identity, lambda: encoder)
+        model = Model(_absolute(encoder.address), encoder.identity, lambda: encoder)
     into = Path(into)
     _check_target(into, fresh)
     with held_file(into, IndexFileError, PATIENCE):
