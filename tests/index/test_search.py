@@ -9,6 +9,7 @@ from PIL import Image
 
 from diptych.errors import DataError, DiptychError, IndexFileError
 from diptych.index import exact, search
+from diptych.index.aim import Aim
 from diptych.index.encoder import Encodings
 from diptych.index.entries import Ask, Filters
 from diptych.index.exact import Pool
@@ -142,6 +143,26 @@ def test_equal_entries_have_equal_scores_wherever_they_stand():
     assert exact._promising(np.arange(4), np.array([1, 0.5, 1 + 1e-7, 1], np.float32), 1, 1e-5).tolist() == [0, 2, 3]
 
 
+@pytest.mark.parametrize("longest", [1.0, 1e5])
+def test_exact_search_finds_the_best_among_vectors_of_any_length(longest):
+    random = np.random.default_rng(3)
+    vectors = random.standard_normal((3000, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors[5] *= longest
+    queries = random.standard_normal((4, 8)).astype(np.float32)
+    pool = Pool(np.arange(1, 3001), vectors)
+    for query, found in zip(queries, pool.top(queries, 10), strict=True):
+        assert found.rows.tolist() == reference(pool, query, 10)
+
+
+def test_scores_a_rounding_apart_are_told_apart():
+    steps = np.float32(0.5) + np.arange(40, dtype=np.float32) * np.float32(2e-6)
+    for rows in (np.random.default_rng(seed).permutation(40) for seed in range(20)):
+        pool = Pool(np.arange(40), steps[rows][:, None])
+        found = pool.top(np.ones((1, 1), np.float32), 7)[0]
+        assert found.rows.tolist() == np.argsort(-steps[rows])[:7].tolist()
+
+
 def test_a_batch_with_several_aims_equals_single_queries(store):
     put(store, [f"n{i}" for i in range(30)], ["red", "blue", "dog"], split="val")
     put(store, [f"m{i}" for i in range(10)], ["car"], folder="b/c", split="test", columns={"year": "1999"})
@@ -212,6 +233,46 @@ def test_changes_of_another_writer_are_seen(store, tmp_path):
     reader.close()
 
 
+def other_file(path, names, identity="fake"):
+    """Another index in the place of one that may be open."""
+    beside = path.with_name("beside.diptych")
+    made = Store.create(beside, Making("runs/fake", identity, SIZE, False, "float32", "s", None, "0"))
+    put(made, names)
+    made.close()
+    beside.replace(path)
+
+
+def test_an_index_that_another_model_rebuilt_is_not_searched(store, tmp_path):
+    put(store, ["a", "b"])
+    store.close()
+    searcher = Searcher(Store.open(store.path), FakeEncoder())
+    assert len(searcher.ask_texts(["x"], Ask())[0].hits) == 2
+    other_file(store.path, ["a", "c", "d"])
+    assert len(searcher.ask_texts(["x"], Ask())[0].hits) == 3
+    other_file(store.path, ["a"], "another")
+    with pytest.raises(IndexFileError, match="made by another model"):
+        searcher.ask_texts(["x"], Ask())
+
+
+def test_an_index_that_is_replaced_during_a_search_is_searched_again(store, monkeypatch):
+    put(store, [f"a{i}" for i in range(9)])
+    store.close()
+    searcher = Searcher(Store.open(store.path), FakeEncoder())
+    hits = Aim._hits
+
+    def late(aim, *arguments):
+        if not replaced:
+            replaced.append(other_file(store.path, [f"b{i}" for i in range(9)]))
+        return hits(aim, *arguments)
+
+    replaced = []
+    monkeypatch.setattr(Aim, "_hits", late)
+    found = searcher.ask_texts(["x"], Ask())[0]
+    monkeypatch.undo()
+    assert replaced
+    assert found == searcher.ask_texts(["x"], Ask())[0]
+
+
 def test_an_entry_that_goes_while_it_is_found_is_looked_for_again(store, monkeypatch):
     put(store, ["a", "b"])
     searcher = Searcher(store, FakeEncoder())
@@ -242,9 +303,11 @@ def test_re_ranking_equals_scoring_everything(store, sets, of):
     found = Searcher(store, encoder).search(query, [Ask(to, k=25)], of)[0]
     assert [hit.entry.id for hit in found.hits] == ids[best].tolist()
     assert [hit.score for hit in found.hits] == pytest.approx(scores[best].tolist())
-    few = Searcher(store, encoder, reranked=1).search(query, [Ask(to, k=1)], of)[0]  # it looks at more than it shows
-    assert few.hits[0].score >= found.hits[-1].score
-    assert len(Searcher(store, encoder).like(int(ids[3]), Ask(of, k=2)).hits) >= 1
+    like = Searcher(store, encoder).like(int(ids[3]), Ask(of, k=2))
+    others, own = store.vectors(of), Encodings(vectors[[3]], everything.sets and everything.sets[3:4])
+    rows = Encodings(others[1], store.sets(others[0]))
+    scores = (encoder.score(own, rows) if to == "image" else encoder.score(rows, own)).ravel()
+    assert [hit.score for hit in like.hits] == pytest.approx(sorted(scores, reverse=True)[:2])
 
 
 def test_a_cache_is_used_kept_and_made_anew_when_it_is_stale(store, tmp_path):
@@ -295,6 +358,11 @@ def test_nothing_stands_out_among_entries_that_have_nothing_to_do_with_it(store,
     lost = searcher.search(Encodings(nowhere), [Ask(k=3)], "text")[0]
     assert not lost.found
     assert len(lost.hits) == 3
+    monkeypatch.setattr(
+        store, "matching", lambda kind, filters: np.arange(10, 15)
+    )  # the one that fits is not let through
+    few = searcher.search(Encodings(there), [Ask(k=3, filters=Filters(split="test"))], "text")[0]
+    assert (few.searched, few.found) == (5, False)
 
 
 def test_bad_questions_are_one_line(store):

@@ -230,3 +230,15 @@ def test_nothing_lies_beside_an_index_at_rest_and_what_was_left_there_is_no_part
     other = Store.open(written.path)
     assert other.counts() == {"image": 0, "text": 0}
     other.close()
+
+
+def test_a_reader_survives_a_file_that_is_no_index_in_the_place_of_its_own(store, tmp_path):
+    path, aside = store.path, tmp_path / "aside"
+    reader = Store.open(path)
+    path.rename(aside)
+    path.write_bytes(bytes(range(256)) * 40)
+    with pytest.raises(IndexFileError, match="not an index"):
+        reader.counts()
+    aside.replace(path)
+    assert reader.counts() == store.counts()
+    reader.close()

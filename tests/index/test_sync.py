@@ -295,6 +295,9 @@ def test_nothing_is_forgotten_because_a_disk_is_not_there(photos, tmp_path, monk
     monkeypatch.setattr(os, "scandir", scandir)
     result = sync(Fake(), str(photos), index)
     assert (result.kept, result.removed, result.problems) == (9, 0, 1)
+    model = Model("fake", Fake().identity, Fake)
+    with pytest.raises(DataError, match=r"sub.* cannot be read, and what is in it would be forgotten"):
+        rebuild(index, model)
     monkeypatch.undo()
     assert sync(Fake(), str(photos), index).problems == 0
     photos.rename(tmp_path / "elsewhere")
@@ -303,6 +306,8 @@ def test_nothing_is_forgotten_because_a_disk_is_not_there(photos, tmp_path, monk
     photos.mkdir()
     with pytest.raises(DataError, match=r"no image in it, the index has 9; is its disk there\?.* --fresh"):
         sync(Fake(), str(photos), index)
+    with pytest.raises(DataError, match="no image in it, the index has 9"):
+        rebuild(index, model)
     assert view(index) == before
     sync(Fake(), str(photos), index, fresh=True)
     assert view(index)[0] == {}

@@ -18,17 +18,24 @@ err = Console(stderr=True)
 
 def complain(message: str) -> None:
     """Print an error as one line."""
-    err.print(f"diptych: {' '.join(message.split())}", style="red", highlight=False, markup=False, soft_wrap=True)
+    err.print(
+        f"diptych: {printable(' '.join(message.split()))}", style="red", highlight=False, markup=False, soft_wrap=True
+    )
+
+
+def printable(text: str) -> str:
+    """A text whose control characters are written out: names of files and captions may hold what moves a terminal."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
 
 
 def say(message: str, style: str = "") -> None:
     """Print a result as it is: names of files and texts may hold anything."""
-    out.print(message, style=style, highlight=False, markup=False, soft_wrap=True)
+    out.print(printable(message), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def note(message: str) -> None:
     """Print something that a person should know but no program should read."""
-    err.print(message, highlight=False, markup=False, soft_wrap=True)
+    err.print(printable(message), highlight=False, markup=False, soft_wrap=True)
 
 
 def say_skipped(skipped: dict[str, str], shown: int = 5) -> None:

@@ -160,7 +160,9 @@ def doctor_command(file: IndexFile) -> None:
     for fault in faults:
         say(fault)
     if faults:
-        note(f"{len(faults):,} faults; make it anew from the images: diptych index rebuild {quote(str(file))}")
+        note(
+            f"{len(faults):,} fault{'s' if len(faults) > 1 else ''}; make it anew from the images: diptych index rebuild {quote(str(file))}"
+        )
         raise typer.Exit(1)
     say(f"{file}: sound")
 

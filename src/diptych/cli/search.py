@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from diptych.cli.console import note, out
+from diptych.cli.console import note, out, printable
 from diptych.cli.options import Device
 from diptych.errors import DataError
 
@@ -28,7 +28,7 @@ def command(
     image: Annotated[Path | None, typer.Option(help="Ask with an image file instead of words.")] = None,
     like: Annotated[int | None, typer.Option(metavar="ID", help="Ask with an entry of the index.")] = None,
     to: Annotated[Literal["images", "texts"], typer.Option(help="What to find.")] = "images",
-    k: Annotated[int, typer.Option("-k", min=1, help="How many hits.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many hits.")] = 10,
     folder: Annotated[str | None, typer.Option(help="Only what lies in this folder of the source.")] = None,
     since: Annotated[str | None, typer.Option(metavar="DAY", help="Only images since a day, as 2026-11-16.")] = None,
     until: Annotated[str | None, typer.Option(metavar="DAY", help="Only images until a day.")] = None,
@@ -73,9 +73,9 @@ def command(
     searcher = open_index(index, run, device, ivf=ivf, builds=False, reranked=rerank)
     store = searcher.store
     try:
+        answer = _answer(searcher, ask, question, image, like)
         for line in searcher.notes():
             note(line)
-        answer = _answer(searcher, ask, question, image, like)
         _tell(searcher, answer, question, to)
         if as_json:
             unknown = {} if question is None else {"unknown": searcher.unknown_words(question)}
@@ -116,9 +116,11 @@ def _tell(searcher: Searcher, answer: Answer, question: str | None, to: str) -> 
     how = " by way of an IVF" if answer.method == "ivf" else ""
     note(f"searched {answer.searched:,} {to}{how}")
     if not answer.searched:
-        note(f"there are no {to} to find; filters may have left them out")
+        note(f"there are no {to} to find, in the index or within the filters")
+    elif not answer.hits:
+        note("nothing else is in the index: all of it shows the same")
     elif not answer.found:
-        asked = repr(question) if question is not None else "this image"
+        asked = repr(question) if question is not None else "it"
         note(f"nothing stands out for {asked}: the hits are no better than chance would have it")
 
 
@@ -136,7 +138,7 @@ def _table(store: Store, answer: Answer, to: str) -> Table:
         near = f"+{len(hit.near)}" if hit.near else ""
         cells = [str(number), str(hit.entry.id), f"{hit.score:.3f}", hit.entry.key, near, text]
         style = "" if hit.stands_out else "dim"
-        table.add_row(*(Text(cell) for cell in cells), style=style)  # as it is: a name or caption may hold anything
+        table.add_row(*(Text(printable(cell)) for cell in cells), style=style)
     return table
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
 from diptych.index.duplicates import same_images, same_texts
@@ -37,8 +38,11 @@ class _Candidates:
 class Aim:
     """What queries of one kind want: entries of a pool, all of the same kind, and how they are found."""
 
-    def __init__(self, store: Store, encoder: Encoder, pool: Pool, ivf: Ivf | None, of: Kind, reranked: int) -> None:
-        self._store, self._encoder, self._pool = store, encoder, pool
+    def __init__(
+        self, store: Store, encoder: Encoder, pool: Pool, whole: Pool, ivf: Ivf | None, of: Kind, reranked: int
+    ) -> None:
+        self._store, self._encoder = store, encoder
+        self._pool, self._whole = pool, whole  # what the filters let through, and all of the kind
         self._ivf, self._of, self._reranked = ivf, of, reranked
 
     def answers(self, queries: Encodings, asks: Sequence[Ask]) -> list[Answer]:
@@ -52,13 +56,19 @@ class Aim:
             directions = (queries.vectors / np.where(lengths > 0, lengths, 1)[:, None]).astype(np.float32, copy=False)
             queries, lengths = replace(queries, vectors=directions), np.ones_like(lengths)
         sampled = pool.sample_scores(queries.vectors, cosine)
-        least = bars(sampled, lengths, len(pool), pool.reference_of_cosines if cosine else pool.reference)
+        least = self._bars(queries.vectors, lengths, cosine, sampled)
         depth = max(self._depth(ask) for ask in asks)
         found = self._candidates(queries, depth, cosine, sampled)
         return [
             self._answer(queries.take([place]), ask, own, float(bar), depth, cosine)
             for place, (ask, own, bar) in enumerate(zip(asks, found, least, strict=True))
         ]
+
+    def _bars(self, queries: Floats, lengths: Floats, cosine: bool, sampled: Floats) -> NDArray[np.float64]:
+        """What a hit must score to stand out: a few that a filter leaves are judged by the whole index."""
+        whole = self._whole
+        scores = sampled if whole is self._pool else whole.sample_scores(queries, cosine)
+        return bars(scores, lengths, len(self._pool), whole.reference_of_cosines if cosine else whole.reference)
 
     def _depth(self, ask: Ask) -> int:
         return 2 * min(ask.k, len(self._pool)) + 16
@@ -93,7 +103,12 @@ class Aim:
     ) -> tuple[list[Found], Literal["exact", "ivf"]]:
         """The best by product; by way of the cells only for a first look, which has the sampled scores."""
         pool, ivf = self._pool, self._ivf
-        if ivf is not None and sampled is not None and ivf.made.entries == len(pool.ids) and (not cosine or pool.unit):
+        if (
+            ivf is not None
+            and sampled is not None
+            and ivf.made.entries == len(pool.ids)
+            and (not cosine or pool.nearly_unit)
+        ):
             rows = ivf.candidates(queries, 2 * wanted, pool.chosen)
             if all(len(own) >= min(wanted, len(pool)) for own in rows):
                 ranked = (pool.ranked(query, own, wanted, cosine) for query, own in zip(queries, rows, strict=True))

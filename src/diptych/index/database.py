@@ -48,7 +48,7 @@ CREATE TABLE problems(key TEXT PRIMARY KEY, size INTEGER, modified INTEGER, reas
 class Database:
     """One connection behind a lock, so that threads may share it; readers do not wait for a writer, nor it for them.
 
-    A file that was replaced by another under the same name is opened anew when `generation` is asked for.
+    A reader whose file was replaced by another under the same name reads that one from then on.
     """
 
     def __init__(self, path: Path, *, write: bool) -> None:
@@ -57,7 +57,7 @@ class Database:
         self._lock = threading.RLock()
         self._within = 0
         with self._explained():
-            self._connection, self._file = self._connect()
+            self._connection, self.file = self._connect()  # which file it is, whatever its name
 
     @classmethod
     def create(cls, path: Path, making: Any) -> Database:
@@ -75,16 +75,15 @@ class Database:
     @property
     def generation(self) -> int:
         """A number that grows with every change, whoever makes it."""
-        with self._lock:
-            if not self._write and not self._within and _identity(self.path) not in (None, self._file):
-                with self._explained():
-                    self._connection.close()
-                    self._connection, self._file = self._connect()
-            return int(self.rows("SELECT value FROM meta WHERE name = 'generation'")[0][0])
+        return int(self.rows("SELECT value FROM meta WHERE name = 'generation'")[0][0])
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a statement."""
         with self._lock, self._explained():
+            if not self._write and not self._within and _identity(self.path) not in (None, self.file):
+                fresh = self._connect()  # first: the old connection is kept where the new file is no index
+                self._connection.close()
+                self._connection, self.file = fresh
             return self._connection.execute(statement, values).fetchall()
 
     def each(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:

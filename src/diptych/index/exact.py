@@ -65,6 +65,11 @@ class Pool:
         return bool(np.all(np.abs(self.lengths - 1) < 1e-5))
 
     @cached_property
+    def nearly_unit(self) -> bool:
+        """Whether every vector has about length one, as rounding leaves it: good enough to draw up a list."""
+        return bool(np.all(np.abs(self.lengths - 1) < 1e-2))
+
+    @cached_property
     def sample(self) -> Integers:
         """Some rows in no order, all of them if there are not many."""
         order = np.random.default_rng(len(self)).permutation(len(self))[:SAMPLE]
@@ -180,5 +185,8 @@ def _promising(rows: Integers, scores: Floats, k: int, slack: float) -> Integers
     if len(rows) <= k:
         return rows
     edge = np.partition(scores, len(scores) - k)[len(scores) - k]
-    sure, tied = rows[scores > edge + slack], rows[np.abs(scores - edge) <= slack]
-    return np.concatenate([sure, tied[: k + _TIED]])
+    sure = scores > edge + slack
+    near = np.flatnonzero(~sure & (scores >= edge - slack))
+    if len(near) > k + _TIED:  # one long vector among short ones makes the slack large: take the best, ties by row
+        near = np.sort(near[np.lexsort((near, -scores[near]))[: k + _TIED]])
+    return np.concatenate([rows[sure], rows[near]])

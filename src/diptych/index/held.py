@@ -24,7 +24,7 @@ class Held:
     """
 
     def __init__(self, store: Store) -> None:
-        self.generation = store.generation
+        self.generation, self.file = store.generation, store.database.file
         self.ivfs: dict[Kind, Ivf | None] = {}
         self._store = store
         self._lock = threading.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -96,13 +97,13 @@ class OnnxEncoder:
 
 
 def _session(path: Path) -> Any:
-    """A graph, ready to run on the cores of this process."""
+    """A graph, ready to run."""
     try:
         runtime = import_module("onnxruntime")
     except ModuleNotFoundError:
         raise DiptychError("onnxruntime is not installed; run: pip install 'diptych[onnx]'") from None
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = cores()  # its own choice counts the machine's, not those that this process may use
+    options.intra_op_num_threads = _threads()
     options.inter_op_num_threads = 1
     # Two towers have two pools of threads: one that waits by spinning would take the cores from the other.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -111,6 +112,12 @@ def _session(path: Path) -> Any:
         return runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as reason:  # onnxruntime raises a class of its own for every reason
         raise RunError(f"{path}: onnxruntime cannot read it ({_one_line(reason)}); export the run again") from None
+
+
+def _threads() -> int:
+    """As many as OMP_NUM_THREADS says, which onnxruntime does not read, or the cores that this process may use."""
+    said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(said) if said.isascii() and said.isdecimal() and int(said) else cores()
 
 
 def _one_line(reason: Exception) -> str:

@@ -45,12 +45,7 @@ class Searcher:
         builds: bool = True,
         reranked: int = RERANKED,
     ) -> None:
-        making = store.making
-        if making.identity != encoder.identity:
-            raise IndexFileError(
-                f"{store.path}: made by another model than {encoder.address}; name that with --run, or make the index "
-                f"anew: diptych index {encoder.address} {making.source} --into {store.path} --fresh"
-            )
+        check_model(store, encoder)
         if ivf == "always" and not ivf_cache.available():
             raise DiptychError(f"--ivf always {ivf_cache.NEEDED}")
         self.store = store
@@ -67,6 +62,7 @@ class Searcher:
         """Let go of what has changed in the index; it is loaded when it is asked for."""
         with self._lock:
             if not self._held.current:
+                check_model(self.store, self.encoder)  # somebody may have rebuilt it
                 self._held = Held(self.store)
 
     def ask_texts(self, texts: Sequence[str], ask: Ask) -> list[Answer]:
@@ -120,7 +116,10 @@ class Searcher:
             held = self._held
             try:
                 pool, ivf = held.pool(asks[0].to, asks[0].filters), self._ivf_of(held, asks[0].to)
-                return Aim(self.store, self.encoder, pool, ivf, of, self._reranked).answers(queries, asks)
+                whole = held.pool(asks[0].to)
+                answers = Aim(self.store, self.encoder, pool, whole, ivf, of, self._reranked).answers(queries, asks)
+                if held.file == self.store.database.file:  # the numbers of entries begin anew in another file
+                    return answers
             except DataError:  # an entry that was found has gone since
                 if held.current:
                     raise
@@ -151,6 +150,8 @@ class Searcher:
             held.ivfs[kind] = ivf_cache.build(file, *pools, self.encoder.identity, held.generation)
         except OSError as reason:
             self._unbuilt = f"{file}: the cache cannot be written ({reason.strerror})"
+        except RuntimeError as reason:  # of FAISS
+            self._unbuilt = f"{file}: the cache cannot be made ({' '.join(str(reason).split())[:200]})"
 
 
 def open_index(
@@ -169,6 +170,16 @@ def open_index(
     except BaseException:
         store.close()
         raise
+
+
+def check_model(store: Store, encoder: Encoder) -> None:
+    """Refuse a model that did not make the index: nothing of the two can be compared."""
+    making = store.making
+    if making.identity != encoder.identity:
+        raise IndexFileError(
+            f"{store.path}: made by another model than {encoder.address}; name that with --run, or make the index "
+            f"anew: diptych index {encoder.address} {making.source} --into {store.path} --fresh"
+        )
 
 
 def open_store(path: str | Path) -> Store:

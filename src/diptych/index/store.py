@@ -99,12 +99,13 @@ class Store:
 
     def vectors(self, kind: Kind) -> tuple[Integers, Floats]:
         """The ids of all entries of a kind, ascending, and their vectors, (entries, size)."""
-        rows = self.database.rows(
-            "SELECT e.id, c.vector FROM entries AS e JOIN contents AS c ON c.id = e.content "
-            "WHERE e.kind = ? ORDER BY e.id",
-            (kind,),
-        )
-        making = self.making
+        with self.reading():
+            making = self.making
+            rows = self.database.rows(
+                "SELECT e.id, c.vector FROM entries AS e JOIN contents AS c ON c.id = e.content "
+                "WHERE e.kind = ? ORDER BY e.id",
+                (kind,),
+            )
         try:
             vectors = decode([row[1] for row in rows], making.storage, making.size)
         except IndexFileError as reason:
@@ -116,7 +117,7 @@ class Store:
     def sets(self, ids: Ids) -> tuple[Floats, ...] | None:
         """The sets of these entries, all of one kind, (places, size) each; none where they are one vector."""
         rows = self._of(ids, "c.sets", "JOIN contents AS c ON c.id = e.content")
-        if any(own is None for (own,) in rows):
+        if all(own is None for (own,) in rows):
             return None
         return tuple(decode_set(own) for (own,) in rows)
 

@@ -122,10 +122,18 @@ def rebuild(
                 f"{path}: too damaged to say what it was made from ({_without(path, reason)}); make it anew: "
                 f"diptych index {run} SOURCE --into {quote(str(path))} --fresh"
             ) from None
-        making = store.making
+        making, known = store.making, store.counts()["image"]
         store.close()
-        model = model or model_at(making.model)
-        return _anew(model, open_source(making.source), path, making.storage, workers, watch)
+        model, source = model or model_at(making.model), open_source(making.source)
+        listing = source.listing()
+        _check_listing(listing, known, path, source, model)
+        if listing.unlisted:
+            folder = sorted(listing.unlisted)[0]
+            raise DataError(
+                f"{source.address}: {folder} cannot be read, and what is in it would be forgotten; check its "
+                "permissions, nothing was changed"
+            )
+        return _anew(model, source, path, making.storage, workers, watch)
 
 
 def _into(
@@ -136,7 +144,7 @@ def _into(
     store = Store.open(into, write=True) if into.exists() else _create(model, source, into, storage or "float16")
     try:
         _check_making(store.making, model, source, into, storage)
-        _check_listing(listing, store, source, model)
+        _check_listing(listing, store.counts()["image"], into, source, model)
         with interruptible() as interrupted:
             making = replace(store.making, model=model.address, root=source.root)
             update = Update(store, making, source, listing, model.open, cores() if workers is None else workers)
@@ -174,8 +182,8 @@ def _anew(
     if not result.interrupted:
         with suppress(IndexFileError):  # what is still in its log goes where it belongs, for who reads it now
             Store.open(into, write=True).close()
-        remove_logs(into)  # they belong to the old file, and would be taken for the new one's
         beside.replace(into)
+        remove_logs(into)  # they belong to the old file, and would be taken for the new one's
     return result
 
 
@@ -224,13 +232,12 @@ def _check_making(making: Making, model: Model, source: Source, into: Path, stor
         )
 
 
-def _check_listing(listing: Listing, store: Store, source: Source, model: Model) -> None:
-    """Refuse to forget everything because a disk is not there."""
-    known = store.counts()["image"]
+def _check_listing(listing: Listing, known: int, into: Path, source: Source, model: Model) -> None:
+    """Refuse to forget all images that are known because a disk is not there."""
     if known and not listing.files and not listing.unlisted:
         raise DataError(
             f"{source.address}: no image in it, the index has {known:,}; is its disk there? If all are meant to go: "
-            f"diptych index {quote(model.address)} {quote(source.address)} --into {quote(str(store.path))} --fresh"
+            f"diptych index {quote(model.address)} {quote(source.address)} --into {quote(str(into))} --fresh"
         )
 
 

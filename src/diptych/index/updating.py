@@ -230,6 +230,8 @@ class Update:
     def _kept(self, items: Sequence[Item], encodings: Encodings) -> Iterator[tuple[Item, bytes | None, bytes | None]]:
         """Each item with its vector and its set as they are kept; one that is not finite has none."""
         finite: NDArray[np.bool_] = np.asarray(np.isfinite(encodings.vectors).all(1))
+        if encodings.sets is not None:
+            finite &= np.array([np.isfinite(own).all() for own in encodings.sets], bool)
         vectors = encode(np.where(finite[:, None], encodings.vectors, 0).astype(np.float32), self._storage)
         for row, item in enumerate(items):
             own_set = None if encodings.sets is None else encode_set(encodings.sets[row])

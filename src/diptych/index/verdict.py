@@ -61,9 +61,10 @@ def reference(vectors: Floats) -> Reference | None:
 def bars(scores: Floats, lengths: Floats, entries: int, reference: Reference | None) -> NDArray[np.float64]:
     """The score from which on a hit stands out, for each query; minus infinity where nobody can tell.
 
-    `scores` are each query's with a sample of the entries, (queries, sample), and `lengths` those of the queries.
+    `scores` are each query's with a sample of the whole index, (queries, sample), and `lengths` those of the queries;
+    `entries` is how many could be found.
     """
-    if reference is None or entries < FEWEST:
+    if reference is None:
         return np.full(len(scores), -np.inf)
     length = np.asarray(lengths, np.float64)
     centre = np.median(scores, axis=1).astype(np.float64)

@@ -15,9 +15,9 @@ NAME = "starter"
 
 
 def run_folder(address: str | Path) -> Path:
-    """The folder of a run: `starter` is the package's own, unless a folder is called so."""
+    """The folder of a run: `starter` is the package's own, unless a run here is called so."""
     folder = Path(address)
-    if str(address) == NAME and not folder.is_dir():
+    if str(address) == NAME and not (folder / "vocabulary.json").is_file():
         return Path(diptych.__file__).parent / NAME
     return folder
 
