@@ -90,6 +90,7 @@ def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tupl
         caption = searcher.store.captions([best.entry.id])[best.entry.id][0]
         out.print(f"[bold]{question}[/]\n  best hit {best.entry.key} ({best.score:.3f}): {caption}", highlight=False)
         out.print(f"  pictures: {sheet}", highlight=False, soft_wrap=True)
+    searcher.store.close()
     return [(question, answer.hits) for question, answer in zip(QUESTIONS, answers, strict=True)]
 
 

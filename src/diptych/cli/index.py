@@ -160,9 +160,8 @@ def doctor_command(file: IndexFile) -> None:
     for fault in faults:
         say(fault)
     if faults:
-        note(
-            f"{len(faults):,} fault{'s' if len(faults) > 1 else ''}; make it anew from the images: diptych index rebuild {quote(str(file))}"
-        )
+        count = "a fault" if len(faults) == 1 else f"{len(faults):,} faults"
+        note(f"{count}; make it anew from the images: diptych index rebuild {quote(str(file))}")
         raise typer.Exit(1)
     say(f"{file}: sound")
 
@@ -203,6 +202,9 @@ def _tell(result: SyncResult, file: Path, again: str) -> None:
     if result.interrupted:
         note(f"interrupted; what was finished is kept, and this goes on: {again}")
         raise typer.Exit(130)
+    if not (result.encoded or result.kept or result.renamed):
+        note("no image was found there; is it the right folder?")
+        return
     note(f'next: diptych search {name} "a dog on the beach", or diptych serve {name}')
 
 

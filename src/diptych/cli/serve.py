@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diptych.cli.console import note, say
 from diptych.cli.options import Device
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from diptych.index.search import Searcher
 
 
 def command(
@@ -49,22 +54,7 @@ def command(
     with listen(host, port) as listening:
         searchers = open_indexes(indexes, run, device)
         warm_up(searchers)
-
-        import uvicorn
-
-        from diptych.serve.app import create_app
-
-        app = create_app(searchers, hosts=[host, *(allow_host or [])])
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            timeout_graceful_shutdown=3,
-            h11_max_incomplete_event_size=2**18,  # so that a query that is too long is told so by us
-        )
-        server = uvicorn.Server(config)
+        server = _server(searchers, [host, *(allow_host or [])])
         for searcher in searchers.values():
             for told in searcher.notes():
                 note(told)
@@ -75,3 +65,20 @@ def command(
             server.run(sockets=[listening])
         except KeyboardInterrupt:
             note("ended")
+
+
+def _server(searchers: dict[str, Searcher], hosts: list[str]) -> uvicorn.Server:
+    import uvicorn
+
+    from diptych.serve.app import create_app
+
+    config = uvicorn.Config(
+        create_app(searchers, hosts),
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=3,
+        h11_max_incomplete_event_size=2**18,  # so that a query that is too long is told so by us
+    )
+    return uvicorn.Server(config)
