@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -100,6 +100,7 @@ def test_the_loss_follows_the_equations_in_value_and_gradients(counts, texts, im
         torch.testing.assert_close(own, other, rtol=1e-8, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}")
 
 
+@settings(max_examples=20)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.lists(st.integers(3, WORDS - 1), max_size=4)), min_size=1, max_size=4),
     st.integers(0, 3),

@@ -7,12 +7,12 @@ from diptych.features.names import load_backbone
 from diptych.models.image_towers.backbone import BackboneSettings
 from diptych.models.image_towers.features import FeatureSettings
 
-SIDE = 224
+SIDE = 64  # of the real network, which takes its time at 224
 
 
 @pytest.fixture(scope="module")
 def tower():
-    made = BackboneSettings().build()
+    made = BackboneSettings(side=SIDE).build()
     made.start()
     return made.eval()
 
@@ -37,15 +37,20 @@ def test_stored_vectors_give_what_pixels_give(tower, pixels):
 
 
 def test_larger_squares_go_through_the_same_network(tower):
-    larger = BackboneSettings(crops="whole", side=288).build()
-    assert larger.input.shape == (3, 288, 288)
-    assert larger.input.crops.side == 288
+    larger = BackboneSettings(crops="whole", side=96).build()
+    assert larger.input.shape == (3, 96, 96)
+    assert larger.input.crops.side == 96
     larger.load_state_dict(tower.state_dict())
-    pixels = torch.randint(0, 256, (1, 1, 3, 288, 288), dtype=torch.uint8, generator=torch.manual_seed(0))
+    pixels = torch.randint(0, 256, (1, 1, 3, 96, 96), dtype=torch.uint8, generator=torch.manual_seed(0))
     with torch.inference_mode():
         cells = tower.backbone.regions(pixels[0])
-        assert cells.shape == (1, 81, 1280)
+        assert cells.shape == (1, 9, 1280)
         torch.testing.assert_close(larger.eval()(pixels), normalize(cells.mean(1), dim=1), rtol=1e-4, atol=1e-6)
+
+
+def test_its_squares_are_those_of_the_backbone_unless_a_side_is_named():
+    with torch.device("meta"):
+        assert BackboneSettings().build().input.shape == (3, 224, 224)
 
 
 def test_a_corpus_with_features_needs_no_backbone():
@@ -56,7 +61,7 @@ def test_a_corpus_with_features_needs_no_backbone():
 @pytest.mark.parametrize(("batch_norm", "most"), [("frozen", 4), ("trained", 6)])
 def test_only_a_backbone_that_estimates_statistics_sees_the_whole_batch(batch_norm, most, pixels, monkeypatch):
     monkeypatch.setattr("diptych.models.pretrained.CROPS_AT_ONCE", 4)
-    tower = BackboneSettings(batch_norm=batch_norm).build().train()
+    tower = BackboneSettings(side=SIDE, batch_norm=batch_norm).build().train()
     seen = []
     tower.backbone.register_forward_pre_hook(lambda _module, given: seen.append(len(given[0])))
     tower(pixels)
@@ -66,7 +71,7 @@ def test_only_a_backbone_that_estimates_statistics_sees_the_whole_batch(batch_no
 
 @pytest.mark.parametrize(("batch_norm", "moves"), [("frozen", False), ("trained", True)])
 def test_statistics_of_batch_normalisation_move_only_where_that_is_wanted(batch_norm, moves, pixels):
-    tower = BackboneSettings(batch_norm=batch_norm).build()
+    tower = BackboneSettings(side=SIDE, batch_norm=batch_norm).build()
     norms = [module for module in tower.modules() if isinstance(module, nn.BatchNorm2d)]
     assert norms
     before = [norm.running_mean.clone() for norm in norms]

@@ -1,0 +1,30 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from diptych.index.torch_encoder import TorchEncoder
+from diptych.models.address import run_folder, run_identity
+
+
+def test_the_starter_is_in_the_package_small_whole_and_told_about():
+    folder = run_folder("starter")
+    assert (folder / "best" / "weights.safetensors").stat().st_size < 25e6
+    card = (folder / "card.md").read_text(encoding="utf-8")
+    for told in ("diptych train", "Flickr8k", "R@1", "What it cannot do"):
+        assert told in card
+    encoder = TorchEncoder.open("starter", "cpu")
+    texts = encoder.texts(["a dog runs on grass", "a dog is running on the grass", "a man climbs a rock"]).vectors
+    assert np.linalg.norm(texts, axis=1) == pytest.approx(np.ones(3), abs=1e-5)
+    assert texts[0] @ texts[1] > texts[0] @ texts[2] + 0.3
+    grass, night = (encoder.prepare(Image.new("RGB", (40, 30), colour)) for colour in ("green", "black"))
+    images = encoder.images([grass, night]).vectors
+    assert (images @ encoder.texts(["green grass"]).vectors[0]).argmax() == 0
+    assert encoder.identity == run_identity(folder)
+
+
+def test_a_run_here_that_is_called_starter_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "starter").mkdir()
+    assert run_folder("starter").is_absolute()
+    (tmp_path / "starter" / "vocabulary.json").touch()
+    assert run_folder("starter").resolve() == tmp_path / "starter"
