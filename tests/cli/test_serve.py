@@ -8,12 +8,15 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
+from unittest import mock
 
 import pytest
 from PIL import Image
 
 from diptych.cli import serve
 from diptych.errors import DiptychError
+from diptych.index import onnx_encoder
 
 MODEL = """
 import hashlib, sys
@@ -92,6 +95,8 @@ def test_it_says_where_it_is_answers_without_torch_and_ends_with_ctrl_c(files):
         address = re.fullmatch(r"serving first, second at (http://127\.0\.0\.1:\d+)\n", line).group(1)
         assert get(f"{address}/search?text=red&index=second")["hits"][0]["key"] == "red.png"
         assert [about["name"] for about in get(f"{address}/indexes")["indexes"]] == ["first", "second"]
+        with urllib.request.urlopen(urllib.request.Request(f"{address}/health", method="HEAD"), timeout=30) as head:
+            assert int(head.headers["content-length"]) > 0
         with pytest.raises(urllib.error.HTTPError) as refused:  # the server reads it, and says why it is too long
             get(f"{address}/search?text={'a' * 100_000}")
         assert refused.value.code == 422
@@ -102,6 +107,16 @@ def test_it_says_where_it_is_answers_without_torch_and_ends_with_ctrl_c(files):
         process.kill()
     assert (code, err) == (0, "ended\n")
     assert out == "opened ['starter'] torch False\n"  # one model for both, and nothing that needs torch
+
+
+@pytest.mark.parametrize(("said", "threads"), [("3", 3), ("2,1", 2), ("", 7), ("0", 7), ("many", 7)])
+def test_an_export_computes_with_the_threads_it_is_given(monkeypatch, said, threads):
+    options = mock.Mock()
+    monkeypatch.setattr(onnx_encoder, "import_module", lambda _: mock.Mock(SessionOptions=lambda: options))
+    monkeypatch.setattr(onnx_encoder, "cores", lambda: 7)
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    onnx_encoder._session(Path("image.onnx"))
+    assert options.intra_op_num_threads == threads
 
 
 def test_what_cannot_be_served_is_one_line(tmp_path):

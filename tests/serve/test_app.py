@@ -1,16 +1,25 @@
 """What the routes answer, over a real index."""
 
+import asyncio
 import io
+from types import SimpleNamespace
+from typing import ClassVar
 
+import httpx2
 import numpy as np
 import pytest
 from PIL import Image
 
+from diptych.evaluation import localise
 from diptych.index.entries import Ask
 from diptych.index.search import Searcher
 from diptych.serve.app import create_app
+from diptych.serve.metrics import Measured, Metrics
 from diptych.serve.schemas import Explained, Health, Indexes, SearchAnswer
 from diptych.serve.stored import stored
+
+HEADERS = [(b"host", b"127.0.0.1")]
+HEAD = {"type": "http", "method": "HEAD", "scheme": "http", "query_string": b"", "headers": HEADERS}
 
 
 def keys(answer):
@@ -60,11 +69,76 @@ def test_an_uploaded_image_finds_its_like_and_its_captions(standing):
     assert answer.json()["text"] is None
 
 
+def test_an_upload_is_encoded_once_and_as_the_same_file_was(kit, tmp_path):
+    class Encoder(kit.Encoder):
+        seen: ClassVar = []
+
+        def prepare(self, photo):
+            self.seen.append(photo.size)
+            return super().prepare(photo)
+
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/red.jpg").write_bytes(picture("red", (2000, 1500), "JPEG"))
+    searcher = kit.searcher_of(tmp_path / "photos", tmp_path / "index", Encoder())
+    indexed = Encoder.seen[-1]
+    assert indexed < (2000, 1500)
+    app = create_app({"photos": searcher})
+    searcher.encoder.passes.clear()
+    Encoder.seen.clear()
+    sent = (tmp_path / "photos/red.jpg").read_bytes()
+
+    async def ask():
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            addresses = ["/similar", "/similar?to=text", "/similar?k=1"]
+            first = await asyncio.gather(*(client.post(address, content=sent) for address in addresses))
+            return [*first, await client.post("/similar?k=2", content=sent)]
+
+    answers = asyncio.run(ask())
+    assert [len(keys(answer)) for answer in answers] == [1, 0, 1, 1]
+    assert searcher.encoder.passes == [1]
+    assert Encoder.seen == [(64, 64), indexed]  # a sample tells how large the model wants photos
+
+
 def test_unknown_words_are_named_and_a_query_of_them_is_chance(standing):
     some = standing.get("/search?text=a red zebra").json()
     assert some["unknown"] == ["zebra"]
     assert some["message"].startswith("The model does not know “zebra”.")
-    assert "none of these words" in standing.get("/search?text=zebra").json()["message"]
+    chance = standing.get("/search?text=zebra").json()
+    assert "none of these words" in chance["message"]
+    assert chance["hits"] and not chance["found"]
+    assert not any(hit["stands_out"] for hit in chance["hits"])
+
+
+def test_a_picture_that_a_browser_has_is_not_sent_again(standing):
+    red, green = (standing.get(f"/search?text={word}&k=1").json()["hits"][0]["id"] for word in ("red", "green"))
+    for size in ("thumbnail", "large"):
+        first = standing.get(f"/image/{red}?size={size}")
+        assert first.headers["cache-control"] == "private, no-cache"
+        had = {"if-none-match": f'"other", W/{first.headers["etag"]}'}
+        again = standing.get(f"/image/{red}?size={size}", headers=had)
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+        other = standing.get(f"/image/{green}?size={size}", headers=had)  # as if the id were now another's
+        assert (other.status_code, other.content != first.content) == (200, True)
+
+
+def test_head_is_get_without_the_body(standing):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    for address in ("/", "/health", "/openapi.json", "/nope", "/image/1"):
+        expected, scope = standing.get(address), dict(HEAD, path=address, raw_path=address.encode())
+        sent.clear()
+        asyncio.run(standing.app(scope, receive, send))
+        assert sent[0]["status"] == expected.status_code
+        assert dict(sent[0]["headers"])[b"content-length"].decode() == expected.headers["content-length"]
+        assert not any(message["body"] for message in sent[1:])
+        assert scope["method"] == "HEAD"
+    assert scope["route"].path_format == "/image/{id}"  # which is counted by
 
 
 def test_pictures_are_jpegs_of_the_asked_size(kit, tmp_path):
@@ -101,6 +175,33 @@ def test_words_are_weighed_from_what_is_stored(standing):
     refused = standing.get("/localize", params={"id": entry, "text": "red"})
     assert refused.status_code == 409
     assert "whole images" in refused.json()["error"]
+
+
+def test_phrases_have_places_and_unknown_ones_have_none(kit, searcher, monkeypatch):
+    trained = SimpleNamespace(matcher=None, known=lambda some: np.array(["zebra" not in phrase for phrase in some]))
+    monkeypatch.setattr(localise, "check_locates", lambda _: None)
+    monkeypatch.setattr(searcher.encoder, "trained", trained, raising=False)
+    asked = []
+
+    def phrases_in(by, picture, phrases, top):
+        asked.append((by, picture.image.size, phrases, top))
+        return [[localise.Place((15, 10, 60, 40), 0.5)] for _ in phrases]  # in pixels
+
+    monkeypatch.setattr(localise, "phrases_in", phrases_in)
+    with kit.served({"photos": searcher}) as client:
+        assert client.get("/indexes").json()["indexes"][0]["localizes"]
+        entry = client.get("/search?text=red&k=1").json()["hits"][0]["id"]
+        told = client.get("/localize", params={"id": entry, "text": "a zebra and a red thing"}).json()
+        none = client.get("/localize", params={"id": entry, "text": "a zebra"})
+    assert told == {
+        "id": entry,
+        "phrases": [
+            {"phrase": "a zebra", "places": []},
+            {"phrase": "a red thing", "places": [{"box": [0.25, 0.25, 1.0, 1.0], "score": 0.5}]},
+        ],
+    }
+    assert asked == [(trained, (60, 40), ["a red thing"], 1)]
+    assert (none.status_code, "knows none of its words" in none.json()["error"]) == (422, True)
 
 
 def test_it_tells_what_is_served(standing):
@@ -175,6 +276,31 @@ def test_figures_for_prometheus(kit, two):
     assert (lines["diptych_cache_hits_total"], lines["diptych_cache_misses_total"]) == ("1.0", "2.0")
     assert lines["diptych_batch_size_count"] == "3.0"
     assert lines['diptych_entries{index="second",kind="image"}'] == "2.0"
+
+
+def test_who_goes_away_is_no_fault_of_ours(kit, two):
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(_):
+        raise AssertionError("nobody is there")
+
+    with kit.served(two) as client:
+        scope = dict(HEAD, method="POST", path="/similar", raw_path=b"/similar")
+        asyncio.run(client.app(scope, receive, send))
+        told = client.get("/metrics").text
+    assert 'diptych_requests_total{route="/similar",status="499"} 1.0' in told
+    assert 'status="500"' not in told
+
+
+def test_a_fault_that_passes_through_is_counted_as_one():
+    async def broken(scope, receive, send):
+        raise ValueError
+
+    metrics = Metrics(dict)
+    with pytest.raises(ValueError):
+        asyncio.run(Measured(broken, metrics)({"type": "http"}, None, None))
+    assert b'status="500"} 1.0' in metrics.text()
 
 
 def test_a_stored_entry_is_what_was_indexed(two):

@@ -86,6 +86,24 @@ def test_a_mistake_is_of_one_alone_and_a_broken_batch_is_not_the_end():
     assert all(isinstance(each, MemoryError) for each in broken)
 
 
+def test_nobody_waits_for_ever_for_what_is_broken_off():
+    async def story(batcher, work):
+        batcher._work = lambda _: []  # a fault of the work: too few results
+        few = await asyncio.gather(batcher.ask(1), batcher.ask(2), return_exceptions=True)
+        batcher._work = work
+        asked = [asyncio.create_task(batcher.ask(number)) for number in (3, 4, 5)]
+        await begun(work)
+        batcher._running.cancel()
+        broken = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 10)
+        work.may.set()
+        return few, broken, await batcher.ask(3)
+
+    (few, broken, after), batches = run(story, together=2)
+    assert [type(error) for error in few] == [RuntimeError] * 2
+    assert [(type(error), error.status) for error in broken] == [(RefusedError, 503)] * 3
+    assert (after, batches) == (6, [[3, 4], [3]])
+
+
 def test_who_goes_away_holds_nobody_up():
     async def story(batcher, work):
         first = asyncio.create_task(batcher.ask(1))

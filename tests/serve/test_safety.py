@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import threading
 
 import pytest
 from hypothesis import given
@@ -121,6 +122,7 @@ BAD_QUERIES = {
     "no-such-day": ({"text": "a", "until": "2026-02-30"}, "not a day"),
     "split": ({"text": "a", "split": "nope"}, "no split 'nope'"),
     "field": ({"text": "a", "kk": 3}, "kk: there is no such field"),
+    "field-query": ({"text": "a", "query": 3}, "query: there is no such field"),
 }
 
 
@@ -152,6 +154,8 @@ BODIES = {
     "not-utf8": b'{"text": "\xff"}',
     "half-a-character": (rb'{"text": "\ud800"}', 422),
     "numbers": (b'{"text": 3}', 422),
+    "number-as-text": (b'{"text": "a", "k": "5"}', 422),
+    "number-as-truth": (b'{"text": "a", "k": true}', 422),
     "huge": (b" " * 70_000, 413),
 }
 
@@ -202,6 +206,52 @@ def test_a_body_without_end_is_not_read_to_the_end(declared):
     with pytest.raises(uploads.RefusedError, match="too much"):
         asyncio.run(uploads.read_body(request, 1000, "too much"))
     assert received < 6000
+
+
+@pytest.mark.parametrize("limit", ["QUIET", "LONGEST"])
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch, limit):
+    monkeypatch.setattr(uploads, limit, 0.01)
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    with pytest.raises(uploads.RefusedError, match="did not come in time") as refused:
+        asyncio.run(uploads.read_body(Request({"type": "http", "headers": []}, receive), 1000, "too much"))
+    assert refused.value.status == 408
+
+
+def test_few_images_are_held_and_one_is_decoded_at_a_time(kit, monkeypatch):
+    reading, decoding = [], []
+
+    class Encoder(kit.Encoder):
+        def prepare(self, photo):
+            decoding.append(threading.current_thread().name)
+            return super().prepare(photo)
+
+    async def story():
+        service, encoder, may = uploads.Uploads(lambda *_: None), Encoder(), asyncio.Event()
+
+        def asked(number):
+            async def receive():
+                reading.append(number)
+                await may.wait()
+                return {"type": "http.request", "body": png((number + 1, 1)), "more_body": False}
+
+            return Request({"type": "http", "headers": []}, receive)
+
+        sent = [asyncio.create_task(service.read(asked(number), encoder)) for number in range(9)]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        begun = len(reading)
+        may.set()
+        read = await asyncio.gather(*sent)
+        service.close()
+        return begun, read
+
+    begun, read = asyncio.run(story())
+    assert begun == uploads.AT_ONCE
+    assert len({upload.digest for upload in read}) == len(reading) == 9
+    assert len(set(decoding)) == 1
 
 
 def test_what_is_said_of_the_length_is_not_believed(standing):
@@ -260,7 +310,8 @@ def test_what_is_not_there(standing):
     sentence(standing.get("/page/%2e%2e/app.py"), 404)
     wrong = standing.delete("/search")
     sentence(wrong, 405)
-    assert wrong.headers["allow"]
+    assert wrong.headers["allow"] == "GET, HEAD, POST"
+    assert standing.post("/health").headers["allow"] == "GET, HEAD"
     sentence(standing.get("/similar?id=4711"), 404)
     sentence(standing.get("/explain?id=4711&text=red"), 404)
     sentence(standing.get("/search?text=a&index=other"), 404)

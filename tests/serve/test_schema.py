@@ -28,10 +28,11 @@ ROUTES = ["/search", "/similar", "/image/{id}", "/explain", "/localize", "/index
 def test_the_document_names_all_routes(schema):
     assert sorted(schema.raw_schema["paths"]) == sorted(ROUTES)
     search = schema.raw_schema["paths"]["/search"]
+    assert set(search) == {"get", "post"}  # HEAD goes without saying
     assert {parameter["name"] for parameter in search["get"]["parameters"]} == {
         *("text", "index", "to", "k", "folder", "since", "until", "split", "where")
     }
-    assert set(search["post"]["responses"]) == {"200", "400", "403", "404", "413", "415", "422", "503"}
+    assert set(search["post"]["responses"]) == {"200", "400", "403", "404", "408", "413", "415", "422", "503"}
 
 
 def to_the_point(case):

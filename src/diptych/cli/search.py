@@ -98,11 +98,12 @@ def _columns(where: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 def _answer(searcher: Searcher, ask: Ask, question: str | None, image: Path | None, like: int | None) -> Answer:
     from diptych.data.images import decode
+    from diptych.index.opened import decoded_for
 
     if question is not None:
         return searcher.ask_texts([question], ask)[0]
     if image is not None:
-        return searcher.ask_image(decode(image), ask)
+        return searcher.ask_image(decode(image, decoded_for(searcher.encoder)), ask)
     assert like is not None
     return searcher.like(like, ask)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from diptych.errors import IndexFileError
@@ -36,9 +38,20 @@ class Opened:
                 encoder = self._opener()
                 if (encoder.identity, encoder.size) != (self._identity, self._size):
                     raise IndexFileError(f"{encoder.address}: changed while it was opened; run the command again")
-                sample = encoder.prepare(Image.new("RGB", (64, 64)))
-                squares = sample.dtype == np.uint8 and sample.ndim >= 3  # (3, side, side) or (crops, 3, side, side)
+                sample = _sample(encoder)
                 self.at_once = max(1, SQUARES // (len(sample) if sample.ndim == 4 else 1))
-                self.decoded = max(resized_side(sample.shape[-1]), LONGEST // 2) if squares else None
+                self.decoded = decoded_for(encoder)
                 self._encoder = encoder
             return self._encoder
+
+
+def decoded_for(encoder: Encoder) -> int | None:
+    """The size that large photos are decoded for: who asks with a file shall get the vector that it was indexed with."""
+    sample = _sample(encoder)
+    squares = sample.dtype == np.uint8 and sample.ndim >= 3
+    return max(resized_side(sample.shape[-1]), LONGEST // 2) if squares else None
+
+
+def _sample(encoder: Encoder) -> NDArray[Any]:
+    """What the model reads of a photo: pixels as (3, side, side) or (crops, 3, side, side) bytes, or regions."""
+    return encoder.prepare(Image.new("RGB", (64, 64)))

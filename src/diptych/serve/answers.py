@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
-from diptych.index.entries import Filters
+from diptych.index.entries import Answer, Filters
 from diptych.serve.queries import Found, Question
 from diptych.text.tokens import tokenise
 
@@ -19,7 +20,7 @@ def to_json(question: Question, found: Found, milliseconds: float) -> bytes:
         "index": question.index,
         "text": text,
         "to": question.ask.to,
-        **found.answer.to_json(),
+        **(_doubted(found.answer) if chance(question, found) else found.answer).to_json(),
         "message": message(question, found),
         "unknown": list(found.unknown),
         "milliseconds": round(milliseconds, 3),
@@ -36,8 +37,7 @@ def message(question: Question, found: Found) -> str | None:
         if question.ask.filters != Filters():
             return f"No {kind} passes the filters; widen them."
         return f"There is no {kind} in this index yet; `diptych index` adds some."
-    words = tokenise(question.about) if isinstance(question.about, str) else []
-    if words and set(words) <= set(found.unknown):
+    if chance(question, found):
         return "The model knows none of these words, so what is shown is chance; try others."
     sentences = []
     if found.unknown:
@@ -45,6 +45,16 @@ def message(question: Question, found: Found) -> str | None:
     if not found.answer.found and found.answer.hits:
         sentences.append("Nothing stands out; these are the nearest.")
     return " ".join(sentences) or None
+
+
+def chance(question: Question, found: Found) -> bool:
+    """Whether the model knows none of the question's words, so that whatever it found says nothing."""
+    words = tokenise(question.about) if isinstance(question.about, str) else []
+    return bool(words) and set(words) <= set(found.unknown)
+
+
+def _doubted(answer: Answer) -> Answer:
+    return replace(answer, found=False, hits=tuple(replace(hit, stands_out=False) for hit in answer.hits))
 
 
 def _listed(words: Sequence[str]) -> str:

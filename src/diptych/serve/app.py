@@ -14,6 +14,7 @@ from diptych.index.search import Searcher
 from diptych.serve import about, explaining, pages, pictures, searching
 from diptych.serve.errors import add_handlers
 from diptych.serve.guard import LOCAL, Guard
+from diptych.serve.methods import Heads
 from diptych.serve.metrics import Measured
 from diptych.serve.schemas import Problem
 from diptych.serve.service import Service
@@ -43,6 +44,7 @@ def create_app(indexes: Mapping[str, Searcher], hosts: Iterable[str] = ()) -> Fa
         room.add_routes(app, service)
     pages.add_routes(app)
     add_handlers(app)
+    app.add_middleware(Heads)
     app.add_middleware(Guard, hosts=(*LOCAL, *hosts))
     app.add_middleware(Measured, metrics=service.metrics)  # the last is the outermost
     _document(app)

@@ -71,6 +71,14 @@ class Batcher(Generic[Question, Result]):
                             asker.set_result(result)
         finally:
             self._running = None
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Refuse whoever still waits, which is nobody unless the run was broken off."""
+        for asker in [asker for askers in self._askers.values() for asker in askers if not asker.done()]:
+            asker.set_exception(RefusedError(503, "the service was broken off; try again"))
+        self._askers.clear()
+        self._queue.clear()
 
     def _take(self) -> list[Question]:
         """The next batch; a question that nobody waits for any more is dropped."""
@@ -85,7 +93,10 @@ class Batcher(Generic[Question, Result]):
 
     async def _results(self, batch: list[Question]) -> Sequence[Result | Exception]:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, batch)
+            results = await asyncio.get_running_loop().run_in_executor(self._thread, self._work, batch)
+            if len(results) != len(batch):
+                raise RuntimeError(f"{len(results)} results of {len(batch)} questions")
+            return results
         except Exception as error:
             return [error] * len(batch)
 

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from diptych.errors import DataError, DiptychError, IndexFileError, RunError
+from diptych.serve.methods import allowed
 
 SENTENCES = {
     404: "nothing is at this address; /openapi.json lists what there is",
@@ -42,13 +43,15 @@ def add_handlers(app: FastAPI) -> None:
         return problem(error.status, str(error))
 
     @app.exception_handler(HTTPException)
-    async def http(_: Request, error: HTTPException) -> Response:
+    async def http(request: Request, error: HTTPException) -> Response:
         sentence = SENTENCES.get(error.status_code, str(error.detail))
-        return problem(error.status_code, sentence, error.headers)
+        headers = {"Allow": allowed(request)} if error.status_code == 405 else error.headers
+        return problem(error.status_code, sentence, headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        return problem(422, first_mistake(error.errors()))
+        within = [{**mistake, "loc": mistake["loc"][1:]} for mistake in error.errors()]  # the first part is "query"
+        return problem(422, first_mistake(within))
 
     @app.exception_handler(DiptychError)
     async def known(_: Request, error: DiptychError) -> Response:
@@ -74,7 +77,7 @@ def _status(error: DiptychError) -> int:
 def first_mistake(mistakes: Sequence[Mapping[str, Any]]) -> str:
     """The first of pydantic's complaints as a sentence that names the field."""
     first = mistakes[0]
-    field = ".".join(str(part) for part in first["loc"] if part not in ("query", "body", "path"))
+    field = ".".join(str(part) for part in first["loc"])
     message = str(first["msg"])
     if first["type"] == "missing":
         return f"{field} is missing"

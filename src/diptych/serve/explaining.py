@@ -66,7 +66,7 @@ def explained(searcher: Searcher, wanted: AboutEntry) -> dict[str, Any]:
 
 
 def localized(searcher: Searcher, wanted: AboutEntry) -> dict[str, Any]:
-    """The best place of each phrase of the text that the model knows, relative to the image."""
+    """The best place of each phrase of the text, relative to the image; one that the model does not know has none."""
     trained = localizing(searcher.encoder)
     if trained is None:
         raise RefusedError(409, "the model of this index scores whole images and cannot say where in them something is")
@@ -74,17 +74,19 @@ def localized(searcher: Searcher, wanted: AboutEntry) -> dict[str, Any]:
 
     photo = _photo(searcher, wanted.id)
     phrases = list(dict.fromkeys(noun_phrases(wanted.text) or [wanted.text]))[:PHRASES]
-    phrases = [phrase for phrase, known in zip(phrases, trained.known(phrases).tolist(), strict=True) if known]
-    if not phrases:
+    known = [phrase for phrase, known in zip(phrases, trained.known(phrases).tolist(), strict=True) if known]
+    if not known:
         raise DataError(f"{wanted.text!r}: the model knows none of its words; use others")
-    found = phrases_in(trained, Decoded(photo), phrases, PLACES)
+    found = dict(zip(known, phrases_in(trained, Decoded(photo), known, PLACES), strict=True))
     scale = np.array([photo.width, photo.height] * 2)
     told = [
         {
             "phrase": phrase,
-            "places": [{"box": (np.array(own.box) / scale).tolist(), "score": own.score} for own in places],
+            "places": [
+                {"box": (np.array(own.box) / scale).tolist(), "score": own.score} for own in found.get(phrase, ())
+            ],
         }
-        for phrase, places in zip(phrases, found, strict=True)
+        for phrase in phrases
     ]
     return {"id": wanted.id, "phrases": told}
 

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64)
+GONE = 499  # whoever asked went away before there was an answer
 
 Counts = Callable[[], Mapping[tuple[str, str], int]]
 
@@ -66,7 +67,7 @@ class Measured:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 500
+        started, status = time.perf_counter(), GONE
 
         async def noting(message: Message) -> None:
             nonlocal status
@@ -76,6 +77,9 @@ class Measured:
 
         try:
             await self._app(scope, receive, noting)
+        except Exception:
+            status = 500
+            raise
         finally:
             route = getattr(scope.get("route"), "path_format", "none")
             self._metrics.requests.labels(route, str(status)).inc()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
     @app.get(
         "/image/{id:path}",
         response_class=Jpeg,
-        responses=errors(404, 422, 503),
+        responses={304: {"description": "As it was"}, **errors(404, 422, 503)},
         openapi_extra=parameters(PictureInAddress),
     )
     async def image(request: Request, id: str) -> Response:
@@ -42,7 +43,19 @@ def add_routes(app: FastAPI, service: Service) -> None:
         searcher = service.searchers[service.named(wanted.index)]
         number = entry_number(id)
         made = await service.in_thread(large if wanted.size == "large" else thumbnail, searcher, number)
-        return Jpeg(made, headers={"Cache-Control": "private, max-age=60"})  # as long as a page of hits is looked at
+        return tagged(made, request.headers.get("if-none-match", ""))
+
+
+def tagged(picture: bytes, had: str) -> Jpeg:
+    """A picture that a browser asks after each time, because an id may be another's tomorrow; sent if it has another.
+
+    `had` is the header If-None-Match.
+    """
+    tag = f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
+    headers = {"Cache-Control": "private, no-cache", "ETag": tag}
+    if tag in (each.strip().removeprefix("W/") for each in had.split(",")):
+        return Jpeg(status_code=304, headers=headers)
+    return Jpeg(picture, headers=headers)
 
 
 def entry_number(said: str) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,15 @@ from diptych.serve.cache import Cache
 from diptych.serve.metrics import Metrics
 from diptych.serve.stored import check_model, stored
 
+Name = TypeVar("Name", str, bytes)  # of what is encoded: a text itself, or the hash of an image
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True)
 class Upload:
-    """A photo as the image tower reads it; equal to itself alone, so that no two are compared pixel by pixel."""
+    """A photo by the hash of its bytes, and what the image tower reads of it, or has made of it before."""
 
-    prepared: NDArray[Any]
+    digest: bytes
+    read: NDArray[Any] | Encodings = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,16 @@ Row = tuple[Encodings, Kind]  # one query, and what it is
 
 
 class Queries:
-    """Encodes and answers questions of several indexes; used by one thread."""
+    """Encodes and answers questions of several indexes, on one thread; `encoded` may be asked from others."""
 
     def __init__(self, searchers: Mapping[str, Searcher], metrics: Metrics) -> None:
         self._searchers = searchers
         self._metrics = metrics
-        self._cache: Cache[tuple[str, str], Encodings] = Cache()
+        self._cache: Cache[tuple[str, str | bytes], Encodings] = Cache()
+
+    def encoded(self, encoder: Encoder, digest: bytes) -> Encodings | None:
+        """What a model has made of the image with this hash, if that is still kept."""
+        return self._cache.get((encoder.identity, digest))
 
     def answer(self, questions: Sequence[Question]) -> list[Found | Exception]:
         """A result each; a question that cannot be answered has the error, and the others their answers."""
@@ -80,39 +87,46 @@ class Queries:
         for own in by_model.values():
             encoder = self._searchers[own[0].index].encoder
             encoded |= self._texts(encoder, [each for each in own if isinstance(each.about, str)])
-            encoded |= _photos(encoder, [each for each in own if isinstance(each.about, Upload)])
+            encoded |= self._photos(encoder, [each for each in own if isinstance(each.about, Upload)])
         for question in questions:
             if isinstance(question.about, int):
                 encoded[question] = self._stored(question.index, question.about)
         return [encoded[question] for question in questions]
 
     def _texts(self, encoder: Encoder, questions: Sequence[Question]) -> dict[Question, Row | Exception]:
-        texts = {str(question.about): question for question in questions}
-        rows: dict[str, Encodings | Exception] = {}
-        for text in texts:
-            kept = self._cache.get((encoder.identity, text))
+        about = {question: question.about for question in questions if isinstance(question.about, str)}
+        rows = self._rows(encoder.identity, {text: text for text in about.values()}, encoder.texts)
+        return {question: _of("text", rows[text]) for question, text in about.items()}
+
+    def _photos(self, encoder: Encoder, questions: Sequence[Question]) -> dict[Question, Row | Exception]:
+        about = {question: question.about for question in questions if isinstance(question.about, Upload)}
+        rows = self._rows(encoder.identity, {own.digest: own.read for own in about.values()}, encoder.images)
+        return {question: _of("image", rows[own.digest]) for question, own in about.items()}
+
+    def _rows(
+        self, model: str, items: Mapping[Name, Any], encode: Callable[[list[Any]], Encodings]
+    ) -> dict[Name, Encodings | Exception]:
+        """The encoding of each item by its name; what is not kept from before is encoded together."""
+        rows: dict[Name, Encodings | Exception] = {}
+        for name, item in items.items():
+            kept = item if isinstance(item, Encodings) else self._cache.get((model, name))
             if kept is not None:
-                rows[text] = kept
-        new = [text for text in texts if text not in rows]
+                rows[name] = kept
+        new = [name for name in items if name not in rows]
         self._metrics.hits.inc(len(rows))
         self._metrics.misses.inc(len(new))
-        for text, row in zip(new, apart(lambda some: _each(encoder.texts(some)), new), strict=True):
-            rows[text] = row
+        encoded = apart(lambda some: _each(encode([items[name] for name in some])), new)
+        for name, row in zip(new, encoded, strict=True):
+            rows[name] = row
             if not isinstance(row, Exception):
-                self._cache.put((encoder.identity, text), row)
-        return {question: _of("text", rows[str(question.about)]) for question in questions}
+                self._cache.put((model, name), row)
+        return rows
 
     def _stored(self, index: str, entry: int) -> Row | Exception:
         try:
             return stored(self._searchers[index], entry)
         except Exception as error:
             return error
-
-
-def _photos(encoder: Encoder, questions: Sequence[Question]) -> dict[Question, Row | Exception]:
-    photos = [question.about.prepared for question in questions if isinstance(question.about, Upload)]
-    rows = apart(lambda some: _each(encoder.images(some)), photos)
-    return {question: _of("image", row) for question, row in zip(questions, rows, strict=True)}
 
 
 def _of(kind: Kind, row: Encodings | Exception) -> Row | Exception:

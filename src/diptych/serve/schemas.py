@@ -111,6 +111,8 @@ class SimilarInAddress(WantedInAddress):
 class SearchBody(Wanted):
     """A query in words; `where` is column: value of the source's table."""
 
+    model_config = ConfigDict(strict=True)  # JSON has numbers, which an address has not
+
     text: Words
     where: dict[Name, Name] = Field({}, max_length=20)
 
@@ -253,6 +255,7 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
         400: "The host is not served here",
         403: "Asked by a page of another host",
         404: "No such index or entry",
+        408: "The body did not come",
         409: "This index cannot",
         413: "Too large",
         415: "Not what is read here",

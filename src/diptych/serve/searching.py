@@ -23,7 +23,7 @@ from diptych.serve.schemas import (
     errors,
 )
 from diptych.serve.service import Service, entry_of
-from diptych.serve.uploads import decode_upload, read_body, read_image
+from diptych.serve.uploads import read_body
 
 JSON_BYTES = 2**16
 BYTES_SCHEMA = {"type": "string", "format": "binary"}
@@ -32,32 +32,31 @@ ANSWER: dict[int | str, dict[str, Any]] = {200: {"model": SearchAnswer, "descrip
 
 def add_routes(app: FastAPI, service: Service) -> None:
     """Add the routes that search."""
+    _add_search(app, service)
+    _add_similar(app, service)
 
-    async def answered(wanted: Wanted, about: str | Upload | int, started: float) -> Response:
-        without = about if isinstance(about, int) else None
-        question = Question(service.named(wanted.index), about, wanted.ask(without))
-        found = await service.ask(question)
-        told = to_json(question, found, 1000 * (time.perf_counter() - started))
-        return Response(told, media_type="application/json")
 
+def _add_search(app: FastAPI, service: Service) -> None:
     @app.get("/search", responses={**ANSWER, **errors(404, 422, 503)}, openapi_extra=parameters(SearchInAddress))
     async def search(request: Request) -> Response:
         """Find what fits a text."""
         started = time.perf_counter()
         wanted = asked(request, SearchInAddress)
-        return await answered(wanted, wanted.text, started)
+        return await answered(service, wanted, wanted.text, started)
 
     @app.post(
         "/search",
-        responses={**ANSWER, **errors(404, 413, 415, 422, 503)},
+        responses={**ANSWER, **errors(404, 408, 413, 415, 422, 503)},
         openapi_extra=body("application/json", SearchBody.model_json_schema()),
     )
     async def search_in_body(request: Request) -> Response:
         """Find what fits a text, asked in JSON."""
         started = time.perf_counter()
         wanted = await read_question(request)
-        return await answered(wanted, wanted.text, started)
+        return await answered(service, wanted, wanted.text, started)
 
+
+def _add_similar(app: FastAPI, service: Service) -> None:
     @app.get("/similar", responses={**ANSWER, **errors(404, 422, 503)}, openapi_extra=parameters(SimilarInAddress))
     async def similar(request: Request) -> Response:
         """Find what is like an entry of the index."""
@@ -65,11 +64,11 @@ def add_routes(app: FastAPI, service: Service) -> None:
         wanted = asked(request, SimilarInAddress)
         searcher = service.searchers[service.named(wanted.index)]
         await service.in_thread(entry_of, searcher, wanted.id)
-        return await answered(wanted, wanted.id, started)
+        return await answered(service, wanted, wanted.id, started)
 
     @app.post(
         "/similar",
-        responses={**ANSWER, **errors(404, 413, 415, 422, 503)},
+        responses={**ANSWER, **errors(404, 408, 413, 415, 422, 503)},
         openapi_extra={**parameters(WantedInAddress), **body("application/octet-stream", BYTES_SCHEMA)},
     )
     async def similar_to_image(request: Request) -> Response:
@@ -77,9 +76,16 @@ def add_routes(app: FastAPI, service: Service) -> None:
         started = time.perf_counter()
         wanted = asked(request, WantedInAddress)
         encoder = service.searchers[service.named(wanted.index)].encoder
-        sent = await read_image(request)
-        prepared = await service.in_thread(lambda: encoder.prepare(decode_upload(sent)))
-        return await answered(wanted, Upload(prepared), started)
+        return await answered(service, wanted, await service.uploads.read(request, encoder), started)
+
+
+async def answered(service: Service, wanted: Wanted, about: str | Upload | int, started: float) -> Response:
+    """The answer to a question that began to be read at `started`."""
+    without = about if isinstance(about, int) else None
+    question = Question(service.named(wanted.index), about, wanted.ask(without))
+    found = await service.ask(question)
+    told = to_json(question, found, 1000 * (time.perf_counter() - started))
+    return Response(told, media_type="application/json")
 
 
 async def read_question(request: Request) -> SearchBody:

@@ -16,11 +16,12 @@ from diptych.serve.errors import RefusedError
 from diptych.serve.metrics import Metrics
 from diptych.serve.queries import Found, Queries, Question
 from diptych.serve.stored import missing
+from diptych.serve.uploads import Uploads
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-THREADS = 4  # that decode photos and read the indexes; the batches have one of their own
+THREADS = 4  # that read the indexes and make pictures; batches and uploads have one each of their own
 FAILURES = (DiptychError, sqlite3.Error, OSError)  # of an index that cannot be read at the moment
 
 
@@ -30,7 +31,9 @@ class Service:
     def __init__(self, searchers: Mapping[str, Searcher]) -> None:
         self.searchers = searchers
         self.metrics = Metrics(self._counts)
-        self._batcher: Batcher[Question, Found] = Batcher(Queries(searchers, self.metrics).answer)
+        queries = Queries(searchers, self.metrics)
+        self._batcher: Batcher[Question, Found] = Batcher(queries.answer)
+        self.uploads = Uploads(queries.encoded)
         self._pool = ThreadPoolExecutor(THREADS, "diptych-serve")
 
     def named(self, name: str) -> str:
@@ -54,6 +57,7 @@ class Service:
     def close(self) -> None:
         """End the threads; whoever asks again begins new ones."""
         self._batcher.close()
+        self.uploads.close()
         self._pool.shutdown(cancel_futures=True)
         self._pool = ThreadPoolExecutor(THREADS, "diptych-serve")
 

@@ -1,5 +1,6 @@
 """The page in a tab of a real browser, over the real service and real indexes; only the model is made up."""
 
+import asyncio
 import hashlib
 import shutil
 import threading
@@ -88,7 +89,7 @@ def served(app):
     thread.join()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def address(tmp_path_factory):
     if CHROMIUM is None:
         pytest.skip("no browser: apt-get install chromium")
@@ -103,16 +104,28 @@ def address(tmp_path_factory):
         yield found
 
 
-@pytest.fixture(scope="module")
-def tab(address):
+@pytest.fixture(scope="session")
+def shared_tab(address):
     """A tab of a browser; opening one takes longer than most tests, so they share it. It ends before the server."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         tab = browser.new_page(reduced_motion="reduce")
         tab.set_default_timeout(PATIENCE)
         expect.set_options(timeout=PATIENCE)
-        yield tab
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield tab, loop
+        asyncio._set_running_loop(loop)
         browser.close()
+
+
+@pytest.fixture
+def tab(shared_tab):
+    """The tab, whose loop counts as running for one test only: others of the same process run loops of their own."""
+    tab, loop = shared_tab
+    asyncio._set_running_loop(loop)
+    yield tab
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture

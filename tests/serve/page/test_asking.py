@@ -76,7 +76,7 @@ def test_a_late_answer_does_not_win(open_page):
     assert len(held) == 1
     late = {"hits": [], "found": False, "message": "late", "searched": 1, "milliseconds": 1, "to": "image"}
     held[0].fulfill(json=late)
-    page.wait_for_timeout(100)
+    page.evaluate("fetch('health').then((answer) => answer.text())")  # which comes after it
     assert captions(page) == shown
     status(page, "gone away")
 
@@ -114,12 +114,35 @@ def test_a_picture_finds_its_captions_and_its_like(open_page, how):
     status(page, "like the picture")
 
 
+def test_a_picture_that_a_reload_has_forgotten(open_page):
+    page = open_page("?q=stars")
+    status(page, "stars")
+    photos = make_scenes(train=0, val=0, test=2, texts=1, seed=0).pictures
+    files = [{"name": f"{i}.png", "mimeType": "image/png", "buffer": png(photos[i].load())} for i in range(2)]
+    page.set_input_files("#picture", files[0])
+    expect(page.locator("#asked")).to_contain_text("0.png")
+    page.reload()
+    gone = "The picture that was asked with here is gone, because the page was loaded anew: bring it once more."
+    expect(page.locator(".problem")).to_have_text(gone)
+    page.set_input_files("#picture", files[1])
+    expect(page.locator("#asked")).to_contain_text("1.png")
+    expect(page.locator(".problem")).to_have_count(0)
+    page.go_back()
+    expect(page.locator(".problem")).to_have_text(gone)
+    expect(page.locator("#asked")).to_be_hidden()
+    page.go_forward()
+    expect(page.locator("#asked")).to_contain_text("1.png")
+    expect(page.locator(".problem")).to_have_count(0)
+
+
 def test_pictures_that_cannot_be_used(open_page):
     page = open_page()
     expect(page.locator(".lead")).to_be_visible()
     page.set_input_files("#picture", {"name": "a.png", "mimeType": "image/png", "buffer": b"no image"})
     problem = page.locator(".problem")
-    expect(problem).to_contain_text(re.compile("image"))
+    expect(problem).to_contain_text(re.compile("^The image: not an image"))
+    expect(page.locator("#asked .tile")).to_have_count(0)
+    assert page.locator("#asked p").inner_text() == "a.png"
     assert problem.get_attribute("role") == "alert"
     posts = []
     page.on("request", lambda request: request.method == "POST" and posts.append(request.url))
@@ -149,10 +172,10 @@ def test_an_empty_index(open_page):
 
 def test_errors_are_told_and_tried_again(open_page):
     page = open_page()
-    refuse(page, "**/search?*", 503, f"the index cannot be read now {MARKUP}")
+    refuse(page, "**/search?*", 503, f"a.png: the index cannot be read now {MARKUP}")
     page.fill("#text", "stars")
     problem = page.locator(".problem p")
-    expect(problem).to_have_text(f"the index cannot be read now {MARKUP}")
+    expect(problem).to_have_text(f"a.png: the index cannot be read now {MARKUP}")
     page.unroute("**/search?*")
     page.route("**/search?*", lambda route: route.abort())
     page.get_by_role("button", name="Try again").click()
@@ -167,7 +190,7 @@ def test_errors_are_told_and_tried_again(open_page):
     expect(problem).to_have_count(0)
     refuse(page, "**/indexes", 500, "something went wrong here")
     page.reload()
-    expect(problem).to_have_text("something went wrong here")
+    expect(problem).to_have_text("Something went wrong here")
     page.unroute("**/indexes")
     page.get_by_role("button", name="Try again").click()
     status(page, "stars")
@@ -217,7 +240,8 @@ def test_two_indexes_beside_each_other(open_page):
 def test_filters_and_direction(open_page):
     page = open_page()
     asked = []
-    change_answers(page, "**/indexes", lambda answer: answer["indexes"][0].update(columns=["place"], splits=["test"]))
+    offered = {"columns": ["place", "month"], "splits": ["test"]}
+    change_answers(page, "**/indexes", lambda answer: answer["indexes"][0].update(offered))
     page.route("**/search?*", lambda route: asked.append(route.request.url) or route.abort())
     page.goto(page.url + "?q=stars")
     page.locator("summary").click()
@@ -225,13 +249,24 @@ def test_filters_and_direction(open_page):
     page.fill("[name=since]", "2026-01-31")
     page.select_option("[name=split]", "test")
     page.get_by_label("place").fill("a=b")
+    page.keyboard.press("Tab")
+    page.wait_for_url("**where=place%3Da%3Db")
+    page.keyboard.type("May")
     page.keyboard.press("Enter")
+    page.wait_for_url("**where=month%3DMay")
+    assert page.evaluate("document.activeElement.dataset.column") == "month"
     page.get_by_role("radio", name="Captions").check()
     expect(page.locator(".problem")).to_be_visible()
-    wanted = "to=text&k=24&folder=a%2Fb&since=2026-01-31&split=test&where=place%3Da%3Db&text=stars"
+    wanted = "to=text&k=24&folder=a%2Fb&since=2026-01-31&split=test&where=place%3Da%3Db&where=month%3DMay&text=stars"
     assert asked[-1].endswith(wanted)
     page.reload()
-    expect(page.locator("summary")).to_have_text("Filters · 4")
+    expect(page.locator("summary")).to_have_text("Filters · 5")
+    gap = """() => {
+      const word = document.createRange();
+      word.selectNode(document.querySelector("summary").firstChild);
+      return document.querySelector("#filtered").getBoundingClientRect().left - word.getBoundingClientRect().right;
+    }"""
+    assert 4 <= page.evaluate(gap) <= 10
     page.locator("summary").click()
     page.get_by_role("button", name="Clear filters").click()
     page.wait_for_url("**/?q=stars&to=text&index=scenes")

@@ -47,6 +47,34 @@ def test_the_keyboard_alone(open_page):
     assert page.evaluate("[...document.querySelectorAll('button.hit')].indexOf(document.activeElement)") > 3
 
 
+def test_back_closes_the_large_image_first(open_page):
+    page = open_page("?q=gone+away")
+    status(page, "gone away")
+    page.fill("#text", "two red squares")
+    status(page, "two red squares")
+    dialog, focused = page.locator("dialog"), "[...document.querySelectorAll('.hit')].indexOf(document.activeElement)"
+    for _ in range(2):
+        page.locator("button.hit").nth(1).click()
+        expect(dialog).to_contain_text("2 of 24")
+        page.go_back()
+        expect(dialog).to_be_hidden()
+        page.wait_for_function(f"{focused} === 1")
+        status(page, "two red squares")
+    for _ in range(2):  # closed by a key it leaves nothing to go back to
+        page.locator("button.hit").nth(1).click()
+        page.keyboard.press("Escape")
+        expect(dialog).to_be_hidden()
+    page.go_back()
+    status(page, "gone away")
+    assert page.evaluate("document.activeElement.id") == "results"
+    page.locator("button.hit").first.click()
+    page.get_by_role("button", name="More like this").click()
+    status(page, "like the picture")
+    page.go_back()
+    status(page, "gone away")
+    assert dialog.is_hidden()
+
+
 def test_more_like_this(open_page):
     page = open_page("?q=gone+away")
     page.locator("button.hit").first.click()
@@ -123,6 +151,11 @@ def test_a_phone(open_page):
     status(page, "others")
     beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.evaluate(beyond) <= 0
+    index, beside, direction, filters = (
+        page.locator(which).bounding_box() for which in ("[name=index]", "[name=beside]", "#direction", "#filters")
+    )
+    assert index["y"] == beside["y"] and index["width"] == pytest.approx(beside["width"], abs=1)
+    assert direction["y"] == pytest.approx(filters["y"], abs=1) and direction["y"] > index["y"]
     page.locator("summary").click()
     assert page.evaluate(beyond) <= 0
     page.select_option("[name=beside]", "")

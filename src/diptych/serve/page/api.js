@@ -15,7 +15,7 @@ async function ask(address, options) {
     if (!response) throw new Problem("The server does not answer. Is “diptych serve” still running?");
   }
   if (response.ok && body) return body;
-  throw new Problem(body?.error ?? `The server gave no answer that could be read (status ${response.status}).`);
+  throw new Problem(told(body) ?? `The server gave no answer that could be read (status ${response.status}).`);
 }
 
 function asking(index, to, k, filters) {
@@ -77,5 +77,11 @@ export async function whyNot(address) {
 
 async function sentence(response) {
   const body = await response.json().catch(() => null);
-  return body?.error ?? "This picture cannot be had.";
+  return told(body) ?? "This picture cannot be had.";
+}
+
+// The service's sentence with a capital letter; the name of a file, which may come first, stays as it is.
+function told(body) {
+  const error = body?.error;
+  return error && !/^[^:]*[./][^:]*:/.test(error) ? error[0].toUpperCase() + error.slice(1) : error;
 }

@@ -73,7 +73,7 @@ export class Controls {
     fields.to.value = question.to;
     fields.index.value = question.index;
     const others = this.#indexes.filter(({ name }) => name !== question.index);
-    fields.beside.replaceChildren(new Option("none", ""), ...others.map(({ name }) => new Option(name)));
+    setOptions(fields.beside, "none", others.map(({ name }) => name));
     fields.beside.value = question.beside ?? "";
     this.#form.querySelector("#direction").hidden = Boolean(question.like || question.picture);
     this.#showFilters(question);
@@ -85,18 +85,41 @@ export class Controls {
     const fields = this.#fields;
     this.#form.querySelector("#folders").replaceChildren(...all("folders").map((folder) => new Option(folder)));
     const splits = all("splits");
-    fields.split.replaceChildren(new Option("any", ""), ...splits.map((split) => new Option(split)));
+    setOptions(fields.split, "any", splits);
     fields.split.closest("label").hidden = splits.length === 0;
-    for (const name of ["folder", "since", "until", "split"]) fields[name].value = filters[name];
-    this.#form.querySelector("#columns").replaceChildren(
-      ...[...new Set([...all("columns"), ...Object.keys(filters.columns)])].map((column) => {
-        const field = make("input", { value: filters.columns[column] ?? "", autocomplete: "off" });
-        field.dataset.column = column;
-        return make("label", { className: "field" }, make("span", { textContent: column }), " ", field);
-      }),
-    );
+    for (const name of ["folder", "since", "until", "split"]) setValue(fields[name], filters[name]);
+    this.#showColumns([...new Set([...all("columns"), ...Object.keys(filters.columns)])], filters.columns);
     const { columns, ...plain } = filters;
     const set = [...Object.values(plain), ...Object.values(columns)].filter(Boolean).length;
     this.#form.querySelector("#filtered").textContent = set ? ` · ${set}` : "";
   }
+
+  // The fields stay as long as they are the same: a new one would not have the focus of the old.
+  #showColumns(columns, values) {
+    const place = this.#form.querySelector("#columns");
+    const there = [...place.querySelectorAll("input")].map((field) => field.dataset.column);
+    if (!same(there, columns)) place.replaceChildren(...columns.map(columnField));
+    for (const field of place.querySelectorAll("input")) setValue(field, values[field.dataset.column] ?? "");
+  }
+}
+
+function columnField(column) {
+  const field = make("input", { autocomplete: "off" });
+  field.dataset.column = column;
+  return make("label", { className: "field" }, make("span", { textContent: column }), " ", field);
+}
+
+function setOptions(list, nothing, names) {
+  const there = [...list.options].slice(1).map((option) => option.value);
+  if (list.options.length && same(there, names)) return;
+  list.replaceChildren(new Option(nothing, ""), ...names.map((name) => new Option(name)));
+}
+
+// A space at the end, which a question does not have, is not taken from someone who is still typing.
+function setValue(field, value) {
+  if (field.value.trim() !== value) field.value = value;
+}
+
+function same(some, others) {
+  return some.length === others.length && some.every((one, place) => one === others[place]);
 }

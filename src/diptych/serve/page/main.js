@@ -11,11 +11,13 @@ import { Viewer } from "./viewer.js";
 
 const find = (name) => document.getElementById(name);
 const results = find("results");
-const pictures = []; // uploaded ones; the history names them by their place here
+const GONE = "The picture that was asked with here is gone, because the page was loaded anew: bring it once more.";
+const pictures = new Map(); // uploaded ones, by the key that the history has for them
 let indexes = [];
 let panes = [];
 let question = null;
 let settled = true; // whether the next key begins a new entry of the history
+let doubled = null; // the entry of the history that has a twin after it, for Back to close the large image
 
 const controls = new Controls(find("controls"), {
   typed: () => {
@@ -43,9 +45,27 @@ function typedQuestion() {
 }
 
 function go(next, isNew) {
-  const state = next.picture ? { picture: pictures.indexOf(next.picture) } : null;
-  history[isNew ? "pushState" : "replaceState"](state, "", toAddress(next));
+  const key = next.picture && [...pictures].find(([, file]) => file === next.picture)[0];
+  history[isNew && doubled === null ? "pushState" : "replaceState"](key && { picture: key }, "", toAddress(next));
+  doubled = null;
   show(next);
+}
+
+// The question of this entry of the history; its picture is known to the load of the page that it was brought to.
+function recall(typed = {}) {
+  const key = history.state?.picture;
+  show({ ...fromAddress(location.search), picture: pictures.get(key) ?? null, ...typed });
+  if (key && !pictures.has(key)) complain(GONE);
+}
+
+function entry() {
+  return `${location.href} ${history.state?.picture ?? ""}`;
+}
+
+function open(...what) {
+  viewer.open(...what);
+  if (doubled === null) history.pushState(history.state, "");
+  doubled = entry();
 }
 
 function show(next) {
@@ -62,7 +82,7 @@ function show(next) {
   const shown = [index, beside].filter(Boolean).map((wanted) => indexes.find((one) => one.name === wanted));
   while (panes.length > shown.length) panes.pop().close();
   while (panes.length < shown.length) {
-    panes.push(new Pane({ open: (...what) => viewer.open(...what), suggest, lookAgain: start, changed: tell }));
+    panes.push(new Pane({ open, suggest, lookAgain: start, changed: tell }));
     find("panes").append(panes.at(-1).element);
   }
   find("panes").classList.toggle("two", shown.length > 1);
@@ -93,8 +113,11 @@ function showAsked() {
     go({ ...question, like: null, picture: null }, true);
     controls.focus();
   };
+  const shown = picture(address, "The picture asked with");
+  const tile = make("span", { className: "tile" }, shown);
+  shown.addEventListener("error", () => tile.remove()); // there are pictures that only the server can read
   asked.replaceChildren(
-    make("span", { className: "tile" }, picture(address, "The picture asked with")),
+    tile,
     make("p", { dir: "auto", textContent: file ? file.name : "More like this" }),
     make("button", { type: "button", textContent: "Remove", onclick: remove }),
   );
@@ -108,17 +131,23 @@ watchForPictures(
   find("picture"),
   (file) => {
     find("viewer").close();
-    pictures.push(file);
+    // No randomUUID: browsers have it only at secure addresses, and another device may come by plain HTTP.
+    pictures.set(String(crypto.getRandomValues(new BigUint64Array(1))[0]), file);
     go({ ...question, ...controls.read(), text: "", like: null, picture: file }, true);
     settled = true;
   },
   complain,
 );
 
-addEventListener("popstate", (event) => {
-  settled = true;
+addEventListener("popstate", () => {
+  const fromTwin = entry() === doubled;
+  const wasOpen = find("viewer").open;
+  doubled = null;
   find("viewer").close();
-  show({ ...fromAddress(location.search), picture: pictures[event.state?.picture] ?? null });
+  if (fromTwin && wasOpen) return;
+  if (fromTwin) return history.back(); // the large image was closed before, by other means
+  settled = true;
+  recall();
 });
 
 document.addEventListener("keydown", (event) => {
@@ -143,7 +172,7 @@ async function start() {
   if (!indexes.length) return complain("The server has no index; start it with “diptych serve INDEX”.", start);
   controls.offer(indexes);
   const typed = controls.read().text; // while the page was on its way
-  show({ ...fromAddress(location.search), ...(typed.trim() ? { text: typed } : {}) });
+  recall(typed.trim() ? { text: typed, picture: null } : {});
 }
 
 await start();

@@ -41,7 +41,9 @@ export class Pane {
     const fill = (told, ...children) => {
       this.told = told;
       this.element.removeAttribute("aria-busy");
+      const focused = this.element.contains(document.activeElement);
       this.element.replaceChildren(...[heading, ...children].filter(Boolean));
+      if (focused) this.element.closest("main")?.focus({ preventScroll: true }); // what had it is gone
       this.#changed();
     };
     if (index.images + index.texts === 0) return fill("", this.#empty(index));
