@@ -46,7 +46,7 @@ class Opened:
 
 
 def decoded_for(encoder: Encoder) -> int | None:
-    """The size that large photos are decoded for: who asks with a file shall get the vector that it was indexed with."""
+    """The size that large photos are decoded for: who asks with a file that is indexed shall get its vector."""
     sample = _sample(encoder)
     squares = sample.dtype == np.uint8 and sample.ndim >= 3
     return max(resized_side(sample.shape[-1]), LONGEST // 2) if squares else None
