@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.errors import ScoreError
@@ -49,6 +49,7 @@ def both(found: Precisions) -> tuple[list[float], list[float]]:
     return found.image_precisions.tolist(), found.text_precisions.tolist()
 
 
+@settings(max_examples=30)
 @given(cases(), st.sampled_from([0, 2, 99]))
 def test_every_query_is_measured_as_by_a_walk_down_its_list(case, compared: int):
     scores, images, texts, block = case

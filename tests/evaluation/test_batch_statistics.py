@@ -58,8 +58,19 @@ def run(image_layers=(JOINT,), text_layers=(JOINT,)):
     return Trained(matcher.eval(), vocabulary, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("chunks", [(64, 512), (5, 7), (1, 1)])
-@pytest.mark.parametrize("layers", [((JOINT,), (JOINT,)), ((7, JOINT), (JOINT,)), ((8, 7, JOINT), (6, JOINT))])
+DEEPEST = ((8, 7, JOINT), (6, JOINT))
+
+
+@pytest.mark.parametrize(
+    ("layers", "chunks"),
+    [
+        (((JOINT,), (JOINT,)), (5, 7)),
+        (((JOINT,), (JOINT,)), (1, 1)),
+        (((7, JOINT), (JOINT,)), (5, 7)),
+        (DEEPEST, (5, 7)),
+        (DEEPEST, (64, 512)),
+    ],
+)
 def test_encodings_are_those_of_one_batch_whatever_the_chunks(monkeypatch, chunks, layers):
     monkeypatch.setattr("diptych.models.trained.IMAGES_AT_ONCE", chunks[0])
     monkeypatch.setattr("diptych.models.trained.TEXTS_AT_ONCE", chunks[1])

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.evaluation.chance import chance_recall
 
 
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 2), min_size=3, max_size=8), st.integers(1, 9))
 def test_chance_is_what_random_orders_reach(answers, cutoff):
     answers = np.array(answers)

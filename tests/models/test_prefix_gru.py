@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.models.prefix_gru import PrefixTree
@@ -32,6 +32,7 @@ def values_and_gradients(encode, tower, tokens):
 texts = st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=6), min_size=1, max_size=12)
 
 
+@settings(max_examples=25)
 @given(texts)
 def test_equals_the_plain_gru_with_all_gradients(texts):
     gru = tower()

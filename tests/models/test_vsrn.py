@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
@@ -106,6 +106,7 @@ def test_texts_and_scores_are_those_of_an_embedding_model():
     assert matcher.joint == JOINT
 
 
+@settings(max_examples=15)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 3), st.integers(0, 9))
 def test_an_encoding_depends_neither_on_padding_nor_on_neighbours(counts, more, seed):
     matcher, regions = matcher_of().eval(), regions_of(counts, seed=seed)

@@ -73,6 +73,7 @@ def batches(draw, most=5):
     return sides, groups
 
 
+@settings(max_examples=30)
 @given(batches(), st.sampled_from([0.005, 0.1, 2.0]))
 def test_values_equal_the_equations(batch, temperature):
     sides, groups = batch
@@ -85,7 +86,7 @@ def test_values_equal_the_equations(batch, temperature):
     assert [term.item() for term in loss.terms.values()] == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(batches(4), st.sampled_from([0.02, 0.1, 2.0]))
 def test_gradients_equal_the_slopes_of_the_equations(batch, temperature):
     sides, groups = batch
@@ -157,6 +158,7 @@ def test_low_temperatures_stay_finite_and_right_in_low_precision(temperature, dt
         assert all(leaf.grad.isfinite().all() for leaf in (batch.scores, *batch.within))
 
 
+@settings(max_examples=15)
 @given(batches(4), st.sampled_from([0.02, 0.1, 1.0]))
 def test_the_gradient_of_a_learned_temperature_is_the_slope_of_the_equations(batch, temperature):
     sides, groups = batch

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.errors import RecipeError
@@ -95,6 +95,7 @@ def scored(drawn):
 WEIGHTS = {"image_to_text": 0.5, "text_to_image": 2.0, "image_to_image": 0.3, "text_to_text": 0.7}
 
 
+@settings(max_examples=30)
 @given(batches(), st.sampled_from([1, 2, 3, 50]), st.sampled_from([0.0, 0.1, 0.5]))
 def test_value_and_gradient_equal_the_triplets(drawn, most, margin):
     objective = Neighbourhood(margin=margin, most=most, **WEIGHTS)

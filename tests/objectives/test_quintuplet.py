@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych import registry
@@ -92,6 +92,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@settings(max_examples=20)
 @given(batch=batches())
 def test_value_equals_the_equations(batch, way):
     how = Quintuplet(**way)

@@ -5,10 +5,9 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from safetensors.torch import load_file
 
 from diptych.data.corpus import Features
 from diptych.errors import DataError, ImageError, RecipeError, RunError
+from diptych.models import store
 from diptych.models.trained import Trained
 from diptych.training.checkpoint import Snapshot, snapshot_path
 from diptych.training.progress import Silent
@@ -104,47 +104,38 @@ def test_resuming_a_finished_run_changes_nothing(whole, corpus, recipe, tmp_path
     assert_same_run(whole, copy)
 
 
-KILLED = """
-import os, sys, torch
-import torch._dynamo  # an optimiser's first step would import it, in each child anew
-torch.set_num_threads(1)
-from diptych.data.scenes import make_scenes
-from diptych.training.recipe import load_recipe
-from diptych.training.train import train
-import diptych.models.store as store
-
-root, first, second, *settings = sys.argv[1:]
-recipe, corpus = load_recipe("scenes", settings), make_scenes(train=24, val=6, test=6, texts=2)
-save_file = store.save_file
-for kill_at in (int(first), int(second)):
+def kill_in_a_save(at, work):
+    """Does the work in a child of this process, which is killed in the middle of its save of that number."""
     child = os.fork()
     if child == 0:
-        saves = []
+        try:
+            signal.alarm(120)  # no child stays for ever
+            torch.set_num_threads(1)
+            saves, save_file = [], store.save_file
 
-        def killed_in_the_middle(tensors, path, header):
-            saves.append(path)
-            save_file(tensors, path, header)
-            if len(saves) == kill_at:  # half of the file is on disk, the rename has not happened
-                os.truncate(path, os.path.getsize(path) // 2)
-                os.kill(os.getpid(), 9)
+            def killed_in_the_middle(tensors, path, header):
+                saves.append(path)
+                save_file(tensors, path, header)
+                if len(saves) == at:  # half of the file is on disk, the rename has not happened
+                    os.truncate(path, Path(path).stat().st_size // 2)
+                    os.kill(os.getpid(), signal.SIGKILL)
 
-        store.save_file = killed_in_the_middle
-        train(recipe, corpus, os.path.join(root, f"killed-{kill_at}"), device="cpu", workers=0)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
-"""
+            store.save_file = killed_in_the_middle
+            work()
+        finally:
+            os._exit(1)  # never back into the tests
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
-def test_kill_9_during_a_save_leaves_a_loadable_checkpoint(whole, corpus, recipe, tmp_path):
-    kills = (3, 6)  # the snapshots after the first epoch of each stage
-    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), *map(str, kills), *TINY], check=True)
-    for kill_at in kills:
-        run = tmp_path / f"killed-{kill_at}"
-        assert list(run.rglob(".*.tmp")), "the kill did not hit in the middle of a save: this test would prove nothing"
-        Trained.open(run, "cpu")
-        train(recipe, corpus, run, resume=True, device="cpu", workers=0)
-        assert_same_run(whole, run)
-        assert not list(run.rglob(".*.tmp"))
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("at", [3, 6])  # the snapshots after the first epoch of each stage
+def test_kill_9_during_a_save_leaves_a_loadable_checkpoint(at, whole, corpus, recipe, tmp_path):
+    kill_in_a_save(at, lambda: train(recipe, corpus, tmp_path, device="cpu", workers=0))
+    assert list(tmp_path.rglob(".*.tmp")), "the kill did not hit in the middle of a save: this test would prove nothing"
+    Trained.open(tmp_path, "cpu")
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
+    assert_same_run(whole, tmp_path)
+    assert not list(tmp_path.rglob(".*.tmp"))
 
 
 def test_a_timed_snapshot_is_one_to_go_on_from(whole, corpus, recipe, tmp_path, monkeypatch):

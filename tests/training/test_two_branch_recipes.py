@@ -27,6 +27,7 @@ KLEIN, PLUMMER = "Klein et al. 2015", "Plummer et al. 2015"  # references 2 and 
 NAMES = [name for name in recipe_names() if name.startswith(("two-branch", "similarity", "cca"))]
 REGIONS = 24  # a photo: all things of the scenes below, and one more that is not there
 OF_PAPER = [name for name in NAMES if not name.endswith("-small")]
+REPORTED = [f"{model}{of}-small" for model in ("two-branch", "similarity", "cca") for of in ("", "-phrases")]
 
 # Phrase localisation, R@1, R@5, R@10
 TABLE_1B = {
@@ -309,8 +310,9 @@ def test_every_recipe_trains_on_scenes(name, corpus, stores, tmp_path):
     assert [line["stage"] for line in epochs if line["event"] == "epoch"] == list(range(1, len(recipe.stage) + 1))
     assert all(np.isfinite(line["loss"]) for line in epochs if line["event"] == "epoch")
     trained = Trained.open(run, "cpu", stores=stores)
-    report_on_val(run, trained, corpus, workers=0)  # as the command does
-    assert (run / "report.html").is_file()
+    if name in REPORTED:
+        report_on_val(run, trained, corpus, workers=0)  # as the command does
+        assert (run / "report.html").is_file()
     if recipe.stage[-1].phrases is None:
         assert evaluate(trained, corpus).images == 2
     else:

@@ -1,3 +1,4 @@
+import copy
 import sys
 
 import pytest
@@ -25,9 +26,14 @@ def theirs(tensors):
     return network.eval()
 
 
-@pytest.fixture
-def ours():
+@pytest.fixture(scope="module")
+def loaded():
     return efficientnet_lite.load("lite0").eval()
+
+
+@pytest.fixture
+def ours(loaded):
+    return copy.deepcopy(loaded)
 
 
 @torch.no_grad()
@@ -43,7 +49,7 @@ def test_it_computes_what_the_package_computes(ours, theirs, bytes_of):
 
 @torch.no_grad()
 def test_training_drops_no_blocks(ours, bytes_of):
-    pixels = bytes_of(224)
+    pixels = bytes_of(64)
     expected = ours(pixels)
     ours.train()
     for module in ours.modules():
@@ -62,16 +68,14 @@ def test_the_last_parts_can_be_trained_alone(ours, bytes_of):
     ours.requires_grad_(False)
     for part in ("blocks.15", "head"):
         ours.get_submodule(part).requires_grad_(True)
-    ours(bytes_of(224, images=1)).sum().backward()
+    ours(bytes_of(64, images=1)).sum().backward()
     trained = {name.rsplit(".", 2)[0] for name, parameter in ours.named_parameters() if parameter.grad is not None}
     assert {name.split(".")[0] for name in trained} == {"blocks", "head"}
     assert ours.head[0].weight.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize(
-    ("name", "side", "cells"), [("lite0", 224, 49), ("lite1", 240, 64), ("lite2", 260, 81), ("lite4", 300, 100)]
-)
-def test_every_size_is_built_without_memory(name, side, cells, capfd):
+@pytest.mark.parametrize(("name", "side", "cells"), [("lite1", 240, 64), ("lite2", 260, 81), ("lite4", 300, 100)])
+def test_every_other_size_is_built_without_memory(name, side, cells, capfd):
     with torch.device("meta"):
         backbone = efficientnet_lite.build(name)
         regions = backbone.regions(torch.empty(1, 3, side, side, dtype=torch.uint8))

@@ -16,23 +16,24 @@ TOWERS = {"transformer": TRANSFORMER, "resnet": RESNET, "timm": TIMM, "queries":
 MEAN, DEVIATION = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 
 
-@pytest.fixture
-def towers(open_clip, monkeypatch, tmp_path):
+@pytest.fixture(scope="module")
+def towers(open_clip, tmp_path_factory):
     """open_clip knows four tiny models; each has the weights `mine`, in a file, trained with the approximate GELU."""
-    models = {}
-    for name, vision in TOWERS.items():
-        config = {"embed_dim": 24, "vision_cfg": vision, "text_cfg": TEXT}
-        monkeypatch.setitem(open_clip.factory._MODEL_CONFIGS, f"tiny-{name}", config)
-        torch.manual_seed(5)
-        model = open_clip.CLIP(**json.loads(json.dumps(config)), quick_gelu=True).eval()
-        for parameter in model.parameters():
-            torch.nn.init.uniform_(parameter, -0.2, 0.2)
-        file = tmp_path / f"{name}.safetensors"
-        save_file(model.state_dict(), file)
-        tag = {"file": str(file), "mean": MEAN, "std": DEVIATION, "quick_gelu": True}
-        monkeypatch.setitem(open_clip.pretrained._PRETRAINED, f"tiny-{name}", {"mine": tag})
-        models[name] = (model.visual, file)
-    return models
+    models, folder = {}, tmp_path_factory.mktemp("towers")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, vision in TOWERS.items():
+            config = {"embed_dim": 24, "vision_cfg": vision, "text_cfg": TEXT}
+            patch.setitem(open_clip.factory._MODEL_CONFIGS, f"tiny-{name}", config)
+            torch.manual_seed(5)
+            model = open_clip.CLIP(**json.loads(json.dumps(config)), quick_gelu=True).eval()
+            for parameter in model.parameters():
+                torch.nn.init.uniform_(parameter, -0.2, 0.2)
+            file = folder / f"{name}.safetensors"
+            save_file(model.state_dict(), file)
+            tag = {"file": str(file), "mean": MEAN, "std": DEVIATION, "quick_gelu": True}
+            patch.setitem(open_clip.pretrained._PRETRAINED, f"tiny-{name}", {"mine": tag})
+            models[name] = (model.visual, file)
+        yield models
 
 
 def normalised(pixels):
@@ -57,10 +58,10 @@ def test_it_gives_the_towers_vector(tower, tag, towers, bytes_of, capfd):
 
 
 @torch.no_grad()
-def test_regions_are_the_patches_or_the_last_map(towers, bytes_of):
+def test_regions_are_the_patches_or_the_last_map(towers, bytes_of, monkeypatch):
     pixels = bytes_of(32)
     visual, _ = towers["transformer"]
-    visual.output_tokens = True
+    monkeypatch.setattr(visual, "output_tokens", True)
     _, tokens = visual(normalised(pixels))
     backbone = open_clip_models.load("open-clip:tiny-transformer").eval()
     torch.testing.assert_close(backbone.regions(pixels), tokens, rtol=1e-4, atol=1e-5)
@@ -69,8 +70,9 @@ def test_regions_are_the_patches_or_the_last_map(towers, bytes_of):
     pixels = bytes_of(64)
     visual, _ = towers["resnet"]
     seen = []
-    visual.layer4.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    hook = visual.layer4.register_forward_hook(lambda module, inputs, output: seen.append(output))
     visual(normalised(pixels))
+    hook.remove()
     backbone = open_clip_models.load("open-clip:tiny-resnet").eval()
     torch.testing.assert_close(backbone.regions(pixels), seen[0].flatten(2).transpose(1, 2), rtol=1e-4, atol=1e-5)
     assert backbone.grid == (4, 256)
