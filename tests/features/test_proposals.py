@@ -68,7 +68,8 @@ def drawn(width=180, height=120, seed=0, noise=5):
     return Image.fromarray((np.asarray(photo) + grain).clip(0, 255).astype(np.uint8))
 
 
-@given(boxes, st.integers(1, 6), st.sampled_from((0.1, 0.3)), st.sampled_from((0.5, 0.7, 0.9)))
+# No two of these boxes overlap by just so much, where the last bit of a quotient would decide.
+@given(boxes, st.integers(1, 6), st.sampled_from((0.1, 0.3)), st.sampled_from((0.5001, 0.7001, 0.9001)))
 def test_the_best_boxes_are_the_first_that_are_new(found, count, smallest, most):
     found = np.array(found, np.float64).reshape(-1, 4) / 20
     regions = Regions(method="selective-search", count=count, smallest=smallest, overlap=most)
