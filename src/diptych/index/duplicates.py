@@ -22,6 +22,7 @@ from diptych.data.corpus import Floats, Integers
 BITS = 10
 COSINE = 0.95
 
+_ROWS = 256  # images that are compared with all others at once
 _ONES = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 
 
@@ -30,16 +31,16 @@ def same_images(contents: Integers, looks: NDArray[np.uint64], vectors: Floats) 
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     directions = vectors / np.where(lengths > 0, lengths, 1)
     first = np.arange(len(contents))
-    new = np.zeros(len(contents), bool)
-    for row in range(len(contents)):
-        others = np.flatnonzero(new[:row])
-        equal = contents[others] == contents[row]
-        close = others[equal | (_differing(looks[others], looks[row]) <= BITS)]
-        same = close[(contents[close] == contents[row]) | (directions[close] @ directions[row] >= COSINE)]
-        if len(same):
-            first[row] = same[0]
-        else:
-            new[row] = True
+    for begin in range(0, len(contents), _ROWS):
+        rows = slice(begin, begin + _ROWS)
+        same = _differing(looks[rows, None], looks[None]) <= BITS  # (rows, images)
+        same &= directions[rows] @ directions.T >= COSINE
+        same |= contents[rows, None] == contents[None]
+        same &= np.arange(len(contents)) < first[rows, None]  # with those before it
+        for row in np.flatnonzero(same.any(1)):
+            leaders = np.flatnonzero(same[row] & (first == np.arange(len(first))))
+            if len(leaders):
+                first[begin + row] = leaders[0]
     return first
 
 
@@ -49,8 +50,10 @@ def same_texts(texts: Sequence[str]) -> Integers:
     return np.array([seen.setdefault(_words(text), row) for row, text in enumerate(texts)], np.int64)
 
 
-def _differing(looks: NDArray[np.uint64], look: np.uint64) -> Integers:
-    bits: Integers = _ONES[(looks ^ look).view(np.uint8).reshape(-1, 8)].sum(1, dtype=np.int64)
+def _differing(looks: NDArray[np.uint64], others: NDArray[np.uint64]) -> Integers:
+    """How many bits differ, of every look with every other: (looks, others)."""
+    differing = (looks ^ others)[..., None].view(np.uint8)  # (looks, others, 8)
+    bits: Integers = _ONES[differing].sum(-1, dtype=np.int64)
     return bits
 
 
