@@ -2,8 +2,10 @@
 
 import importlib
 import os
+import signal
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import settings
 
 from diptych.features import places, reader
 from diptych.features.backbone import Backbone
-from diptych.models import pretrained
+from diptych.models import pretrained, store
 
 # Timing never decides a test; several test processes share the cores.
 settings.register_profile("diptych", deadline=None, max_examples=60)
@@ -98,3 +100,31 @@ def small_regions(small_backbones):
             yield
 
     return patched
+
+
+def _kill_in_a_save(at, work):
+    """Does the work in a child of this process, which is killed in the middle of its save of that number."""
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(120)  # no child stays for ever
+            torch.set_num_threads(1)
+            saves, save_file = [], store.save_file
+
+            def killed_in_the_middle(tensors, path, header):
+                saves.append(path)
+                save_file(tensors, path, header)
+                if len(saves) == at:  # half of the file is on disk, the rename has not happened
+                    os.truncate(path, Path(path).stat().st_size // 2)
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            store.save_file = killed_in_the_middle
+            work()
+        finally:
+            os._exit(1)  # never back into the tests
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.fixture(scope="session")
+def kill_in_a_save():
+    return _kill_in_a_save

@@ -5,7 +5,6 @@ import itertools
 import os
 import signal
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +18,6 @@ from diptych.errors import DataError, RunError, ScoreError
 from diptych.mining import partial
 from diptych.mining.lists import Lists
 from diptych.mining.mine import mine
-from diptych.models import store
 from diptych.models.image_towers.features import FeatureSettings
 from diptych.models.text_towers.gru import GRUSettings
 from diptych.models.trained import Trained
@@ -324,31 +322,8 @@ def test_a_full_disk_leaves_what_was_saved_before(table, corpus, tmp_path, monke
     assert again.tiles == table.tiles - 3
 
 
-def kill_in_a_save(at, work):
-    """Does the work in a child of this process, which is killed in the middle of its save of that number."""
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(120)  # no child stays for ever
-            torch.set_num_threads(1)
-            saves, save_file = [], store.save_file
-
-            def killed_in_the_middle(tensors, path, header):
-                saves.append(path)
-                save_file(tensors, path, header)
-                if len(saves) == at:  # half of the file is on disk, the rename has not happened
-                    os.truncate(path, Path(path).stat().st_size // 2)
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            store.save_file = killed_in_the_middle
-            work()
-        finally:
-            os._exit(1)  # never back into the tests
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-
-
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_killed_in_the_middle_of_a_save(table, corpus, tmp_path, monkeypatch):
+def test_killed_in_the_middle_of_a_save(table, corpus, tmp_path, monkeypatch, kill_in_a_save):
     whole = run(table, corpus, tmp_path / "whole.safetensors")
     tiles = table.tiles
     for at in (1, 2, tiles, tiles + 1):  # the last is the save of the result

@@ -7,7 +7,6 @@ import shutil
 import signal
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from safetensors.torch import load_file
 
 from diptych.data.corpus import Features
 from diptych.errors import DataError, ImageError, RecipeError, RunError
-from diptych.models import store
 from diptych.models.trained import Trained
 from diptych.training.checkpoint import Snapshot, snapshot_path
 from diptych.training.progress import Silent
@@ -104,32 +102,9 @@ def test_resuming_a_finished_run_changes_nothing(whole, corpus, recipe, tmp_path
     assert_same_run(whole, copy)
 
 
-def kill_in_a_save(at, work):
-    """Does the work in a child of this process, which is killed in the middle of its save of that number."""
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(120)  # no child stays for ever
-            torch.set_num_threads(1)
-            saves, save_file = [], store.save_file
-
-            def killed_in_the_middle(tensors, path, header):
-                saves.append(path)
-                save_file(tensors, path, header)
-                if len(saves) == at:  # half of the file is on disk, the rename has not happened
-                    os.truncate(path, Path(path).stat().st_size // 2)
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-            store.save_file = killed_in_the_middle
-            work()
-        finally:
-            os._exit(1)  # never back into the tests
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-
-
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("at", [3, 6])  # the snapshots after the first epoch of each stage
-def test_kill_9_during_a_save_leaves_a_loadable_checkpoint(at, whole, corpus, recipe, tmp_path):
+def test_kill_9_during_a_save_leaves_a_loadable_checkpoint(at, whole, corpus, recipe, tmp_path, kill_in_a_save):
     kill_in_a_save(at, lambda: train(recipe, corpus, tmp_path, device="cpu", workers=0))
     assert list(tmp_path.rglob(".*.tmp")), "the kill did not hit in the middle of a save: this test would prove nothing"
     Trained.open(tmp_path, "cpu")
