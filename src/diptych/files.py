@@ -67,7 +67,7 @@ def held_file(file: Path, error: type[DiptychError], patience: float = 0.0) -> I
     path = file.parent / f".{file.name}.lock"
     until = time.monotonic() + patience
     while True:
-        with path.open("a+", encoding="utf-8") as lock:
+        with _opened_lock(path, file, error) as lock:
             if not _locked(lock):
                 if time.monotonic() >= until:
                     raise error(_held_by(file, lock))
@@ -78,6 +78,15 @@ def held_file(file: Path, error: type[DiptychError], patience: float = 0.0) -> I
                 finally:
                     path.unlink(missing_ok=True)
                 return
+
+
+def _opened_lock(path: Path, file: Path, error: type[DiptychError]) -> TextIO:
+    try:
+        return path.open("a+", encoding="utf-8")
+    except PermissionError as reason:
+        raise error(
+            f"{file}: its folder cannot be written to ({reason.strerror}); check its permissions, or name another place"
+        ) from None
 
 
 def _locked(lock: TextIO) -> bool:

@@ -361,6 +361,8 @@ def test_nothing_stands_out_among_entries_that_have_nothing_to_do_with_it(store,
     monkeypatch.setattr(
         store, "matching", lambda kind, filters: np.arange(10, 15)
     )  # the one that fits is not let through
+    copy = searcher.search(Encodings(vectors[11:12] * 2), [Ask(k=2)], "image")[0]  # no cosine could be beyond the bar
+    assert [hit.stands_out for hit in copy.hits] == [True, False]
     few = searcher.search(Encodings(there), [Ask(k=3, filters=Filters(split="test"))], "text")[0]
     assert (few.searched, few.found) == (5, False)
 

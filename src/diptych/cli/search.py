@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from diptych.index.entries import Answer, Ask
     from diptych.index.search import Searcher
     from diptych.index.store import Store
+
+_WIDE = 10_000  # columns for a program that reads the table: nothing of a name or a caption is cut off
 
 
 def command(
@@ -81,7 +84,7 @@ def command(
             unknown = {} if question is None else {"unknown": searcher.unknown_words(question)}
             out.print_json(json.dumps({**answer.to_json(), **unknown}))
         else:
-            out.print(_table(store, answer, to))
+            (out if out.is_terminal else Console(width=_WIDE)).print(_table(store, answer, to))
         if sheet is not None:
             _write_sheet(sheet, store, answer)
     finally:

@@ -16,7 +16,7 @@ from diptych.index.entries import Answer, Ask, Entry, Hit, Kind
 from diptych.index.exact import Found, Pool
 from diptych.index.ivf import Ivf
 from diptych.index.store import Store
-from diptych.index.verdict import bars
+from diptych.index.verdict import EQUAL, bars
 
 _DEEPER = 4  # times as many candidates, where too many of them show the same
 
@@ -68,7 +68,9 @@ class Aim:
         """What a hit must score to stand out: a few that a filter leaves are judged by the whole index."""
         whole = self._whole
         scores = sampled if whole is self._pool else whole.sample_scores(queries, cosine)
-        return bars(scores, lengths, len(self._pool), whole.reference_of_cosines if cosine else whole.reference)
+        if cosine:
+            return np.minimum(bars(scores, lengths, len(self._pool), whole.reference_of_cosines), EQUAL)
+        return bars(scores, lengths, len(self._pool), whole.reference)
 
     def _depth(self, ask: Ask) -> int:
         return 2 * min(ask.k, len(self._pool)) + 16

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats
 
+EQUAL = 0.99  # a cosine from which on two entries are all but equal, and stand out whatever others do
 EXPECTED = 0.1  # unrelated entries that may reach a score which stands out; chosen by benchmarks/probes on photos
 FEWEST = 20  # entries; of fewer nobody can tell
 ALIKE = 0.5  # spreads that the mutual scores of entries lie above zero where a folder shows the same thing throughout
