@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diptych.index import duplicates
 from diptych.index.duplicates import BITS, COSINE, same_images, same_texts
 
 
@@ -33,6 +34,39 @@ def test_equal_contents_belong_to_the_first_of_them(contents):
     looks = np.array([content * 0x0F0F0F0F0F0F0F0F % 2**64 for content in contents], np.uint64)
     vectors = np.zeros((len(contents), 2), np.float32)
     assert same_images(np.array(contents, np.int64), looks, vectors).tolist() == [contents.index(c) for c in contents]
+
+
+def one_by_one(contents, looks, vectors):
+    """Each image with the best one before it that shows the same, pair by pair."""
+    directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    first, leaders = [], []
+    for row, (content, own) in enumerate(zip(contents, looks.tolist(), strict=True)):
+        for other in leaders:
+            alike = (own ^ int(looks[other])).bit_count() <= BITS and directions[other] @ directions[row] >= COSINE
+            if content == contents[other] or alike:
+                first.append(other)
+                break
+        else:
+            first.append(row)
+            leaders.append(row)
+    return first
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_all_at_once_is_what_is_found_pair_by_pair(seed, monkeypatch):
+    monkeypatch.setattr(duplicates, "_ROWS", 7)
+    random = np.random.default_rng(seed)
+    count = 20 + 5 * seed
+    contents = random.integers(0, count, count)
+    kinds = random.integers(0, 3, count)
+    flipped = [sum(1 << int(bit) for bit in random.choice(64, 6, replace=False)) for _ in range(count)]
+    looks = np.array(
+        [int(kind) * 0x0F0F0F0F0F0F0F0F ^ bits for kind, bits in zip(kinds, flipped, strict=True)], np.uint64
+    )
+    vectors = np.eye(3, dtype=np.float32)[kinds] + random.normal(0, 0.17, (count, 3)).astype(np.float32)
+    found = same_images(contents, looks, vectors).tolist()
+    assert found == one_by_one(contents, looks, vectors)
+    assert len(set(found)) not in (1, count)  # else there was nothing to find
 
 
 def test_all_of_a_chain_go_by_the_best_alone():

@@ -330,6 +330,18 @@ def test_a_cache_is_used_kept_and_made_anew_when_it_is_stale(store, tmp_path):
     assert Searcher(store, encoder, ivf_above=1000).search(query, ask, "text")[0].method == "exact"
 
 
+def test_a_cache_serves_images_like_an_image_whose_vectors_were_rounded(store, monkeypatch):
+    put(store, [f"n{i}" for i in range(70)])
+    vectors = np.random.default_rng(5).standard_normal((70, SIZE)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    rounded = vectors.astype(np.float16).astype(np.float32)
+    monkeypatch.setattr(store, "vectors", lambda kind: (np.arange(1, 71), rounded))
+    query = Encodings(rounded[:1])
+    wanted = Searcher(store, FakeEncoder(), ivf="never").search(query, [Ask(k=5)], "image")[0]
+    found = Searcher(store, FakeEncoder(), ivf="always").search(query, [Ask(k=5)], "image")[0]
+    assert (found.method, found.hits) == ("ivf", wanted.hits)
+
+
 def test_without_faiss_a_large_index_is_searched_exactly_and_it_is_said(store, monkeypatch):
     put(store, ["a", "b"])
     assert Searcher(store, FakeEncoder(), ivf_above=1).notes() == []

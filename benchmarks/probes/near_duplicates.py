@@ -1,0 +1,132 @@
+"""Which photos count as the same, and what do storage types cost? Both on photos of your own.
+
+    python benchmarks/probes/near_duplicates.py RUN DATA [--split val] [--photos 100] [--features features]
+
+Copies of some photos (compressed, scaled, cropped, brightened) should count as the same as the photo; two photos of the
+split should not, nor should two drawn scenes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageEnhance
+from rich.console import Console
+from rich.table import Table
+
+from diptych.data.open import open_corpus
+from diptych.data.scenes import make_scenes
+from diptych.features.reader import pictures_of
+from diptych.index.duplicates import same_images
+from diptych.index.storage_cost import measure
+from diptych.index.thumbnails import look
+from diptych.index.torch_encoder import TorchEncoder
+from diptych.machine import keep_freed_memory
+from diptych.models.trained import Trained
+
+SCENES = 150
+AT_ONCE = 8
+
+Vectors = NDArray[np.float32]
+Looks = NDArray[np.uint64]
+
+
+def compressed(photo: Image.Image) -> Image.Image:
+    """As JPEG of quality 40."""
+    file = io.BytesIO()
+    photo.save(file, "JPEG", quality=40)
+    return Image.open(file).convert("RGB")
+
+
+def cropped(photo: Image.Image, share: float) -> Image.Image:
+    """Without this share of its width and height, half at each edge."""
+    width, height = photo.size
+    return photo.crop(
+        (
+            int(width * share / 2),
+            int(height * share / 2),
+            int(width * (1 - share / 2)),
+            int(height * (1 - share / 2)),
+        )
+    )
+
+
+COPIES: dict[str, Callable[[Image.Image], Image.Image]] = {
+    "JPEG of quality 40": compressed,
+    "scaled to two thirds": lambda photo: photo.resize((photo.width * 2 // 3, photo.height * 2 // 3)),
+    "cropped by 4%": lambda photo: cropped(photo, 0.04),
+    "cropped by 10%": lambda photo: cropped(photo, 0.10),
+    "brightened by 15%": lambda photo: ImageEnhance.Brightness(photo).enhance(1.15),
+}
+
+
+def seen(encoder: TorchEncoder, photos: Sequence[Image.Image]) -> tuple[Vectors, Looks]:
+    """What an index keeps of photos to tell near-equals."""
+    parts = [photos[begin : begin + AT_ONCE] for begin in range(0, len(photos), AT_ONCE)]
+    vectors = [encoder.images([encoder.prepare(photo) for photo in part]).vectors for part in parts]
+    return np.concatenate(vectors), looks_of(photos)
+
+
+def looks_of(photos: Sequence[Image.Image]) -> Looks:
+    """The hashes alone."""
+    return np.array([look(photo) for photo in photos], np.int64).view(np.uint64)
+
+
+def recognised(one: tuple[Vectors, Looks], other: tuple[Vectors, Looks]) -> int:
+    """How many of some photos count as the same as the photo of their place among others."""
+    pairs = zip(*one, *other, strict=True)
+    return sum(
+        same_images(np.array([0, 1]), np.array([a, b]), np.stack([u, v])).tolist() == [0, 0] for u, a, v, b in pairs
+    )
+
+
+def taken_for_same(vectors: Vectors, looks: Looks) -> tuple[int, int]:
+    """How many pairs of different pictures count as the same, and of how many."""
+    places = np.arange(2)
+    pairs = [(i, j) for i in range(len(vectors)) for j in range(i)]
+    directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    close = directions @ directions.T >= 0.9  # far below what counts, so that only few are asked one by one
+    asked = [[i, j] for i, j in pairs if close[i, j]]
+    return sum(same_images(places, looks[both], vectors[both]).tolist() == [0, 0] for both in asked), len(pairs)
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("data")
+    parser.add_argument("--split", default="val")
+    parser.add_argument("--photos", type=int, default=100)
+    parser.add_argument("--features", type=Path)
+    options = parser.parse_args()
+    keep_freed_memory()
+    trained = Trained.open(options.run, "cpu", stores=options.features)
+    encoder = TorchEncoder.of(trained, options.run)
+    corpus = open_corpus(options.data).split(options.split)
+    vectors = trained.encode_images(corpus)[0].numpy()
+    photos = [picture.load() for picture in pictures_of(corpus)]
+    rows = np.random.default_rng(0).choice(len(photos), min(options.photos, len(photos)), replace=False)
+    some = [photos[row] for row in rows]
+    own = vectors[rows], looks_of(some)
+
+    table = Table("pairs", "count as the same", "of")
+    for name, change in COPIES.items():
+        found = recognised(own, seen(encoder, [change(photo) for photo in some]))
+        table.add_row(f"a photo and itself, {name}", str(found), str(len(some)))
+    wrong, pairs = taken_for_same(vectors, looks_of(photos))
+    table.add_row(f"two photos of {options.split}", str(wrong), f"{pairs:,}")
+    scenes = [picture.load() for picture in pictures_of(make_scenes(train=2, val=2, test=SCENES).split("test"))]
+    wrong, pairs = taken_for_same(*seen(encoder, scenes))
+    table.add_row("two drawn scenes", str(wrong), f"{pairs:,}")
+    console = Console()
+    console.print(table)
+    console.print("storage", measure(vectors))
+
+
+if __name__ == "__main__":
+    main()
