@@ -74,7 +74,7 @@ def seen(encoder: TorchEncoder, photos: Sequence[Image.Image]) -> tuple[Vectors,
 
 def looks_of(photos: Sequence[Image.Image]) -> Looks:
     """The hashes alone."""
-    return np.array([look(photo) for photo in photos], np.int64).view(np.uint64)
+    return np.array([look(photo) for photo in photos], np.uint64)
 
 
 def recognised(one: tuple[Vectors, Looks], other: tuple[Vectors, Looks]) -> int:
