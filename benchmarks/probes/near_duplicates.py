@@ -12,6 +12,7 @@ import argparse
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from diptych.data.scenes import make_scenes
 from diptych.features.reader import pictures_of
 from diptych.index.duplicates import same_images
 from diptych.index.storage_cost import measure
-from diptych.index.thumbnails import look
+from diptych.index.thumbnails import colours, look, thumbnail
 from diptych.index.torch_encoder import TorchEncoder
 from diptych.machine import keep_freed_memory
 from diptych.models.trained import Trained
@@ -65,34 +66,39 @@ COPIES: dict[str, Callable[[Image.Image], Image.Image]] = {
 }
 
 
-def seen(encoder: TorchEncoder, photos: Sequence[Image.Image]) -> tuple[Vectors, Looks]:
+Seen = tuple[Vectors, Looks, Vectors]
+
+
+def seen(encoder: TorchEncoder, photos: Sequence[Image.Image]) -> Seen:
     """What an index keeps of photos to tell near-equals."""
     parts = [photos[begin : begin + AT_ONCE] for begin in range(0, len(photos), AT_ONCE)]
     vectors = [encoder.images([encoder.prepare(photo) for photo in part]).vectors for part in parts]
-    return np.concatenate(vectors), looks_of(photos)
+    return np.concatenate(vectors), *looks_of(photos)
 
 
-def looks_of(photos: Sequence[Image.Image]) -> Looks:
-    """The hashes alone."""
-    return np.array([look(photo) for photo in photos], np.uint64)
+def looks_of(photos: Sequence[Image.Image]) -> tuple[Looks, Vectors]:
+    """Without the vectors: hashes and colours."""
+    shown = np.stack([colours(thumbnail(photo)) for photo in photos])
+    return np.array([look(photo) for photo in photos], np.uint64), shown
 
 
-def recognised(one: tuple[Vectors, Looks], other: tuple[Vectors, Looks]) -> int:
+def same(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether two pictures, each as a vector, a hash and colours, count as one."""
+    vectors, looks, shown = (np.stack(both) for both in zip(one, other, strict=True))
+    return same_images(np.arange(2), looks, vectors, lambda place: shown[place]).tolist() == [0, 0]
+
+
+def recognised(ones: Seen, others: Seen) -> int:
     """How many of some photos count as the same as the photo of their place among others."""
-    pairs = zip(*one, *other, strict=True)
-    return sum(
-        same_images(np.array([0, 1]), np.array([a, b]), np.stack([u, v])).tolist() == [0, 0] for u, a, v, b in pairs
-    )
+    return sum(same(one, other) for one, other in zip(zip(*ones), zip(*others), strict=True))  # noqa: B905
 
 
-def taken_for_same(vectors: Vectors, looks: Looks) -> tuple[int, int]:
+def taken_for_same(vectors: Vectors, looks: Looks, shown: Vectors) -> tuple[int, int]:
     """How many pairs of different pictures count as the same, and of how many."""
-    places = np.arange(2)
-    pairs = [(i, j) for i in range(len(vectors)) for j in range(i)]
     directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    close = directions @ directions.T >= 0.9  # far below what counts, so that only few are asked one by one
-    asked = [[i, j] for i, j in pairs if close[i, j]]
-    return sum(same_images(places, looks[both], vectors[both]).tolist() == [0, 0] for both in asked), len(pairs)
+    close = np.triu(directions @ directions.T >= 0.9, 1)  # far below what counts, so that only few are asked
+    rows = list(zip(vectors, looks, shown, strict=True))
+    return sum(same(rows[i], rows[j]) for i, j in np.argwhere(close)), len(rows) * (len(rows) - 1) // 2
 
 
 def main() -> None:
@@ -112,13 +118,13 @@ def main() -> None:
     photos = [picture.load() for picture in pictures_of(corpus)]
     rows = np.random.default_rng(0).choice(len(photos), min(options.photos, len(photos)), replace=False)
     some = [photos[row] for row in rows]
-    own = vectors[rows], looks_of(some)
+    own = vectors[rows], *looks_of(some)
 
     table = Table("pairs", "count as the same", "of")
     for name, change in COPIES.items():
         found = recognised(own, seen(encoder, [change(photo) for photo in some]))
         table.add_row(f"a photo and itself, {name}", str(found), str(len(some)))
-    wrong, pairs = taken_for_same(vectors, looks_of(photos))
+    wrong, pairs = taken_for_same(vectors, *looks_of(photos))
     table.add_row(f"two photos of {options.split}", str(wrong), f"{pairs:,}")
     scenes = [picture.load() for picture in pictures_of(make_scenes(train=2, val=2, test=SCENES).split("test"))]
     wrong, pairs = taken_for_same(*seen(encoder, scenes))

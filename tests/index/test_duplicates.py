@@ -2,9 +2,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from diptych.index import duplicates
-from diptych.index.duplicates import BITS, COSINE, same_images, same_texts
+from diptych.index.duplicates import BITS, COLOURS, COSINE, same_images, same_texts
+from diptych.index.thumbnails import colours, thumbnail
+
+
+def plain(place):
+    return np.zeros((8, 8, 3), np.float32)
 
 
 def at(cosine):
@@ -24,8 +30,21 @@ def at(cosine):
 )
 def test_both_judges_must_agree(bits, cosine, same):
     looks = np.array([2**63 + 5, (2**63 + 5) ^ ((1 << bits) - 1)], np.uint64)
-    assert same_images(np.array([1, 2]), looks, at(cosine)).tolist() == ([0, 0] if same else [0, 1])
-    assert same_images(np.array([7, 7]), looks, at(cosine)).tolist() == [0, 0]
+    assert same_images(np.array([1, 2]), looks, at(cosine), plain).tolist() == ([0, 0] if same else [0, 1])
+    assert same_images(np.array([7, 7]), looks, at(cosine), plain).tolist() == [0, 0]
+
+
+def test_drawings_that_differ_in_a_colour_alone_are_two():
+    def star(colour, size=60):
+        picture = Image.new("RGB", (64, 64), "#eeeef4")
+        picture.paste(colour, (40, 8, 52, 20))
+        return colours(thumbnail(picture.resize((size, size))))
+
+    looks = np.zeros(2, np.uint64)
+    for other, same in ((star("#803020"), False), (star("#2040a0", 48), True)):
+        shown = [star("#2040a0"), other]
+        found = same_images(np.arange(2), looks, np.ones((2, 3), np.float32), shown.__getitem__)
+        assert found.tolist() == ([0, 0] if same else [0, 1])
 
 
 @given(contents=st.lists(st.integers(0, 5), max_size=30))
@@ -33,16 +52,19 @@ def test_both_judges_must_agree(bits, cosine, same):
 def test_equal_contents_belong_to_the_first_of_them(contents):
     looks = np.array([content * 0x0F0F0F0F0F0F0F0F % 2**64 for content in contents], np.uint64)
     vectors = np.zeros((len(contents), 2), np.float32)
-    assert same_images(np.array(contents, np.int64), looks, vectors).tolist() == [contents.index(c) for c in contents]
+    assert same_images(np.array(contents, np.int64), looks, vectors, plain).tolist() == [
+        contents.index(c) for c in contents
+    ]
 
 
-def one_by_one(contents, looks, vectors):
+def one_by_one(contents, looks, vectors, shown):
     """Each image with the best one before it that shows the same, pair by pair."""
     directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     first, leaders = [], []
     for row, (content, own) in enumerate(zip(contents, looks.tolist(), strict=True)):
         for other in leaders:
             alike = (own ^ int(looks[other])).bit_count() <= BITS and directions[other] @ directions[row] >= COSINE
+            alike = alike and np.abs(shown[other] - shown[row]).max() <= COLOURS
             if content == contents[other] or alike:
                 first.append(other)
                 break
@@ -64,15 +86,16 @@ def test_all_at_once_is_what_is_found_pair_by_pair(seed, monkeypatch):
         [int(kind) * 0x0F0F0F0F0F0F0F0F ^ bits for kind, bits in zip(kinds, flipped, strict=True)], np.uint64
     )
     vectors = np.eye(3, dtype=np.float32)[kinds] + random.normal(0, 0.17, (count, 3)).astype(np.float32)
-    found = same_images(contents, looks, vectors).tolist()
-    assert found == one_by_one(contents, looks, vectors)
+    shown = random.choice([0.0, COLOURS, COLOURS + 1], (count, 8, 8, 3), p=[0.998, 0.001, 0.001])
+    found = same_images(contents, looks, vectors, shown.__getitem__).tolist()
+    assert found == one_by_one(contents, looks, vectors, shown)
     assert len(set(found)) not in (1, count)  # else there was nothing to find
 
 
 def test_all_of_a_chain_go_by_the_best_alone():
     """What resembles a duplicate, but not the best, is another hit: groups do not grow along chains."""
     looks = np.array([0, (1 << BITS) - 1, (1 << 2 * BITS) - 1], np.uint64)
-    assert same_images(np.arange(3), looks, np.ones((3, 2), np.float32)).tolist() == [0, 0, 2]
+    assert same_images(np.arange(3), looks, np.ones((3, 2), np.float32), plain).tolist() == [0, 0, 2]
 
 
 def test_texts_are_the_same_in_any_case_and_with_any_signs():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,6 +17,7 @@ from diptych.index.entries import Answer, Ask, Entry, Hit, Kind
 from diptych.index.exact import Found, Pool
 from diptych.index.ivf import Ivf
 from diptych.index.store import Store
+from diptych.index.thumbnails import colours
 from diptych.index.verdict import EQUAL, bars
 
 _DEEPER = 4  # times as many candidates, where too many of them show the same
@@ -142,7 +144,13 @@ class Aim:
     def _same(self, kind: Kind, ids: Integers, contents: Integers, rows: Integers) -> Integers:
         if kind == "text":
             return same_texts([_text(entry) for entry in self._store.entries(ids)])
-        return same_images(contents, self._store.looks(ids), self._pool.vectors[rows])
+
+        @functools.cache
+        def shown(place: int) -> Floats:
+            jpeg = self._store.thumbnail(int(ids[place]))
+            return np.zeros((8, 8, 3), np.float32) if jpeg is None else colours(jpeg)
+
+        return same_images(contents, self._store.looks(ids), self._pool.vectors[rows], shown)
 
 
 def _text(entry: Entry) -> str:

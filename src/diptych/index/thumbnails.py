@@ -7,6 +7,8 @@ import io
 import numpy as np
 from PIL import Image
 
+from diptych.data.corpus import Floats
+
 LONGEST = 320
 _QUALITY = 80
 
@@ -32,3 +34,18 @@ def look(photo: Image.Image) -> int:
     cells = np.asarray(grey, np.int16)  # (8, 9)
     darker = cells[:, :-1] < cells[:, 1:]
     return int.from_bytes(np.packbits(darker).tobytes(), "big")
+
+
+def colours(jpeg: bytes) -> Floats:
+    """How the mean colours of 8 x 8 cells of a thumbnail differ from that of all of it: (8, 8, 3).
+
+    A brighter copy has almost the same; another colour, or another thing in a place, has not.
+    """
+    try:
+        with Image.open(io.BytesIO(jpeg), formats=["JPEG"]) as image:
+            image.draft("RGB", (64, 64))
+            cells = np.asarray(image.convert("RGB").resize((8, 8), Image.Resampling.BOX), np.float32)
+    except (OSError, SyntaxError, ValueError):  # damaged, which the doctor tells: it is like nothing
+        return np.full((8, 8, 3), np.nan, np.float32)
+    apart: Floats = cells - cells.mean((0, 1))
+    return apart
