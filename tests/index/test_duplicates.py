@@ -45,6 +45,8 @@ def test_drawings_that_differ_in_a_colour_alone_are_two():
         shown = [star("#2040a0"), other]
         found = same_images(np.arange(2), looks, np.ones((2, 3), np.float32), shown.__getitem__)
         assert found.tolist() == ([0, 0] if same else [0, 1])
+    damaged = [star("#2040a0"), colours(thumbnail(Image.new("RGB", (9, 9)))[:90])]
+    assert same_images(np.arange(2), looks, np.ones((2, 3), np.float32), damaged.__getitem__).tolist() == [0, 1]
 
 
 @given(contents=st.lists(st.integers(0, 5), max_size=30))
