@@ -19,7 +19,8 @@ from diptych.errors import DiptychError
 from diptych.index import onnx_encoder
 
 MODEL = """
-import hashlib, sys
+import hashlib, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests with it ignored
 import numpy as np
 from diptych.index.encoder import Encodings
 import diptych.index.search
