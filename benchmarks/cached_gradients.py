@@ -19,17 +19,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from diptych.data.batches import PairBatch
+from diptych.data.sampling.pairs import PairBatch
 from diptych.machine import keep_freed_memory
-from diptych.models.image_towers.features import FeatureSettings
-from diptych.models.vse import VSESettings
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.towers.image.features import FeatureSettings
 from diptych.objectives.contrastive import Contrastive
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.mvn import MVN
 from diptych.objectives.objective import Objective
+from diptych.training.engine.stage import make_optimiser
+from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
-from diptych.training.stage import make_optimiser
-from diptych.training.step import Step
 from harness import arguments, finish, interleaved
 from plain import FEATURES, VOCABULARY, draw_texts
 

@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, leaky_relu, normalize
 
 from diptych.machine import keep_freed_memory
-from diptych.models.bfan import BFANSettings
-from diptych.models.region_towers.features import RegionFeatureSettings
-from diptych.models.scan import SCANSettings
+from diptych.models.matchers.bfan import BFANSettings
+from diptych.models.matchers.scan import SCANSettings
+from diptych.models.towers.region.features import RegionFeatureSettings
 from harness import arguments, finish, interleaved
 
 ITEMS, REGIONS, WORDS, SIZE = 128, 36, 12, 1024

@@ -27,18 +27,18 @@ from nltk.tokenize import NLTKWordTokenizer
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from diptych.data.batches import PairBatch, PairReader, Pairs, PairSampler, read_ahead
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
+from diptych.data.sampling.pairs import PairBatch, PairReader, Pairs, PairSampler, read_ahead
 from diptych.machine import cores, keep_freed_memory
-from diptych.models.image_towers.features import FeatureSettings
+from diptych.models.matchers.vse import VSE, VSESettings
+from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.trained import Trained
-from diptych.models.vse import VSE, VSESettings
 from diptych.objectives.hinge import Hinge
 from diptych.text.vocabulary import END, SPECIALS, START, UNKNOWN, Vocabulary
+from diptych.training.engine.stage import CollapseWatch, make_optimiser
+from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
-from diptych.training.stage import CollapseWatch, make_optimiser
-from diptych.training.step import Step
 from harness import Timing, arguments, finish, timed
 from plain import FEATURES, PAIRS, VOCABULARY, PlainStep, draw_texts
 

@@ -21,7 +21,7 @@ from torch.optim import SGD
 
 from diptych.machine import cores, keep_freed_memory
 from diptych.objectives.softmax import class_losses
-from diptych.training.sampled import SampledRows
+from diptych.training.inputs.sampled import SampledRows
 from harness import arguments, finish, interleaved
 
 CLASSES, SIZE, PAIRS, SAMPLED = 113_287, 2048, 64, 4096

@@ -18,14 +18,14 @@ from diptych.data.boxes import overlaps
 from diptych.data.corpus import Features, Floats
 from diptych.data.phrases import Mentions
 from diptych.data.reader import FeatureReader
-from diptych.evaluation.grounding import OVERLAP
-from diptych.evaluation.localise import measure_phrases
-from diptych.features.reader import RegionReader
+from diptych.evaluation.localisation.localise import measure_phrases
+from diptych.evaluation.localisation.measures import OVERLAP
+from diptych.features.readers import RegionReader
 from diptych.features.regions import Regions
 from diptych.machine import keep_freed_memory
-from diptych.models.image_towers.regions import RegionSettings
+from diptych.models.matchers.two_branch import TwoBranchSettings
+from diptych.models.towers.image.regions import RegionSettings
 from diptych.models.trained import Trained
-from diptych.models.two_branch import TwoBranchSettings
 from diptych.text.vocabulary import Vocabulary
 from harness import arguments, finish, interleaved
 

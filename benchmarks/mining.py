@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diptych.evaluation.ranks import BLOCK, embedding_score
+from diptych.evaluation.metrics.ranks import BLOCK, embedding_score
 from diptych.machine import keep_freed_memory
 from diptych.mining.exclusions import Exclusions
 from diptych.mining.tiles import Tiles

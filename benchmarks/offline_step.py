@@ -24,22 +24,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from diptych.data.batches import PairBatch, PairReader, PairSampler
 from diptych.data.corpus import Corpus, Integers
-from diptych.data.offline import OfflineSampler, OfflineSettings
 from diptych.data.reader import Draw
+from diptych.data.sampling.offline import OfflineSampler, OfflineSettings
+from diptych.data.sampling.pairs import PairBatch, PairReader, PairSampler
 from diptych.machine import keep_freed_memory
-from diptych.models.region_reasoning import Layout
-from diptych.models.region_towers.features import RegionFeatureSettings
-from diptych.models.text_towers.gru import GRUSettings
-from diptych.models.towers import Tokens
-from diptych.models.vsrn import VSRN, VSRNSettings
+from diptych.models.layers.region_reasoning import Layout
+from diptych.models.matchers.vsrn import VSRN, VSRNSettings
+from diptych.models.tower import Tokens
+from diptych.models.towers.region.features import RegionFeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.quintuplet import Quintuplet
 from diptych.text.vocabulary import TokenTable
+from diptych.training.engine.stage import make_optimiser
+from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
-from diptych.training.stage import make_optimiser
-from diptych.training.step import Step
 from harness import Timing, arguments, finish, interleaved
 from plain import FEATURES, VOCABULARY, draw_texts
 

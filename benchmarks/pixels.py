@@ -22,20 +22,20 @@ import numpy as np
 import torch
 from PIL import Image
 
-from diptych.data.batches import PairBatch, PairReader, Pairs, PairSampler, read_ahead
 from diptych.data.corpus import Corpus
 from diptych.data.images import PictureFile
-from diptych.features.reader import CropReader
+from diptych.data.sampling.pairs import PairBatch, PairReader, Pairs, PairSampler, read_ahead
+from diptych.features.readers import CropReader
 from diptych.machine import keep_freed_memory
-from diptych.models.dual_path import DualPath, DualPathSettings
-from diptych.models.image_towers.views import ViewsSettings
-from diptych.models.text_towers.cnn import TextCNNSettings
+from diptych.models.matchers.dual_path import DualPath, DualPathSettings
+from diptych.models.towers.image.views import ViewsSettings
+from diptych.models.towers.text.cnn import TextCNNSettings
 from diptych.objectives.instance import Instance
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.classes import Classes
+from diptych.training.engine.stage import prepare_step, set_trainable, train_mode
+from diptych.training.engine.step import Step
+from diptych.training.inputs.classes import Classes
 from diptych.training.recipe import Optimiser, Stage
-from diptych.training.stage import prepare_step, set_trainable, train_mode
-from diptych.training.step import Step
 from harness import arguments, finish
 
 PHOTOS, WIDTH, HEIGHT, TEXTS_A_PHOTO, WORDS = 256, 341, 256, 5, 2000

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from diptych.evaluation.ranks import embedding_score, ranks
+from diptych.evaluation.metrics.ranks import embedding_score, ranks
 from harness import arguments, finish, interleaved
 
 IMAGES, TEXTS_EACH, SIZE = 5000, 5, 1024

@@ -30,10 +30,10 @@ from diptych.index.store import Making, Store
 from diptych.index.torch_encoder import TorchEncoder
 from diptych.index.vectors import encode
 from diptych.machine import keep_freed_memory
-from diptych.models.image_towers.cnn import CNNSettings
-from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.towers.image.cnn import CNNSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
-from diptych.models.vse import VSESettings
 from diptych.text.vocabulary import Vocabulary
 from harness import arguments, finish
 from probes.clients import CLIENTS, SECONDS, WORDS, K, texts

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, relu
 
 from diptych.machine import keep_freed_memory
-from diptych.models.text_blocks import Block, Convolution
-from diptych.models.text_towers.cnn import TextCNN, TextCNNSettings
+from diptych.models.layers.text_blocks import Block, Convolution
+from diptych.models.towers.text.cnn import TextCNN, TextCNNSettings
 from diptych.text.vocabulary import PAD, SPECIALS
 from harness import Timing, arguments, finish, interleaved
 

@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diptych.data.batches import PairBatch
+from diptych.data.sampling.pairs import PairBatch
 from diptych.machine import keep_freed_memory
-from diptych.models.image_towers.features import FeatureSettings
-from diptych.models.prefix_gru import PrefixTree
-from diptych.models.vse import VSE, VSESettings
+from diptych.models.layers.prefix_gru import PrefixTree
+from diptych.models.matchers.vse import VSE, VSESettings
+from diptych.models.towers.image.features import FeatureSettings
 from diptych.objectives.hinge import Hinge
+from diptych.training.engine.stage import make_optimiser
+from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
-from diptych.training.stage import make_optimiser
-from diptych.training.step import Step
 from harness import Timing, arguments, finish, interleaved
 from plain import FEATURES, JOINT, PAIRS, VOCABULARY, WORD, PlainStep, draw_texts
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from diptych.machine import keep_freed_memory
-from diptych.models.image_towers.features import FeatureSettings
-from diptych.models.two_branch import TwoBranch, TwoBranchSettings
+from diptych.models.matchers.two_branch import TwoBranch, TwoBranchSettings
+from diptych.models.towers.image.features import FeatureSettings
 from diptych.objectives.neighbourhood import Neighbourhood
 from diptych.objectives.objective import ScoredPairs
 from harness import arguments, finish, interleaved

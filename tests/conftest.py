@@ -12,9 +12,11 @@ import pytest
 import torch
 from hypothesis import settings
 
-from diptych.features import places, reader
+from diptych.features import places
+from diptych.features import readers as reader
 from diptych.features.backbone import Backbone
-from diptych.models import pretrained, store
+from diptych.models import storage as store
+from diptych.models.layers import pretrained
 
 # Timing never decides a test; several test processes share the cores.
 settings.register_profile("diptych", deadline=None, max_examples=60)

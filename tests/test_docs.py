@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from diptych.errors import RecipeError
-from diptych.models.towers import TextTowerSettings
-from diptych.models.word_table import WordTableTower
+from diptych.models.layers.word_table import WordTableTower
+from diptych.models.tower import TextTowerSettings
 from diptych.training.recipe import load_recipe
 
 ROOT = Path(__file__).parent.parent

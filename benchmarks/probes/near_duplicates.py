@@ -20,9 +20,9 @@ from PIL import Image, ImageEnhance
 from rich.console import Console
 from rich.table import Table
 
+from diptych.data.formats.scenes import make_scenes
 from diptych.data.open import open_corpus
-from diptych.data.scenes import make_scenes
-from diptych.features.reader import pictures_of
+from diptych.features.readers import pictures_of
 from diptych.index.duplicates import same_images
 from diptych.index.storage_cost import measure
 from diptych.index.thumbnails import colours, look, thumbnail

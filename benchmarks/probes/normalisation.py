@@ -19,12 +19,12 @@ from torch.nn.functional import normalize
 
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
-from diptych.evaluation.protocols import Result, evaluate
-from diptych.evaluation.ranks import embedding_score
+from diptych.evaluation.metrics.ranks import embedding_score
+from diptych.evaluation.protocols.folds import Result, evaluate
 from diptych.features.backbones import efficientnet_lite
 from diptych.features.crops import Crops
 from diptych.features.names import load_backbone
-from diptych.features.reader import CropReader, pictures_of
+from diptych.features.readers import CropReader, pictures_of
 from diptych.machine import keep_freed_memory
 from diptych.text.vocabulary import UNKNOWN, Vocabulary
 

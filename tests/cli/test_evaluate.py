@@ -15,30 +15,35 @@ from typer.testing import CliRunner
 
 from diptych.cli.main import app
 from diptych.data.open import open_corpus
-from diptych.data.region_pairs import PhraseSettings
+from diptych.data.sampling.regions import PhraseSettings
 from diptych.errors import DiptychError
-from diptych.evaluation.batch_statistics import encode_by_own_statistics
-from diptych.evaluation.combined import annotated_phrases, chunked_phrases, combined_score, phrase_score
-from diptych.evaluation.cross_retrieval import cross_retrieval
-from diptych.evaluation.localise import evaluate_phrases
-from diptych.evaluation.overlap import overlap
-from diptych.evaluation.rerank import rerank
+from diptych.evaluation.analyses.cross_retrieval import cross_retrieval
+from diptych.evaluation.analyses.overlap import overlap
+from diptych.evaluation.localisation.localise import evaluate_phrases
+from diptych.evaluation.protocols.batch_statistics import encode_by_own_statistics
+from diptych.evaluation.protocols.rerank import rerank
+from diptych.evaluation.protocols.sentence_phrases import (
+    annotated_phrases,
+    chunked_phrases,
+    combined_score,
+    phrase_score,
+)
+from diptych.evaluation.protocols.within import evaluate_within
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
-from diptych.evaluation.within import evaluate_within
 from diptych.features.regions import Regions
-from diptych.models.dual_path import DualPathSettings
-from diptych.models.encoded import Encoded
-from diptych.models.image_towers.cnn import CNNSettings
-from diptych.models.image_towers.features import FeatureSettings
-from diptych.models.image_towers.regions import RegionSettings
-from diptych.models.region_towers.features import RegionFeatureSettings
-from diptych.models.scan import SCANSettings
-from diptych.models.store import save_matcher
-from diptych.models.text_towers.cnn import TextCNNSettings
-from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.encodings import Encoded
+from diptych.models.matchers.dual_path import DualPathSettings
+from diptych.models.matchers.scan import SCANSettings
+from diptych.models.matchers.two_branch import TwoBranchSettings
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.storage import save_matcher
+from diptych.models.towers.image.cnn import CNNSettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.image.regions import RegionSettings
+from diptych.models.towers.region.features import RegionFeatureSettings
+from diptych.models.towers.text.cnn import TextCNNSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
-from diptych.models.two_branch import TwoBranchSettings
-from diptych.models.vse import VSESettings
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.recipe import load_recipe
 

@@ -15,14 +15,14 @@ from diptych.cli.explain import _coloured
 from diptych.cli.main import app
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, DiptychError, ImageError, RunError
-from diptych.evaluation.words import Explanation, WordImportance, explain
-from diptych.models.image_towers.cnn import CNNSettings
-from diptych.models.image_towers.features import FeatureSettings
-from diptych.models.store import save_matcher
-from diptych.models.text_towers.gru import GRUSettings
+from diptych.evaluation.analyses.word_importance import Explanation, WordImportance, explain
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.storage import save_matcher
+from diptych.models.towers.image.cnn import CNNSettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
-from diptych.models.vse import VSESettings
-from diptych.text.tokens import tokenise
+from diptych.text.tokenisers.words import tokenise
 from diptych.text.vocabulary import Vocabulary
 
 SCENES = "scenes:train=2,val=2,test=4,texts=2"

@@ -3,11 +3,11 @@ from typer.testing import CliRunner
 
 from diptych.cli.main import app
 from diptych.errors import DiptychError
-from diptych.models import onnx_export
-from diptych.models.image_towers.cnn import CNNSettings
-from diptych.models.store import save_matcher
-from diptych.models.text_towers.gru import GRUSettings
-from diptych.models.vse import VSESettings
+from diptych.models.export import onnx as onnx_export
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.storage import save_matcher
+from diptych.models.towers.image.cnn import CNNSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.text.vocabulary import Vocabulary
 
 

@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 
 from diptych.cli.main import app
 from diptych.errors import DataError, DiptychError, ImageError, RunError
-from diptych.evaluation.localise import phrases_in
-from diptych.features import reader
+from diptych.evaluation.localisation.localise import phrases_in
+from diptych.features import readers as reader
 from diptych.features.regions import Regions
-from diptych.models.image_towers.cnn import CNNSettings
-from diptych.models.image_towers.regions import RegionSettings
-from diptych.models.store import save_matcher
-from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.matchers.two_branch import TwoBranchSettings
+from diptych.models.storage import save_matcher
+from diptych.models.towers.image.cnn import CNNSettings
+from diptych.models.towers.image.regions import RegionSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
-from diptych.models.two_branch import TwoBranchSettings
 from diptych.text.vocabulary import Vocabulary
 
 BOXES = np.array([[0, 0, 1, 1], [0, 0, 0.5, 0.5], [0.25, 0.5, 1, 1], [0, 0, 0, 0]], np.float32)

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 from diptych.cli.main import app
 from diptych.data.open import open_corpus
 from diptych.errors import DiptychError
-from diptych.evaluation.localise import evaluate_phrases
-from diptych.evaluation.paired import paired_phrases
+from diptych.evaluation.localisation.localise import evaluate_phrases
+from diptych.evaluation.metrics.paired import paired_phrases
 
 SCENES = "scenes:train=8,val=3,test=4,texts=2"
 TINY = [

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from diptych.cli.main import app
 from diptych.errors import DiptychError
-from diptych.training.progress import Bar
+from diptych.training.engine.callbacks import Bar
 
 SCENES = "scenes:train=16,val=6,test=8,texts=2"
 TINY = [

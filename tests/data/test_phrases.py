@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.data.corpus import Box, Corpus, Phrase
+from diptych.data.formats.scenes import make_scenes
 from diptych.data.phrases import mentions
-from diptych.data.scenes import make_scenes
 from diptych.errors import DataError
 
 CHAINS = st.sampled_from("abc")

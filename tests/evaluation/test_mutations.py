@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from diptych.evaluation import ranks as module
-from diptych.evaluation import recall
+from diptych.evaluation.metrics import ranks as module
+from diptych.evaluation.metrics import recall
 
 SOURCE = Path(module.__file__).read_text()
 MUTATIONS = [

@@ -4,14 +4,14 @@ import torch
 
 from diptych.data.corpus import Corpus
 from diptych.errors import RunError, ScoreError
-from diptych.evaluation.ranks import ranks
+from diptych.evaluation.metrics.ranks import ranks
 from diptych.evaluation.runs import encoded_score, evaluate_encoded, kept_score
-from diptych.models.encoded import Encoded
-from diptych.models.image_towers.features import FeatureSettings
-from diptych.models.region_towers.features import RegionFeatureSettings
-from diptych.models.scan import SCANSettings
-from diptych.models.text_towers.gru import GRUSettings
-from diptych.models.vse import VSESettings
+from diptych.models.encodings import Encoded
+from diptych.models.matchers.scan import SCANSettings
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.region.features import RegionFeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
 
 SETTINGS = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSettings(shape=(4,)), words=9)
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.data.corpus import Features
+from diptych.data.formats.scenes import make_scenes
 from diptych.data.phrases import mentions
-from diptych.data.region_pairs import annotated_boxes
-from diptych.data.scenes import make_scenes
+from diptych.data.sampling.regions import annotated_boxes
 from diptych.errors import ImageError
 from diptych.features import places
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops
 from diptych.features.photo_regions import PhotoRegions, photo_regions
-from diptych.features.reader import ImageInput
+from diptych.features.readers import ImageInput
 from diptych.features.regions import Regions
 from diptych.features.roi_align import roi_align
 

@@ -6,12 +6,13 @@ import torch
 from PIL import Image
 
 from diptych.data.corpus import Features
-from diptych.data.scenes import make_scenes
+from diptych.data.formats.scenes import make_scenes
 from diptych.errors import ImageError
-from diptych.features import places, reader
+from diptych.features import places
+from diptych.features import readers as reader
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops
-from diptych.features.reader import ImageInput
+from diptych.features.readers import ImageInput
 from diptych.features.regions import Regions, grid_boxes
 from diptych.features.stored import has_store, region_boxes, stored_reader
 

@@ -16,13 +16,13 @@ from diptych.features.identity import file_hash
 from diptych.index.encoder import Encoder, open_encoder
 from diptych.index.onnx_encoder import OnnxEncoder
 from diptych.index.torch_encoder import TorchEncoder
-from diptych.models.exported import ExportedInput
-from diptych.models.image_towers.cnn import CNNSettings
-from diptych.models.onnx_export import export_onnx
-from diptych.models.projected import Head, Projected
-from diptych.models.store import save_matcher
-from diptych.models.text_towers.gru import GRUSettings
-from diptych.models.vse import VSESettings
+from diptych.models.export.exported import ExportedInput
+from diptych.models.export.onnx import export_onnx
+from diptych.models.matchers.projected import Head, Projected
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.storage import save_matcher
+from diptych.models.towers.image.cnn import CNNSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.text.vocabulary import Vocabulary
 
 WORDS = ["a", "red", "circle", "and", "two", "small", "blue", "stars"]

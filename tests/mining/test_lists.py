@@ -6,7 +6,7 @@ import torch
 
 from diptych.errors import RunError
 from diptych.mining.lists import About, Hardness, Lists, lists_file, weights_digest
-from diptych.models.store import save_tensors
+from diptych.models.storage import save_tensors
 
 ABOUT = About(
     weights="w",

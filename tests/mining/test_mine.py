@@ -18,10 +18,10 @@ from diptych.errors import DataError, RunError, ScoreError
 from diptych.mining import partial
 from diptych.mining.lists import Lists
 from diptych.mining.mine import mine
-from diptych.models.image_towers.features import FeatureSettings
-from diptych.models.text_towers.gru import GRUSettings
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
-from diptych.models.vse import VSESettings
 from diptych.text.vocabulary import Vocabulary
 
 WORDS = ["a", "dog", "cat", "on", "grass", "two", "red"]

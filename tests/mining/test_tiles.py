@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from diptych.evaluation.ranks import matrix_score
+from diptych.evaluation.metrics.ranks import matrix_score
 from diptych.mining.exclusions import Exclusions
 from diptych.mining.tiles import Tiles
 from diptych.mining.top import items_of

@@ -11,13 +11,13 @@ from PIL import Image
 from torch.nn.functional import normalize
 
 from diptych.data.corpus import Corpus, Features
-from diptych.models.bfan import BFANSettings
-from diptych.models.encoded import Encoded
-from diptych.models.image_towers.features import FeatureSettings
-from diptych.models.region_towers.features import RegionFeatureSettings
-from diptych.models.scan import SCANSettings
-from diptych.models.text_towers.gru import GRUSettings
-from diptych.models.vse import VSESettings
+from diptych.models.encodings import Encoded
+from diptych.models.matchers.bfan import BFANSettings
+from diptych.models.matchers.scan import SCANSettings
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.region.features import RegionFeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.report.attention import attention_section, lit, word_attention
 
 TOWER = RegionFeatureSettings(shape=(3, 4))

@@ -7,7 +7,7 @@ import pytest
 
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError, ImageError, RunError, ScoreError
-from diptych.evaluation.paired import paired
+from diptych.evaluation.metrics.paired import paired
 from diptych.evaluation.runs import evaluate
 from diptych.report.comparison import compare
 from diptych.training.origin import Origin

@@ -10,14 +10,14 @@ import torch
 from PIL import Image
 
 from diptych.data.corpus import Features
-from diptych.data.scenes import make_scenes
+from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DiptychError
-from diptych.evaluation.correlations import correlations, mean_absolute
-from diptych.models.image_towers.cnn import CNNSettings
-from diptych.models.image_towers.features import FeatureSettings
-from diptych.models.text_towers.gru import GRUSettings
+from diptych.evaluation.analyses.correlations import correlations, mean_absolute
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.towers.image.cnn import CNNSettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
-from diptych.models.vse import VSESettings
 from diptych.report import correlations as module
 from diptych.report.correlations import correlation_section, heat
 from diptych.text.vocabulary import Vocabulary

@@ -2,7 +2,7 @@ import pytest
 
 from diptych.report.curves import Mark
 from diptych.report.epochs import class_error_lines, last_round, read_epochs, recall_line, stage_marks
-from diptych.training.journal import Journal
+from diptych.training.engine.journal import Journal
 from diptych.training.recipe import load_recipe
 
 

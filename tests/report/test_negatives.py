@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.data.corpus import Corpus
-from diptych.data.scenes import make_scenes
+from diptych.data.formats.scenes import make_scenes
 from diptych.errors import ImageError
 from diptych.models.trained import Trained
 from diptych.objectives.hinge import Hinge

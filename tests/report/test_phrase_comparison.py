@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from diptych.data.scenes import make_scenes
+from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, RunError
-from diptych.evaluation.grounding import Grounding
-from diptych.evaluation.paired import paired_phrases
+from diptych.evaluation.localisation.measures import Grounding
+from diptych.evaluation.metrics.paired import paired_phrases
 from diptych.report import phrase_comparison
 from diptych.report.phrase_comparison import compare_phrases
 from diptych.training.recipe import load_recipe

@@ -11,7 +11,7 @@ from PIL import Image
 
 from diptych.data.corpus import Box, Corpus, Phrase
 from diptych.data.phrases import mentions
-from diptych.evaluation.grounding import Grounding
+from diptych.evaluation.localisation.measures import Grounding
 from diptych.report import phrases
 from diptych.report.phrases import phrase_section, pieces
 

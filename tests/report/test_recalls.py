@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from diptych.evaluation.protocols import evaluate
-from diptych.evaluation.ranks import matrix_score
+from diptych.evaluation.metrics.ranks import matrix_score
+from diptych.evaluation.protocols.folds import evaluate
 from diptych.report.recalls import directions
 
 GROUPS = np.repeat(np.arange(4), 2), np.repeat(np.arange(4), 3)  # two images and three texts a group

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from diptych.data.corpus import Features
+from diptych.data.formats.scenes import make_scenes
 from diptych.data.phrases import mentions
-from diptych.data.scenes import make_scenes
 from diptych.errors import ScoreError
-from diptych.evaluation.analysis import measured_misses
-from diptych.evaluation.grounding import Grounding
+from diptych.evaluation.analyses.batch_negatives import measured_misses
+from diptych.evaluation.localisation.measures import Grounding
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
 from diptych.index.entries import Entry, Hit
-from diptych.models.encoded import Encoded
+from diptych.models.encodings import Encoded
 from diptych.models.trained import Trained
 from diptych.report.negatives import hard_negatives
 from diptych.report.run import Examples, write_phrase_report, write_report
 from diptych.report.sampling import sampling_rows
-from diptych.training.journal import Journal
+from diptych.training.engine.journal import Journal
 from diptych.training.recipe import load_recipe, trained_on_phrases
 from diptych.training.train import train
 

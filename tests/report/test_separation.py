@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from diptych.evaluation.overlap import overlap
+from diptych.evaluation.analyses.overlap import overlap
 from diptych.evaluation.runs import encoded_score
-from diptych.models.encoded import Encoded
-from diptych.models.image_towers.features import FeatureSettings
-from diptych.models.text_towers.gru import GRUSettings
-from diptych.models.vse import VSESettings
+from diptych.models.encodings import Encoded
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.report.separation import separation_section
 
 SETTINGS = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSettings(shape=(4,)), words=9)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from diptych.data.scenes import make_scenes
-from diptych.evaluation.words import Explanation, WordImportance, explain
-from diptych.models.image_towers.cnn import CNNSettings
-from diptych.models.text_towers.gru import GRUSettings
+from diptych.data.formats.scenes import make_scenes
+from diptych.evaluation.analyses.word_importance import Explanation, WordImportance, explain
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.towers.image.cnn import CNNSettings
+from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
-from diptych.models.vse import VSESettings
 from diptych.report.page import WeighedWord
 from diptych.report.words import weighed, words_section
 from diptych.text.vocabulary import Vocabulary

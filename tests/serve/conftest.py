@@ -16,7 +16,7 @@ from diptych.index.search import Searcher
 from diptych.index.store import Store
 from diptych.index.sync import sync
 from diptych.serve.app import create_app
-from diptych.text.tokens import tokenise
+from diptych.text.tokenisers.words import tokenise
 
 
 class Encoder:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diptych.evaluation import localise
+from diptych.evaluation.localisation import localise
 from diptych.index.entries import Ask
 from diptych.index.search import Searcher
 from diptych.serve.app import create_app

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from diptych.models.cca import Moments, canonical
-from diptych.text.bags import known_words
-from diptych.text.ica import independent
-from diptych.text.mixtures import CountedWords, improved, start_mixture
-from diptych.text.principal import Covariance
-from diptych.text.tfidf import inverse_document_frequency, tfidf
+from diptych.models.matchers.cca import Moments, canonical
+from diptych.text.features.bags import known_words
+from diptych.text.features.ica import independent
+from diptych.text.features.mixtures import CountedWords, improved, start_mixture
+from diptych.text.features.pca import Covariance
+from diptych.text.features.tfidf import inverse_document_frequency, tfidf
 from diptych.text.vocabulary import SPECIALS, Vocabulary
 
 decomposition = pytest.importorskip("sklearn.decomposition")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import DataError
-from diptych.text.tokens import tokenise
+from diptych.text.tokenisers.words import tokenise
 from diptych.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
 
 TEXTS = ["A dog runs.", "A dog sleeps.", "The dog's cat runs", "a <start> <pad> sign"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from diptych.data.scenes import make_scenes
+from diptych.data.formats.scenes import make_scenes
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train

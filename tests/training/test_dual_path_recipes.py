@@ -3,7 +3,7 @@
 import pytest
 
 from diptych.features.crops import resized_side
-from diptych.models.text_towers import cnn
+from diptych.models.towers.text import cnn
 from diptych.training.recipe import load_recipe, recipe_names
 
 PAPER = "Zheng et al. 2020, dual-path CNN with instance loss"

@@ -11,16 +11,16 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from diptych.data.scenes import make_scenes
+from diptych.data.formats.scenes import make_scenes
 from diptych.evaluation.runs import evaluate
 from diptych.features.backbone import Backbone
 from diptych.features.names import build_backbone
-from diptych.models import pretrained
-from diptych.models.text_towers import cnn
+from diptych.models.layers import pretrained
+from diptych.models.towers.text import cnn
 from diptych.models.trained import Trained
-from diptych.training.checkpoint import snapshot_path
+from diptych.training.engine.checkpoint import snapshot_path
+from diptych.training.engine.stage import set_trainable
 from diptych.training.recipe import load_recipe, recipe_names
-from diptych.training.stage import set_trainable
 from diptych.training.train import train
 
 NAMES = [name for name in recipe_names() if name.startswith("dual-path")]

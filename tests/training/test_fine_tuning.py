@@ -10,12 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from diptych.data.scenes import make_scenes
-from diptych.features import reader
+from diptych.data.formats.scenes import make_scenes
+from diptych.features import readers as reader
 from diptych.features.names import load_backbone
 from diptych.models.trained import Trained
-from diptych.training.checkpoint import snapshot_path
-from diptych.training.progress import Silent
+from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train
 

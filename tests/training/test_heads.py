@@ -15,14 +15,14 @@ from torch import nn
 
 from diptych.data.corpus import Features
 from diptych.errors import DiptychError, RecipeError, RunError
-from diptych.features.reader import ImageInput
+from diptych.features.readers import ImageInput
 from diptych.models.matcher import Matcher, ModelSettings
-from diptych.models.projected import Projected
+from diptych.models.matchers.projected import Projected
+from diptych.models.matchers.vse import VSE
 from diptych.models.trained import Trained
-from diptych.models.vse import VSE
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.checkpoint import snapshot_path
-from diptych.training.progress import Silent
+from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train
 

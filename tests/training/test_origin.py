@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from diptych.data.formats.scenes import make_scenes
 from diptych.data.open import open_corpus
-from diptych.data.scenes import make_scenes
 from diptych.errors import RunError
 from diptych.training.origin import Origin, open_origin
 

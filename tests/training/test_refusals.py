@@ -6,9 +6,9 @@ import shutil
 import pytest
 import torch
 
-from diptych.data.scenes import make_scenes
+from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, RecipeError, RunError
-from diptych.models.store import save_tensors
+from diptych.models.storage import save_tensors
 from diptych.models.trained import Trained
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train

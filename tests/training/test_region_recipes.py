@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from diptych.data.corpus import Features
-from diptych.data.scenes import make_scenes
+from diptych.data.formats.scenes import make_scenes
 from diptych.mining.lists import lists_file, weights_digest
 from diptych.mining.mine import mine
 from diptych.models.trained import Trained

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from diptych.data.scenes import make_scenes
-from diptych.training.checkpoint import snapshot_path
-from diptych.training.progress import Silent
+from diptych.data.formats.scenes import make_scenes
+from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe import load_recipe, recipe_names
 from diptych.training.train import train
 

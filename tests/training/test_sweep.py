@@ -1,110 +1,325 @@
-"""Plans of seeds and sweeps: what is read from the command line, names, and what counts as one run."""
+"""Several runs below one folder: what is trained once, what goes on, and that each ends as if it were alone."""
 
-import re
+import json
+import shutil
+from contextlib import nullcontext
+from dataclasses import replace
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from diptych.errors import RecipeError
+from diptych.data.formats.scenes import make_scenes
+from diptych.errors import RecipeError, RunError
+from diptych.files import held
+from diptych.text.vocabulary import Vocabulary
+from diptych.training import sweep as several
+from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe import load_recipe
-from diptych.training.sweep import plan_seeds, plan_sweep, read_over, read_seeds
+from diptych.training.sweep import copy_run, train_each
+from diptych.training.train import train
 
-MARGIN, MARGIN_1 = "stage.2.objective.margin", "stage.1.objective.margin"
-
-
-@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "a", "1,b", "1,,2", ",", "1;2", "٣", "0,-1", "99999999999,"])
-def test_seeds_that_are_none(text):
-    with pytest.raises(RecipeError, match=r"write how many, such as 5, or a list"):
-        read_seeds(text)
+SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]
+TINY = [*SMALL, "model.image.width=2", "model.image.pixels=16", "stage.2.batches.size=16", "stage.2.epochs=1"]
+STEPS = 2  # of an epoch: 32 pairs, 16 a step
 
 
-def test_seeds():
-    assert read_seeds("5") == (0, 1, 2, 3, 4)
-    assert read_seeds(" 7 , 3 ") == (7, 3)
-    with pytest.raises(RecipeError, match="a seed twice"):
-        read_seeds("1,2,1")
-    with pytest.raises(RecipeError, match="for that one seed write 20240101,"):
-        read_seeds("20240101")
+class Steps(Silent):
+    """Counts steps, remembers titles, and stops at a step as Ctrl-C would."""
+
+    def __init__(self, stop=None):
+        self.count, self.stop, self.titles = 0, stop, []
+
+    def watching(self, title):
+        self.titles.append(title)
+        return nullcontext(self)
+
+    def step(self, epoch, loss, pairs_per_second):
+        self.count += 1
+        if self.count == self.stop:
+            raise KeyboardInterrupt
 
 
-def test_a_run_a_seed():
-    runs = plan_seeds("scenes", (3, 0), ["stage.2.epochs=1"])
-    assert {name: (recipe.seed, recipe.stage[1].epochs) for name, recipe in runs.items()} == {
-        "seed-3": (3, 1),
-        "seed-0": (0, 1),
-    }
-    with pytest.raises(RecipeError, match="leave one of the two out"):
-        plan_seeds("scenes", (0,), ["seed = 4"])
-    with pytest.raises(RecipeError, match="seed = 9999999999"):
-        plan_seeds("scenes", (9999999999,))
-
-
-PLAIN = st.from_regex(r"[a-z0-9.]{1,6}", fullmatch=True)
-LISTS = st.lists(PLAIN, min_size=1, max_size=3).map(lambda parts: f"[{', '.join(parts)}]")
-QUOTED = st.text("ab,[]{}", min_size=1, max_size=6).map(lambda text: f'"{text}"')
-
-
-@given(st.lists(PLAIN | LISTS | QUOTED, min_size=1, max_size=5))
-def test_values_come_back_whatever_they_hold(values):
-    assert read_over(f"a.b = {','.join(values)}") == read_over(f"a.b={' , '.join(values)}")
-    assert read_over(f"a.b={','.join(values)}").values == tuple(values)
-
-
-@pytest.mark.parametrize("text", ["", "a", "=1", "a=", "a=1,,2", "a=1,"])
-def test_an_over_that_is_none(text):
-    with pytest.raises(RecipeError, match=r"write KEY=VALUE,VALUE,\.\.\."):
-        read_over(text)
-
-
-def test_one_key_at_a_time_with_the_others_at_the_recipes_value():
-    sweep = plan_sweep("scenes", [f"{MARGIN}=0.1,0.2", "model.joint=128,256"], ["model.text_projection=true"])
-    assert [[(list(row.values.values()), row.own) for row in block] for block in sweep.blocks] == [
-        [(["0.1"], False), (["0.2"], True)],
-        [(["128"], False), (["256"], True)],
+def variant(recipe, *margins):
+    """A recipe whose n-th stage has the n-th margin."""
+    first, second = recipe.stage
+    stages = [first, *(second for _ in margins[1:])]
+    changed = [
+        stage.model_copy(update={"objective": stage.objective.model_copy(update={"margin": margin})})
+        for stage, margin in zip(stages, margins, strict=True)
     ]
-    # the recipe's own value stands in both lists and is one run
-    assert list(sweep.runs) == ["margin=0.1", "margin=0.2", "joint=128"]
-    assert sweep.blocks[1][1].runs == ("margin=0.2",)
-    assert sweep.runs["margin=0.2"] == load_recipe("scenes", ["model.text_projection=true"])
-    assert sweep.runs["joint=128"].model.joint == 128
-    assert sweep.runs["joint=128"].stage[1].objective.margin == 0.2
+    return recipe.model_copy(update={"stage": tuple(changed)})
 
 
-def test_a_grid_has_all_combinations_and_seeds_multiply_them():
-    sweep = plan_sweep("scenes", [f"{MARGIN}=0.1,0.2", f"{MARGIN_1}=0.2,0.3"], (), (0, 5), grid=True)
-    assert len(sweep.blocks) == 1
-    assert [row.own for row in sweep.blocks[0]] == [False, False, True, False]
-    assert len(sweep.runs) == 8
-    first = f"margin=0.1,{MARGIN_1}=0.2"
-    assert sweep.blocks[0][0].runs == (f"{first},seed=0", f"{first},seed=5")
-    recipe = sweep.runs[f"{first},seed=5"]
-    assert (recipe.seed, recipe.stage[0].objective.margin, recipe.stage[1].objective.margin) == (5, 0.2, 0.1)
+@pytest.fixture(scope="module")
+def corpus():
+    return make_scenes(train=16, val=4, test=4, texts=2)
 
 
-def test_names_are_safe_for_files_and_do_not_clash():
-    values = "['train'],['restval'],['train','restval']"
-    sweep = plan_sweep("scenes", [f"stage.2.splits={values}", f"{MARGIN}=0.1", f"{MARGIN_1}=0.1,1e-3"])
-    assert len(sweep.runs) == 6
-    names = list(sweep.runs)
-    assert all(re.fullmatch(r"[A-Za-z0-9._+=,-]+", name) for name in names)
-    assert names[3:] == ["margin=0.1", f"{MARGIN_1}=0.1", f"{MARGIN_1}=1e-3"]
-    assert all(len(name) < 100 for name in plan_sweep("scenes", ["text.vectors=" + "x" * 300]).runs)
+@pytest.fixture(scope="module")
+def tiny():
+    return load_recipe("scenes", TINY)
 
 
-def refused(*over, overrides=(), **more):
-    with pytest.raises(RecipeError) as error:
-        plan_sweep("scenes", over, overrides, **more)
+@pytest.fixture(scope="module")
+def runs(tiny):
+    """All begin with the same stage, the first two with the same two."""
+    return {
+        "a": variant(tiny, 0.2, 0.1, 0.1),
+        "b=1,c": variant(tiny, 0.2, 0.1, 0.3),
+        "d": variant(tiny, 0.2, 0.4),
+    }
+
+
+@pytest.fixture(scope="module")
+def alone(runs, corpus, tmp_path_factory):
+    """The same runs, each trained for itself."""
+    folder = tmp_path_factory.mktemp("alone")
+    for name, recipe in runs.items():
+        train(recipe, corpus, folder / name, device="cpu", workers=0)
+    return folder
+
+
+def train_all(runs, corpus, into, steps=None):
+    steps = steps or Steps()
+    list(train_each(runs, corpus, into, device="cpu", workers=0, watching=steps.watching))
+    return steps
+
+
+def contents(run):
+    """The bytes of all files of a run, but for the seconds that its epochs took."""
+    files = {
+        str(file.relative_to(run)): file.read_bytes()
+        for file in run.rglob("*")
+        if file.is_file() and file.name != ".lock"
+    }
+    lines = [json.loads(line) for line in files["metrics.jsonl"].splitlines()]
+    return {**files, "metrics.jsonl": [{**line, "seconds": None} for line in lines]}
+
+
+def assert_same(runs, one, other):
+    for name in runs:
+        first, second = contents(one / name), contents(other / name)
+        assert first.keys() == second.keys()
+        assert [file for file in first if first[file] != second[file]] == []
+
+
+def state(folder):
+    return {file: (file.stat().st_mtime_ns, file.stat().st_ino) for file in folder.rglob("*") if file.name != ".lock"}
+
+
+@pytest.fixture(scope="module")
+def together(runs, corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("together")
+    return folder, train_all(runs, corpus, folder)
+
+
+def test_shared_stages_are_trained_once_and_every_run_ends_as_if_alone(runs, alone, together):
+    folder, steps = together
+    assert steps.count == STEPS * (1 + 1 + 2 + 1)  # stage 1, stage 2 of two runs, their third ones, and the second of d
+    assert steps.titles == [
+        "stage 1, shared by 3 runs",
+        "stages 1 to 2, shared by 2 runs",
+        "run 1 of 3: a",
+        "run 2 of 3: b=1,c",
+        "run 3 of 3: d",
+    ]
+    assert_same(runs, alone, folder)
+
+
+@pytest.mark.parametrize("stop", [1, STEPS + 1, 3 * STEPS + 1])
+def test_stopped_anywhere_the_same_call_goes_on_to_the_same_end(stop, runs, corpus, alone, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train_all(runs, corpus, tmp_path, Steps(stop))
+    again = train_all(runs, corpus, tmp_path)
+    assert STEPS * 5 - stop <= again.count <= STEPS * 5 - stop + STEPS  # at most the epoch in which it was stopped
+    assert_same(runs, alone, tmp_path)
+
+
+def test_a_finished_one_is_left_alone(runs, corpus, together, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(together[0], folder)
+    shutil.rmtree(folder / "shared")  # nobody needs it any more
+    before = state(folder)
+    again = train_all(runs, corpus, folder)
+    assert (again.count, again.titles) == (0, [])
+    assert state(folder) == before
+
+
+def test_each_is_given_as_soon_as_it_is_finished(runs, corpus, together, tmp_path):
+    shutil.copytree(together[0] / "shared", tmp_path / "shared")
+    each = train_each(runs, corpus, tmp_path, device="cpu", workers=0)
+    assert next(each) == ("a", tmp_path / "a")
+    assert not (tmp_path / "d").exists()
+    each.close()
+    with held(tmp_path, RunError):  # nobody holds it any more
+        pass
+
+
+def test_a_run_that_another_one_begins_with(tiny, corpus, alone, tmp_path):
+    both = {"short": variant(tiny, 0.2, 0.1), "long": variant(tiny, 0.2, 0.1, 0.1)}
+    steps = train_all(both, corpus, tmp_path)
+    assert steps.count == STEPS * 3
+    assert contents(tmp_path / "long").keys() == contents(alone / "a").keys()
+    assert snapshot_path(tmp_path / "long").read_bytes() == snapshot_path(alone / "a").read_bytes()
+
+
+def test_runs_that_share_nothing_are_trained_each_for_itself(tiny, corpus, tmp_path):
+    seeds = {f"seed-{seed}": tiny.model_copy(update={"seed": seed}) for seed in (0, 1)}
+    assert train_all(seeds, corpus, tmp_path).count == STEPS * 4
+    assert not (tmp_path / "shared").exists()
+
+
+def test_runs_that_start_from_another_run_and_have_its_model(tiny, corpus, alone, tmp_path):
+    first = tiny.stage[0].model_copy(update={"start": str(alone / "a")})
+    base = tiny.model_copy(update={"model": None, "stage": (first, tiny.stage[1])})
+    both = {"x": variant(base, 0.2, 0.3), "y": variant(base, 0.2, 0.4)}
+    assert train_all(both, corpus, tmp_path).count == STEPS * 3
+    assert train_all(both, corpus, tmp_path).count == 0
+
+
+def test_stages_are_not_cut_where_nobody_parts(runs, corpus, tmp_path):
+    two = {name: runs[name] for name in ("a", "b=1,c")}
+    assert train_all(two, corpus, tmp_path).titles == [
+        "stages 1 to 2, shared by 2 runs",
+        "run 1 of 2: a",
+        "run 2 of 2: b=1,c",
+    ]
+
+
+def test_words_of_later_splits_are_not_lost(tiny, corpus, tmp_path):
+    """A recipe cut to its first stage would count fewer words."""
+    later = np.unique(corpus.image_groups[corpus.image_splits == "train"])[8:]
+    mixed = replace(
+        corpus,
+        image_splits=np.where(np.isin(corpus.image_groups, later), "restval", corpus.image_splits),
+        text_splits=np.where(np.isin(corpus.text_groups, later), "restval", corpus.text_splits),
+    )
+    words = [Vocabulary.count(mixed.split(*splits).texts, 1).digest for splits in (["train"], ["train", "restval"])]
+    assert words[0] != words[1], "no word more in restval: this test would prove nothing"
+    first, second = tiny.stage
+    both = {
+        str(margin): tiny.model_copy(
+            update={
+                "text": tiny.text.model_copy(update={"threshold": 1}),
+                "stage": (
+                    first,
+                    second.model_copy(
+                        update={
+                            "splits": ("train", "restval"),
+                            "objective": second.objective.model_copy(update={"margin": margin}),
+                        }
+                    ),
+                ),
+            }
+        )
+        for margin in (0.1, 0.2)
+    }
+    train_all(both, mixed, tmp_path / "together")
+    train(both["0.2"], mixed, tmp_path / "0.2", device="cpu", workers=0)
+    assert_same(["0.2"], tmp_path, tmp_path / "together")
+
+
+def test_word_vectors_reach_a_later_stage_from_scratch(tiny, corpus, tmp_path):
+    words = sorted({word for text in corpus.texts for word in text.lower().split() if word.isalpha()})
+    rows = [" ".join([word, *(f"{(number + place) % 7}.5" for place in range(8))]) for number, word in enumerate(words)]
+    (tmp_path / "vectors.txt").write_text("\n".join(rows) + "\n")
+    first, second = tiny.stage
+    text = tiny.text.model_copy(update={"vectors": str(tmp_path / "vectors.txt")})
+    both = {
+        str(epochs): tiny.model_copy(
+            update={"text": text, "stage": (first, second.model_copy(update={"start": "scratch", "epochs": epochs}))}
+        )
+        for epochs in (1, 2)
+    }
+    train_all(both, corpus, tmp_path / "together")
+    train(both["1"], corpus, tmp_path / "1", device="cpu", workers=0)
+    assert_same(["1"], tmp_path, tmp_path / "together")
+
+
+@pytest.mark.parametrize("files", [1, 3])
+def test_a_copy_that_is_stopped_leaves_nothing_that_is_taken_for_a_run(
+    files, runs, corpus, alone, together, tmp_path, monkeypatch
+):
+    shutil.copytree(together[0] / "shared", tmp_path / "shared")  # all that can be copied is there
+    copied, copy = [], several._copy_file
+
+    def stopped(source, target):
+        if len(copied) == files:
+            raise KeyboardInterrupt
+        copied.append(target)
+        copy(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(several, "_copy_file", stopped)
+        if files == 3:  # as after kill -9: nobody cleans up
+            patched.setattr(several.shutil, "rmtree", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            train_all(runs, corpus, tmp_path)
+    assert len(copied) == files
+    assert not any((tmp_path / name).exists() for name in runs)
+    assert bool(list(tmp_path.rglob("*.copying"))) == (files == 3)
+    train_all(runs, corpus, tmp_path)
+    assert not list(tmp_path.rglob("*.copying"))
+    assert_same(runs, alone, tmp_path)
+
+
+def test_a_copy_never_covers_something_else(alone, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / ".lock").touch()
+    copy_run(alone / "a", tmp_path / "mine")  # a folder that was only held
+    assert_same(["a"], alone, _as(tmp_path, "mine", "a"))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match="other: holds something that is no run"):
+        copy_run(alone / "a", tmp_path / "other")
+    assert (tmp_path / "other" / "notes.txt").read_text() == "mine"
+
+
+def _as(folder, name, other):
+    (folder / name).rename(folder / other)
+    return folder
+
+
+def refused(kind, runs, corpus, into):
+    steps = Steps()
+    before = state(into)
+    with pytest.raises(kind) as error:
+        train_all(runs, corpus, into, steps)
     assert "\n" not in str(error.value)
+    assert (steps.titles, state(into)) == ([], before)
     return str(error.value)
 
 
-def test_mistakes_are_named_with_the_nearest_name():
-    assert "stage.2.objective: unknown key 'marign'; did you mean 'margin'?" in refused("stage.2.objective.marign=1,2")
-    assert "unknown key 'stage.1.epoch'; did you mean 'epochs'?" in refused("stage.1.epoch=1,2")
-    assert refused("stage.3.epochs=1,2").startswith("--over stage.3.epochs=1: there are stages 1 to 2, not '3'")
-    assert refused("a=1", overrides=["stage.3.epochs=1"]).startswith("--set stage.3.epochs=1: there are stages 1 to 2")
-    assert "stage.2.epochs = 'x'" in refused("stage.2.epochs=1,x")  # the last value counts as much as the first
-    assert "named twice; list all its values in one --over" in refused(f"{MARGIN}=0.1", f" {MARGIN} =0.2")
-    assert "leave one of the two out" in refused("seed=1,2", seeds=(0,))
-    assert "leave one of the two out" in refused(f"{MARGIN}=0.1", overrides=["seed=3"], seeds=(0,))
+def test_everything_is_checked_before_the_first_training(tiny, corpus, tmp_path):
+    first, second = tiny.stage
+    wrong = tiny.model_copy(update={"stage": (first, second.model_copy(update={"trainable": ("txt",)}))})
+    message = refused(RecipeError, {"right": tiny, "lr=1": wrong}, corpus, tmp_path)
+    assert message.startswith("lr=1: stage.2.trainable: the model has no part 'txt'; did you mean 'text'?")
+
+
+def test_another_recipe_or_other_data_or_another_process(tiny, corpus, tmp_path):
+    train_all({"mine": tiny}, corpus, tmp_path)
+    other = {"new": tiny.model_copy(update={"seed": 5}), "mine": variant(tiny, 0.2, 0.5)}
+    assert "mine: holds a run of another recipe; name another folder" in refused(RunError, other, corpus, tmp_path)
+    data = make_scenes(train=20, val=4, test=4, texts=2)
+    assert "mine: holds a run on other data" in refused(RunError, {"new": tiny, "mine": tiny}, data, tmp_path)
+    snapshot = snapshot_path(tmp_path / "mine")
+    snapshot.write_bytes(snapshot.read_bytes()[:1000])
+    assert "snapshot.safetensors: damaged" in refused(RunError, {"mine": tiny}, corpus, tmp_path)
+    with held(tmp_path, RunError):
+        assert "is writing here" in refused(RunError, {"mine": tiny}, corpus, tmp_path)
+
+
+def test_finished_runs_need_their_base_no_more_and_a_refusal_leaves_nothing(tiny, corpus, tmp_path):
+    base = train(tiny.first(1), corpus, tmp_path / "base", device="cpu", workers=0)
+    heads = load_recipe("convsepp-head", [f"stage.1.start={str(base)!r}", "stage.1.epochs=1"])
+    train_all({"one": heads}, corpus, tmp_path / "heads")
+    base.rename(tmp_path / "elsewhere")
+    assert [name for name, _ in train_each({"one": heads}, corpus, tmp_path / "heads", device="cpu")] == ["one"]
+    with pytest.raises(RunError, match="no such file"):
+        train_all({"one": heads}, corpus, tmp_path / "others")
+    wrong = tiny.model_copy(update={"stage": (tiny.stage[0].model_copy(update={"trainable": ("nose",)}),)})
+    with pytest.raises(RecipeError, match="nose"):
+        train_all({"one": wrong}, corpus, tmp_path / "others")
+    assert not (tmp_path / "others").exists()

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from diptych.data.corpus import Features
 from diptych.errors import DataError, ImageError, RecipeError, RunError
 from diptych.models.trained import Trained
-from diptych.training.checkpoint import Snapshot, snapshot_path
-from diptych.training.progress import Silent
+from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.checkpoint import Snapshot, snapshot_path
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train
 
@@ -114,7 +114,7 @@ def test_kill_9_during_a_save_leaves_a_loadable_checkpoint(at, whole, corpus, re
 
 
 def test_a_timed_snapshot_is_one_to_go_on_from(whole, corpus, recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("diptych.training.loop.SECONDS_BETWEEN_SNAPSHOTS", 0.0)
+    monkeypatch.setattr("diptych.training.engine.loop.SECONDS_BETWEEN_SNAPSHOTS", 0.0)
 
     def power_cut():
         raise OSError("power cut")
@@ -159,7 +159,7 @@ def test_patience_stops_early_and_the_schedule_lowers_the_rate(corpus, tmp_path)
 
 
 def test_a_collapsed_run_is_named_with_the_way_out(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("diptych.training.loop.STUCK_STEPS", 4)
+    monkeypatch.setattr("diptych.training.engine.loop.STUCK_STEPS", 4)
     same = with_features(corpus)
     same = replace(same, features=Features([np.ones((len(same.image_ids), 4), np.float32)]))
     same = replace(same, texts=["word"] * len(same.texts))

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from diptych.cli.several import report_on_val
-from diptych.data.scenes import make_scenes
-from diptych.evaluation.localise import evaluate_phrases
+from diptych.cli.training_runs import report_on_val
+from diptych.data.formats.scenes import make_scenes
+from diptych.evaluation.localisation.localise import evaluate_phrases
 from diptych.evaluation.runs import evaluate
 from diptych.models.trained import Trained
-from diptych.training.progress import Silent
+from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.stage import set_trainable
 from diptych.training.recipe import load_recipe, recipe_names
-from diptych.training.stage import set_trainable
 from diptych.training.train import train
 
 PAPER = "Wang, Li, Lazebnik 2018, two-branch networks"

@@ -14,8 +14,8 @@ from diptych.errors import RunError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
-    from diptych.evaluation.grounding import Grounding
-    from diptych.models.encoded import Encoded
+    from diptych.evaluation.localisation.measures import Grounding
+    from diptych.models.encodings import Encoded
     from diptych.models.trained import Trained
     from diptych.report.comparison import Comparison
 
@@ -103,7 +103,7 @@ def _compare_phrases(
     workers: int,
 ) -> None:
     """Compare runs that find phrases: a table, without a page."""
-    from diptych.cli.several import find_phrases
+    from diptych.cli.training_runs import find_phrases
     from diptych.data.open import open_corpus
     from diptych.files import write_json, write_text
     from diptych.report.phrase_comparison import compare_phrases

@@ -38,7 +38,7 @@ def command(
     from diptych.models.trained import Trained
     from diptych.report.negatives import hard_negatives
     from diptych.report.run import write_report
-    from diptych.training.progress import Bar
+    from diptych.training.engine.callbacks import Bar
     from diptych.training.recipe import load_recipe
     from diptych.training.train import train
 

@@ -17,7 +17,7 @@ from diptych.errors import DataError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from diptych.evaluation.words import Explanation
+    from diptych.evaluation.analyses.word_importance import Explanation
     from diptych.models.trained import Trained
 
 # The smallest share of the largest importance that a style tells, for words that help and for words that harm.
@@ -48,7 +48,7 @@ def command(
 
         diptych explain runs/scan test/00017 "a dog on grass" --data data/precomputed --json
     """
-    from diptych.evaluation.words import explain
+    from diptych.evaluation.analyses.word_importance import explain
     from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
 

@@ -38,11 +38,11 @@ def command(
     form = "onnx" if onnx else "float16"
     into = into or Path("exports") / f"{run_folder(run).resolve().name}-{form}"
     if onnx:
-        from diptych.models.onnx_export import export_onnx
+        from diptych.models.export.onnx import export_onnx
 
         say(f"agrees with torch within {export_onnx(run, into):.1e}")
     else:
-        from diptych.models.slim import export_float16
+        from diptych.models.export.float16 import export_float16
 
         export_float16(run, into)
     size = sum(file.stat().st_size for file in into.rglob("*") if file.is_file())

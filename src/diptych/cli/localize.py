@@ -17,7 +17,7 @@ from diptych.errors import DataError, RunError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from diptych.evaluation.localise import Place
+    from diptych.evaluation.localisation.localise import Place
 
 
 def command(
@@ -45,7 +45,7 @@ def command(
         diptych localize runs/phrases holiday.jpg "a red ball" --json
     """
     from diptych.data.images import PictureFile
-    from diptych.evaluation.localise import check_locates, phrases_in
+    from diptych.evaluation.localisation.localise import check_locates, phrases_in
     from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
 

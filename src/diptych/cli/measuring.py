@@ -14,9 +14,9 @@ from diptych.errors import RunError, ScoreError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus, Integers
-    from diptych.evaluation.protocols import Result
-    from diptych.evaluation.ranks import Score
-    from diptych.models.encoded import Encoded
+    from diptych.evaluation.metrics.ranks import Score
+    from diptych.evaluation.protocols.folds import Result
+    from diptych.models.encodings import Encoded
     from diptych.models.trained import Trained
 
 Modality = Literal["texts", "images"]
@@ -86,7 +86,7 @@ class Asked:
 
     def precise(self, image_groups: Integers) -> bool:
         """Whether mAP is measured too: it was asked for, or a text has more than one right image."""
-        from diptych.evaluation.average_precision import several_images
+        from diptych.evaluation.metrics.average_precision import several_images
 
         return self.average_precision or several_images(image_groups)
 
@@ -118,7 +118,7 @@ class Means:
 
     def open(self, run: str) -> Trained:
         """A run, ready to encode."""
-        from diptych.models.dual_path import DualPath
+        from diptych.models.matchers.dual_path import DualPath
         from diptych.models.trained import Trained
 
         trained = Trained.open(run, self.device, stores=self.features)
@@ -130,8 +130,8 @@ class Means:
 
     def encode(self, source: str, statistics: Statistics = "running") -> Encoded:
         """The encodings of a file, or of the corpus by a run, with the batch statistics that are asked for."""
-        from diptych.evaluation.batch_statistics import encode_by_own_statistics
-        from diptych.models.encoded import Encoded
+        from diptych.evaluation.protocols.batch_statistics import encode_by_own_statistics
+        from diptych.models.encodings import Encoded
 
         if source.endswith(".safetensors"):
             if statistics == "test" or self.shifts is not None:
@@ -181,7 +181,7 @@ class Measured:
 
 def measure(sources: list[str], asked: Asked, means: Means) -> Measured:
     """Measure the sources in the way that was asked for."""
-    from diptych.evaluation.protocols import gallery_of
+    from diptych.evaluation.protocols.folds import gallery_of
     from diptych.training.recipe import trained_on_phrases
 
     if any(source.endswith(".npy") for source in sources):
@@ -221,7 +221,7 @@ def _matrix(sources: list[str], asked: Asked, means: Means) -> Measured:
 
 
 def _localised(run: str, sources: list[str], asked: Asked, means: Means) -> Measured:
-    from diptych.cli.several import find_phrases
+    from diptych.cli.training_runs import find_phrases
     from diptych.data.phrases import mentions
     from diptych.report.run import write_phrase_report
 
@@ -238,7 +238,7 @@ def _localised(run: str, sources: list[str], asked: Asked, means: Means) -> Meas
 
 
 def _reranked(sources: list[str], lister: str, lengths: list[int | None], means: Means) -> Measured:
-    from diptych.evaluation.rerank import check_lists, rerank
+    from diptych.evaluation.protocols.rerank import check_lists, rerank
 
     cheap = means.encode(lister)
     try:
@@ -252,15 +252,15 @@ def _reranked(sources: list[str], lister: str, lengths: list[int | None], means:
 
 
 def _within(encoded: list[Encoded], modality: Modality) -> Measured:
-    from diptych.evaluation.within import evaluate_within
+    from diptych.evaluation.protocols.within import evaluate_within
 
     return Measured.of(evaluate_within(encoded, modality))
 
 
 def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: Means) -> Measured:
     """Recall between images and texts, with what is made of the same scores."""
-    from diptych.evaluation.cross_retrieval import cross_retrieval
-    from diptych.evaluation.overlap import overlap
+    from diptych.evaluation.analyses.cross_retrieval import cross_retrieval
+    from diptych.evaluation.analyses.overlap import overlap
     from diptych.evaluation.runs import evaluate_encoded, kept_score
 
     score, more = None, {}
@@ -289,8 +289,13 @@ def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: Me
 
 def _joined(encoded: Sequence[Encoded], run: str, share: float, source: PhraseSource, means: Means) -> Score:
     """The score of encodings joined with that of a region-phrase run, by the phrases of the texts."""
-    from diptych.evaluation.combined import annotated_phrases, chunked_phrases, combined_score, phrase_score
-    from diptych.evaluation.localise import check_locates
+    from diptych.evaluation.localisation.localise import check_locates
+    from diptych.evaluation.protocols.sentence_phrases import (
+        annotated_phrases,
+        chunked_phrases,
+        combined_score,
+        phrase_score,
+    )
     from diptych.evaluation.runs import ensemble_score
 
     sentences = ensemble_score(encoded)

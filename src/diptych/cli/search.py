@@ -129,7 +129,7 @@ def _tell(searcher: Searcher, answer: Answer, question: str | None, to: str) -> 
 
 
 def _knows_none(searcher: Searcher, question: str) -> bool:
-    from diptych.text.tokens import tokenise
+    from diptych.text.tokenisers.words import tokenise
 
     return not searcher.encoder.known(tokenise(question)).any()
 

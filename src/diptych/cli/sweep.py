@@ -39,11 +39,11 @@ def command(
 
         diptych sweep scenes scenes --over "stage.2.trainable=['all'],['text','project']" --report-on test
     """
-    from diptych.cli.several import open_data, train_and_measure
+    from diptych.cli.training_runs import open_data, train_and_measure
     from diptych.files import write_json, write_text
     from diptych.machine import keep_freed_memory
-    from diptych.report.several import SweepResult
-    from diptych.training.sweep import plan_sweep, read_seeds
+    from diptych.report.sweep_tables import SweepResult
+    from diptych.training.sweep_plan import plan_sweep, read_seeds
 
     sweep = plan_sweep(recipe, over, set_ or (), None if seeds is None else read_seeds(seeds), grid=grid)
     keep_freed_memory()

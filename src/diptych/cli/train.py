@@ -12,7 +12,7 @@ from diptych.cli.options import Data, Device, Features, Overrides, RecipeName, R
 from diptych.errors import RecipeError
 
 if TYPE_CHECKING:
-    from diptych.evaluation.several import Several
+    from diptych.evaluation.metrics.seeds import Several
 
 
 def command(
@@ -72,11 +72,11 @@ def _train_one(
     device: str,
     workers: int | None,
 ) -> None:
-    from diptych.cli.several import open_data, report_on_val
+    from diptych.cli.training_runs import open_data, report_on_val
     from diptych.machine import cores
     from diptych.models.trained import Trained
-    from diptych.training.checkpoint import snapshot_path
-    from diptych.training.progress import Bar
+    from diptych.training.engine.callbacks import Bar
+    from diptych.training.engine.checkpoint import snapshot_path
     from diptych.training.recipe import load_recipe
     from diptych.training.train import train
 
@@ -118,11 +118,11 @@ def _train_seeds(
     workers: int | None,
 ) -> Several:
     """Train a run a seed, print their table and write it to summary.json."""
-    from diptych.cli.several import open_data, train_and_measure
-    from diptych.evaluation.several import Several
+    from diptych.cli.training_runs import open_data, train_and_measure
+    from diptych.evaluation.metrics.seeds import Several
     from diptych.files import write_json
-    from diptych.report.several import seeds_sheet
-    from diptych.training.sweep import plan_seeds, read_seeds
+    from diptych.report.sweep_tables import seeds_sheet
+    from diptych.training.sweep_plan import plan_seeds, read_seeds
 
     runs = plan_seeds(recipe, read_seeds(seeds), overrides)
     measured = train_and_measure(

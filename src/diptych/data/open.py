@@ -7,17 +7,17 @@ import difflib
 from dataclasses import replace
 from pathlib import Path
 
-from diptych.data.coco import caption_files, read_coco
 from diptych.data.corpus import Corpus
-from diptych.data.entities import read_entities
-from diptych.data.entities_archive import ZIP_NAME, has_annotations
-from diptych.data.folder import is_captioned, read_captions, read_folder
-from diptych.data.karpathy import read_karpathy
-from diptych.data.pedes import FILE_NAME as PEDES_NAME
-from diptych.data.pedes import is_pedes, read_pedes
-from diptych.data.precomputed import is_precomputed, read_precomputed
-from diptych.data.scenes import scenes_corpus
-from diptych.data.table import TABLE_SUFFIXES, read_table
+from diptych.data.entities.archive import ZIP_NAME, has_annotations
+from diptych.data.formats.coco import caption_files, read_coco
+from diptych.data.formats.entities import read_entities
+from diptych.data.formats.folder import is_captioned, read_captions, read_folder
+from diptych.data.formats.karpathy import read_karpathy
+from diptych.data.formats.pedes import FILE_NAME as PEDES_NAME
+from diptych.data.formats.pedes import is_pedes, read_pedes
+from diptych.data.formats.precomputed import is_precomputed, read_precomputed
+from diptych.data.formats.scenes import scenes_corpus
+from diptych.data.formats.table import TABLE_SUFFIXES, read_table
 from diptych.errors import DataError
 from diptych.files import read_json
 

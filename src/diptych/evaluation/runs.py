@@ -11,12 +11,12 @@ import torch
 from diptych.data.corpus import Corpus, Integers
 from diptych.data.open import open_corpus
 from diptych.errors import ScoreError
-from diptych.evaluation.protocols import Result
-from diptych.evaluation.protocols import evaluate as measure
-from diptych.evaluation.ranks import Score, embedding_score, matrix_score, mean_score, ranks
-from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
-from diptych.evaluation.recall import measure as metrics_of
-from diptych.models.encoded import Encoded
+from diptych.evaluation.metrics.ranks import Score, embedding_score, matrix_score, mean_score, ranks
+from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
+from diptych.evaluation.metrics.recall import measure as metrics_of
+from diptych.evaluation.protocols.folds import Result
+from diptych.evaluation.protocols.folds import evaluate as measure
+from diptych.models.encodings import Encoded
 from diptych.models.trained import Trained, Watch
 
 _FLOATS = tuple(np.dtype(kind) for kind in (np.float16, np.float32, np.float64))

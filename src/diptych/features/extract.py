@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from diptych.data.batches import read_ahead
 from diptych.data.corpus import Features, Floats, Integers, Picture
 from diptych.data.images import PictureFile, decode
+from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError
 from diptych.features.backbone import Backbone, grid_of, side_of
 from diptych.features.crops import fixed_crops, resized_side, too_small

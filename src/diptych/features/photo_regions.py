@@ -14,7 +14,7 @@ from diptych.data.corpus import Corpus, Features, Floats, Integers
 from diptych.data.reader import Draw
 from diptych.features.backbone import Backbone
 from diptych.features.extract import Stored, Watch, extract
-from diptych.features.reader import ImageInput, pictures_of
+from diptych.features.readers import ImageInput, pictures_of
 from diptych.features.regions import Regions
 from diptych.features.store import Making, free_folder
 from diptych.features.stored import making_of

@@ -12,7 +12,7 @@ from diptych.data.reader import FeatureReader, ImageReader
 from diptych.features.backbone import Backbone, grid_of
 from diptych.features.choices import Dtype
 from diptych.features.extract import Stored, Watch, extract
-from diptych.features.reader import ImageInput, RegionReader, pictures_of, proposed_boxes
+from diptych.features.readers import ImageInput, RegionReader, pictures_of, proposed_boxes
 from diptych.features.regions import grid_boxes
 from diptych.features.store import Making, free_folder
 

@@ -18,8 +18,8 @@ from diptych.errors import DataError, DiptychError, RunError
 from diptych.features.crops import fixed_crops
 from diptych.index.encoder import Encodings
 from diptych.machine import cores
-from diptych.models.exported import Exported
-from diptych.text.tokens import tokenise
+from diptych.models.export.exported import Exported
+from diptych.text.tokenisers.words import tokenise
 from diptych.text.vocabulary import Vocabulary, padded
 
 CROPS_AT_ONCE = 32

@@ -20,7 +20,7 @@ from diptych.index.held import Held
 from diptych.index.ivf import Ivf
 from diptych.index.store import Store
 from diptych.models.address import run_folder
-from diptych.text.tokens import tokenise
+from diptych.text.tokenisers.words import tokenise
 
 RERANKED = 1000
 

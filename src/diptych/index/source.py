@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Protocol
 
 from diptych.data.corpus import Corpus, Picture
-from diptych.data.entities_archive import has_annotations
-from diptych.data.gathering import SPLIT_NAMES, lines_of, text_in
+from diptych.data.corpus_builder import SPLIT_NAMES, lines_of, text_in
+from diptych.data.entities.archive import has_annotations
+from diptych.data.formats.pedes import FILE_NAME as PEDES_NAME
+from diptych.data.formats.table import TABLE_SUFFIXES, further_columns
 from diptych.data.images import SUFFIXES, PictureFile
 from diptych.data.open import open_corpus
-from diptych.data.pedes import FILE_NAME as PEDES_NAME
-from diptych.data.table import TABLE_SUFFIXES, further_columns
 from diptych.errors import DataError
 
 Stamp = tuple[int, int, str | None]  # size and time of an image's file, and its details

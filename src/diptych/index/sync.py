@@ -58,7 +58,7 @@ def model_at(address: str, device: str = "auto") -> Model:
     """The model of a run or an export, which is not opened yet."""
     folder = Path(address)
     if (folder / "export.json").is_file():
-        from diptych.models.exported import Exported
+        from diptych.models.export.exported import Exported
 
         identity = Exported.read(folder).identity
     else:

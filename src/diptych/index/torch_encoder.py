@@ -15,11 +15,11 @@ from torch import Tensor
 from diptych.data.corpus import Floats
 from diptych.data.images import Decoded
 from diptych.errors import DataError, ImageError
-from diptych.features.reader import picture_reader
+from diptych.features.readers import picture_reader
 from diptych.index.encoder import Encodings
 from diptych.models.address import run_folder, run_identity
-from diptych.models.encoded import joined
-from diptych.models.sets import present
+from diptych.models.encodings import joined
+from diptych.models.layers.sets import present
 from diptych.models.trained import Trained
 from diptych.text.vocabulary import padded
 

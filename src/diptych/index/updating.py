@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from diptych.data.batches import read_ahead
 from diptych.data.corpus import Floats
 from diptych.data.images import PictureFile, decode_bytes, header
+from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError
 from diptych.features.identity import pixels_hash
 from diptych.index.encoder import Encoder, Encodings

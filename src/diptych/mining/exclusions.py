@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from diptych.data.corpus import Integers
-from diptych.data.said import Said
+from diptych.data.shared_texts import Said
 
 Places = tuple[Integers, Integers]  # rows and columns in a tile
 

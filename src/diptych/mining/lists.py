@@ -16,7 +16,7 @@ from torch import Tensor
 
 from diptych.errors import RunError
 from diptych.features.identity import file_hash
-from diptych.models.store import load_tensors, save_tensors
+from diptych.models.storage import load_tensors, save_tensors
 from diptych.settings import Count, Number, Settings
 
 FILE = "lists.safetensors"  # in the folder of the run that mined

@@ -16,7 +16,7 @@ from torch import Tensor
 from diptych.data.corpus import SPLITS, Corpus, Floats, Integers
 from diptych.data.reader import ImageReader
 from diptych.errors import DataError, RunError
-from diptych.evaluation.ranks import BLOCK, embedding_score
+from diptych.evaluation.metrics.ranks import BLOCK, embedding_score
 from diptych.mining.exclusions import Exclusions
 from diptych.mining.lists import About, Hardness, Lists, Rows
 from diptych.mining.partial import Partial

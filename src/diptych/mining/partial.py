@@ -13,7 +13,7 @@ import torch
 from diptych.errors import RunError
 from diptych.machine import interruptible
 from diptych.mining.tiles import Tiles
-from diptych.models.store import load_tensors, save_tensors
+from diptych.models.storage import load_tensors, save_tensors
 
 SECONDS_BETWEEN_SAVES = 60.0
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import ScoreError
-from diptych.evaluation.ranks import STEP, Score
+from diptych.evaluation.metrics.ranks import STEP, Score
 from diptych.mining.exclusions import Exclusions
 from diptych.mining.top import Top
 

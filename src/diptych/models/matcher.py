@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from diptych.features.backbone import Backbone
-from diptych.features.reader import ImageInput
-from diptych.models.towers import Tokens
+from diptych.features.readers import ImageInput
+from diptych.models.tower import Tokens
 from diptych.settings import Settings
 
 PAIRS_AT_ONCE = 16  # what pairs are scored with is a small matrix, of which the diagonal is kept

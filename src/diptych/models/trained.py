@@ -11,19 +11,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diptych.data.batches import read_ahead
 from diptych.data.corpus import Corpus, Integers, Picture
 from diptych.data.reader import ImageReader
+from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError, RunError
-from diptych.features.reader import image_reader, picture_reader
+from diptych.features.readers import image_reader, picture_reader
 from diptych.features.stored import has_store, stored_reader
 from diptych.machine import choose_device
 from diptych.models.address import run_folder
-from diptych.models.encoded import Encoded, joined
+from diptych.models.encodings import Encoded, joined
 from diptych.models.matcher import Matcher
-from diptych.models.store import load_matcher
-from diptych.models.towers import Tokens, fitted_tower
-from diptych.text.tokens import tokenise
+from diptych.models.storage import load_matcher
+from diptych.models.tower import Tokens, fitted_tower
+from diptych.text.tokenisers.words import tokenise
 from diptych.text.vocabulary import Vocabulary, padded
 
 IMAGES_AT_ONCE = 64

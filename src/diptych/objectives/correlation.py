@@ -1,6 +1,6 @@
 """What canonical correlation analysis maximises, which is solved for in one pass and not descended.
 
-Reference: see `diptych.models.cca`.
+Reference: see `diptych.models.matchers.cca`.
 Needs: the model `cca`, which takes in each training pair once and solves for its projections at the end.
 When to use it: as the objective of the one stage of a `cca` recipe.
 Relation to others: no other objective is solved; a batch has no loss of this one.

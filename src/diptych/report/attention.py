@@ -12,12 +12,12 @@ from torch.nn.functional import cosine_similarity
 
 from diptych.data.corpus import Corpus, Floats
 from diptych.features.stored import region_boxes
-from diptych.models.encoded import Encoded
+from diptych.models.encodings import Encoded
 from diptych.models.matcher import Matcher
-from diptych.models.set_matcher import SetMatcher
+from diptych.models.matchers.set_matcher import SetMatcher
 from diptych.report.page import AttendedPhoto, AttentionSection, Word
 from diptych.report.pictures import data_uri, small_picture
-from diptych.text.tokens import tokenise
+from diptych.text.tokenisers.words import tokenise
 
 SIDE = 128  # pixels of a photo's longer side
 WORDS = 30  # of a caption that are shown

@@ -10,11 +10,11 @@ import numpy as np
 
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError, RunError
-from diptych.evaluation.cross_retrieval import CrossRetrieval
-from diptych.evaluation.paired import Paired, paired
-from diptych.evaluation.protocols import Result
+from diptych.evaluation.analyses.cross_retrieval import CrossRetrieval
+from diptych.evaluation.metrics.paired import Paired, paired
+from diptych.evaluation.protocols.folds import Result
 from diptych.evaluation.runs import evaluate_encoded, kept_score
-from diptych.models.encoded import Encoded
+from diptych.models.encodings import Encoded
 from diptych.models.trained import Trained
 from diptych.report.cross_retrieval import cross_of
 from diptych.report.epochs import Epoch, last_round, read_epochs

@@ -14,10 +14,10 @@ import numpy as np
 from markupsafe import Markup
 
 from diptych import __version__
-from diptych.evaluation.chance import chance_recall
-from diptych.evaluation.paired import Difference
-from diptych.evaluation.protocols import Result
-from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
+from diptych.evaluation.metrics.chance import chance_recall
+from diptych.evaluation.metrics.paired import Difference
+from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
+from diptych.evaluation.protocols.folds import Result
 from diptych.report.comparison import Compared, Comparison
 from diptych.report.cross_retrieval import cross_chart
 from diptych.report.curves import Mark, line_chart

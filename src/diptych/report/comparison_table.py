@@ -10,8 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from diptych.evaluation.paired import Difference
-from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
+from diptych.evaluation.metrics.paired import Difference
+from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 from diptych.report.comparison import Compared, Comparison
 
 NOTHING = "no finding"

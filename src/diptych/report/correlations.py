@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 
 from diptych.errors import DiptychError
-from diptych.evaluation.correlations import Correlations, Matrix, correlations, mean_absolute
-from diptych.models.encoded import Encoded
+from diptych.evaluation.analyses.correlations import Correlations, Matrix, correlations, mean_absolute
+from diptych.models.encodings import Encoded
 from diptych.models.trained import Trained
 from diptych.report.page import CorrelationSection, HeatMap
 

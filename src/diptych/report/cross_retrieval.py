@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from markupsafe import Markup
 
-from diptych.evaluation.cross_retrieval import INTERVALS, CrossRetrieval, cross_retrieval
-from diptych.evaluation.ranks import Score
-from diptych.models.encoded import Encoded
+from diptych.evaluation.analyses.cross_retrieval import INTERVALS, CrossRetrieval, cross_retrieval
+from diptych.evaluation.metrics.ranks import Score
+from diptych.models.encodings import Encoded
 from diptych.report.curves import bar_chart
 
 

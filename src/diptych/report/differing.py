@@ -18,7 +18,7 @@ from torch import Tensor
 from diptych.data.corpus import Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.runs import encoded_score
-from diptych.models.encoded import Encoded
+from diptych.models.encodings import Encoded
 from diptych.report.choice import one_a_group
 from diptych.report.comparison import Compared, Comparison
 from diptych.report.page import Answer, DirectionName

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.report.curves import Mark, Point
-from diptych.training.journal import Journal
+from diptych.training.engine.journal import Journal
 from diptych.training.recipe import Recipe
 
 Epoch = dict[str, Any]

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diptych.data.batches import PairSampler
 from diptych.data.corpus import Corpus, Integers
+from diptych.data.sampling.pairs import PairSampler
 from diptych.errors import DataError
 from diptych.models.trained import Trained
 from diptych.report.choice import one_a_group

@@ -15,10 +15,10 @@ from rich.table import Table
 
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError
-from diptych.evaluation.grounding import DRAWS, LEVEL, PHRASE, Grounding
-from diptych.evaluation.localise import evaluate_phrases
-from diptych.evaluation.paired import Paired, paired_phrases
-from diptych.evaluation.recall import CUTOFFS
+from diptych.evaluation.localisation.localise import evaluate_phrases
+from diptych.evaluation.localisation.measures import DRAWS, LEVEL, PHRASE, Grounding
+from diptych.evaluation.metrics.paired import Paired, paired_phrases
+from diptych.evaluation.metrics.recall import CUTOFFS
 from diptych.models.trained import Trained
 from diptych.report.comparison import check_several, run_names
 from diptych.report.comparison_table import NOTHING, cell, escaped, markdown_change, markdown_table, markdown_value

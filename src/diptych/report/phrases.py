@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from diptych.data.boxes import overlaps
 from diptych.data.corpus import Corpus, Integers, Picture
 from diptych.data.phrases import Mentions, mentions
-from diptych.evaluation.grounding import PHRASE, Grounding
-from diptych.evaluation.recall import CUTOFFS
+from diptych.evaluation.localisation.measures import PHRASE, Grounding
+from diptych.evaluation.metrics.recall import CUTOFFS
 from diptych.report.page import FoundPhrase, KindRow, LocatedPhoto, Measure, PhotoGroup, PhraseSection, Piece
 from diptych.report.pictures import HUES, data_uri, small_picture
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from diptych.data.corpus import Integers
-from diptych.evaluation.chance import chance_recall
-from diptych.evaluation.protocols import Result
-from diptych.evaluation.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
+from diptych.evaluation.metrics.chance import chance_recall
+from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
+from diptych.evaluation.protocols.folds import Result
 from diptych.report.page import Direction, DirectionName, Measure
 
 

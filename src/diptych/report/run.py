@@ -14,12 +14,12 @@ from torch import Tensor
 from diptych import __version__
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
-from diptych.evaluation.grounding import Grounding
-from diptych.evaluation.protocols import Result
-from diptych.evaluation.ranks import Score
+from diptych.evaluation.localisation.measures import Grounding
+from diptych.evaluation.metrics.ranks import Score
+from diptych.evaluation.protocols.folds import Result
 from diptych.evaluation.runs import kept_score
 from diptych.index.entries import Hit
-from diptych.models.encoded import Encoded
+from diptych.models.encodings import Encoded
 from diptych.models.trained import Trained
 from diptych.report.attention import attention_section
 from diptych.report.choice import one_a_group
@@ -35,7 +35,7 @@ from diptych.report.sampling import sampling_rows
 from diptych.report.separation import separation_section
 from diptych.report.words import words_section
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.journal import Journal
+from diptych.training.engine.journal import Journal
 from diptych.training.recipe import load_recipe
 
 EXAMPLES = 4

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from diptych.data.corpus import Corpus
-from diptych.evaluation.analysis import Misses, measured_misses
-from diptych.evaluation.ranks import Score
+from diptych.evaluation.analyses.batch_negatives import Misses, measured_misses
+from diptych.evaluation.metrics.ranks import Score
 from diptych.report.page import DirectionName, Measure, SamplingRow
 
 PERCENTILES = (0.9, 0.99, 0.999)

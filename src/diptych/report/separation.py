@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from diptych.evaluation.overlap import overlap
-from diptych.evaluation.ranks import Score
-from diptych.models.encoded import Encoded
+from diptych.evaluation.analyses.overlap import overlap
+from diptych.evaluation.metrics.ranks import Score
+from diptych.models.encodings import Encoded
 from diptych.report.curves import area_chart
 from diptych.report.page import Measure, SeparationSection
 from diptych.report.templates import MINUS

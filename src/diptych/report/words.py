@@ -9,8 +9,8 @@ import numpy as np
 
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError
-from diptych.evaluation.words import Explanation, explain
-from diptych.models.encoded import Encoded
+from diptych.evaluation.analyses.word_importance import Explanation, explain
+from diptych.models.encodings import Encoded
 from diptych.models.trained import Trained
 from diptych.report.page import ExplainedPhoto, WeighedWord, WordsSection
 from diptych.report.pictures import image_thumbnail

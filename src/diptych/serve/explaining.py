@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from diptych.data.images import Decoded, decode_bytes
 from diptych.errors import DataError, RunError
-from diptych.evaluation.words import weigh
+from diptych.evaluation.analyses.word_importance import weigh
 from diptych.index.encoder import Encoder
 from diptych.index.search import Searcher
 from diptych.serve.asked import asked, parameters
@@ -70,7 +70,7 @@ def localized(searcher: Searcher, wanted: AboutEntry) -> dict[str, Any]:
     trained = localizing(searcher.encoder)
     if trained is None:
         raise RefusedError(409, "the model of this index scores whole images and cannot say where in them something is")
-    from diptych.evaluation.localise import phrases_in
+    from diptych.evaluation.localisation.localise import phrases_in
 
     photo = _photo(searcher, wanted.id)
     phrases = list(dict.fromkeys(noun_phrases(wanted.text) or [wanted.text]))[:PHRASES]
@@ -96,7 +96,7 @@ def localizing(encoder: Encoder) -> Trained | None:
     trained: Trained | None = getattr(encoder, "trained", None)
     if trained is None:
         return None
-    from diptych.evaluation.localise import check_locates
+    from diptych.evaluation.localisation.localise import check_locates
 
     try:
         check_locates(trained.matcher)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from diptych.errors import DataError
 from diptych.files import read_json, write_json
-from diptych.text.tokens import tokenise
+from diptych.text.tokenisers.words import tokenise
 
 PAD, START, END, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<start>", "<end>", "<unknown>")

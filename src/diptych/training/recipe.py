@@ -18,15 +18,15 @@ from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, fie
 from pydantic_core import PydanticCustomError
 
 from diptych import registry
-from diptych.data.offline import OfflineSettings
-from diptych.data.region_pairs import PhraseSettings
+from diptych.data.sampling.offline import OfflineSettings
+from diptych.data.sampling.regions import PhraseSettings
 from diptych.errors import RecipeError, nearest
 from diptych.features.choices import RandomCrop
 from diptych.models.matcher import ModelSettings
-from diptych.models.projected import Head
+from diptych.models.matchers.projected import Head
 from diptych.objectives.objective import Objective
 from diptych.settings import Count, Flag, Number, Settings, first_mistake
-from diptych.training.schedule import Schedule, StepSchedule
+from diptych.training.engine.schedule import Schedule, StepSchedule
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -249,7 +249,7 @@ def parse_recipe(content: dict[str, Any]) -> Recipe:
     """Check a recipe's content; the first mistake is named by its key, with the nearest known name."""
     content = dict(content)
     if "model" in content:
-        content["model"] = registry.resolve("models", content["model"], "model", ModelSettings)
+        content["model"] = registry.resolve("models.matchers", content["model"], "model", ModelSettings)
     if isinstance(content.get("stage"), list):
         content["stage"] = [
             _with_objective(stage, f"stage.{number}.objective") for number, stage in enumerate(content["stage"], 1)

@@ -14,25 +14,25 @@ from diptych import registry
 from diptych.data.corpus import Corpus
 from diptych.data.phrases import mentions
 from diptych.errors import DataError, RecipeError, RunError, nearest
-from diptych.evaluation.grounding import SELECTABLE as PHRASES_SELECTABLE
+from diptych.evaluation.localisation.measures import SELECTABLE as PHRASES_SELECTABLE
 from diptych.evaluation.runs import SELECTABLE
-from diptych.features.reader import image_reader
+from diptych.features.readers import image_reader
 from diptych.models.matcher import Matcher, ModelSettings
-from diptych.models.projected import Projected
-from diptych.models.store import load_about, load_matcher
-from diptych.models.towers import FittedTextTower, fitted_tower
-from diptych.models.two_branch import TwoBranch
+from diptych.models.matchers.projected import Projected
+from diptych.models.matchers.two_branch import TwoBranch
+from diptych.models.storage import load_about, load_matcher
+from diptych.models.tower import FittedTextTower, fitted_tower
 from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors, only_found, read_word_vectors
-from diptych.training.checkpoint import Snapshot
-from diptych.training.classes import check_groups
-from diptych.training.images import check_regions
-from diptych.training.offline import check_offline, training_corpus
-from diptych.training.phrases import check_phrases
-from diptych.training.progress import Watcher
+from diptych.training.engine.callbacks import Watcher
+from diptych.training.engine.checkpoint import Snapshot
+from diptych.training.engine.stage import check_chunks, check_classes, check_pairs, make_optimiser, set_trainable
+from diptych.training.inputs.classes import check_groups
+from diptych.training.inputs.images import check_regions
+from diptych.training.inputs.offline import check_offline, training_corpus
+from diptych.training.inputs.phrases import check_phrases
+from diptych.training.inputs.texts import fit_texts
 from diptych.training.recipe import Recipe, Stage, load_recipe
-from diptych.training.stage import check_chunks, check_classes, check_pairs, make_optimiser, set_trainable
-from diptych.training.texts import fit_texts
 
 
 def with_model(recipe: Recipe, resumed: Path | None = None) -> Recipe:
@@ -47,7 +47,9 @@ def with_model(recipe: Recipe, resumed: Path | None = None) -> Recipe:
             "the recipe has no model: name the run to start from, such as --set stage.1.start=runs/vsepp, or a model"
         )
     about = load_about(best_file(Path(start)))
-    return recipe.model_copy(update={"model": registry.resolve("models", about["model"], "model", ModelSettings)})
+    return recipe.model_copy(
+        update={"model": registry.resolve("models.matchers", about["model"], "model", ModelSettings)}
+    )
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Start:
         start, head = self.recipe.stage[stage - 1].start, self.recipe.stage[stage - 1].head
         _seed_everything(self.recipe.seed, stage)
         if snapshot is not None:
-            return registry.resolve("models", snapshot.about["model"], "model", ModelSettings).build()
+            return registry.resolve("models.matchers", snapshot.about["model"], "model", ModelSettings).build()
         if start == "previous":
             matcher = load_matcher(stage_file(run, stage - 1), self.vocabulary)
         elif start == "scratch":

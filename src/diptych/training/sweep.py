@@ -1,175 +1,185 @@
-"""Plans of several runs: one recipe with several seeds, or with several values of some of its keys.
+"""Several runs below one folder, trained one after another; stages that several of them begin with are trained once.
 
-A plan is made of recipes that were read and checked, each under a name that is also its run's folder; nothing is
-trained here.
+A run that is finished is left alone and one that was begun goes on, so that the same call goes on after any stop.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from itertools import product
+from functools import cached_property
+from pathlib import Path
 
-from diptych.errors import RecipeError
-from diptych.training.recipe import Recipe, load_recipe
+from diptych.data.corpus import Corpus
+from diptych.errors import DiptychError, RunError
+from diptych.files import held
+from diptych.models.storage import load_about
+from diptych.training.engine.callbacks import Silent, Watcher
+from diptych.training.engine.checkpoint import Position, snapshot_path
+from diptych.training.recipe import Recipe, Stage, load_recipe
+from diptych.training.start import Start, with_model
+from diptych.training.train import train
 
-MOST_SEEDS = 1000
-LONGEST_NAME = 60
+SHARED = "shared"
 
-
-@dataclass(frozen=True)
-class Over:
-    """A key of a recipe and the values that it takes in turn, as they were written."""
-
-    key: str
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A row of a sweep's table: what was set, whether the recipe has that anyway, and its runs, one a seed."""
-
-    values: Mapping[str, str]
-    own: bool
-    runs: tuple[str, ...]
+# Gives the watcher of one training, whose title says which of how many it is.
+Watching = Callable[[str], AbstractContextManager[Watcher]]
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Blocks of settings, and the recipes to train by the names of their runs; equal recipes are one run.
-
-    `labels` are short names for the keys that are set.
-    """
-
-    labels: Mapping[str, str]
-    blocks: tuple[tuple[Setting, ...], ...]
-    runs: Mapping[str, Recipe]
-
-
-def read_seeds(text: str) -> tuple[int, ...]:
-    """The seeds 0 to N-1 for a number N, or those of a list.
-
-    >>> read_seeds("3"), read_seeds("0,3,7"), read_seeds("7,")
-    ((0, 1, 2), (0, 3, 7), (7,))
-    """
-    parts = [part.strip() for part in text.split(",")]
-    is_list = len(parts) > 1
-    numbers = [int(part) for part in parts if re.fullmatch(r"[0-9]{1,10}", part)]
-    if len(numbers) != len(parts) - (is_list and not parts[-1]) or not numbers or not (is_list or numbers[0]):
-        raise RecipeError(f"--seeds {text}: write how many, such as 5, or a list of seeds, such as 0,3,7")
-    if not is_list and numbers[0] > MOST_SEEDS:
-        raise RecipeError(f"--seeds {text}: more than {MOST_SEEDS:,} runs; for that one seed write {text},")
-    if len(set(numbers)) < len(numbers):
-        raise RecipeError(f"--seeds {text}: a seed twice; name each once")
-    return tuple(numbers) if is_list else tuple(range(numbers[0]))
-
-
-def plan_seeds(recipe: str, seeds: Sequence[int], overrides: Sequence[str] = ()) -> dict[str, Recipe]:
-    """One recipe with several seeds, by the names of the runs."""
-    _refuse_seed(overrides)
-    return {f"seed-{seed}": load_recipe(recipe, [*overrides, f"seed={seed}"]) for seed in seeds}
-
-
-def plan_sweep(
-    recipe: str,
-    over: Sequence[str],
-    overrides: Sequence[str] = (),
-    seeds: Sequence[int] | None = None,
+def train_each(
+    runs: Mapping[str, Recipe],
+    corpus: Corpus,
+    into: Path | str,
     *,
-    grid: bool = False,
-) -> Sweep:
-    """Several values of some keys, one key after another with the others at the recipe's value, or all in a `grid`."""
-    keys = [read_over(text) for text in over]
-    for place, each in enumerate(keys):
-        if each.key in (other.key for other in keys[:place]):
-            raise RecipeError(f"--over {each.key}: named twice; list all its values in one --over")
-    if seeds is not None:
-        _refuse_seed([*overrides, *over])
-    labels = _labels(keys)
-    pairs = [[(each.key, value) for value in each.values] for each in keys]
-    choices = [list(product(*pairs))] if grid else [[(pair,) for pair in block] for block in pairs]
-    base = load_recipe(recipe, overrides)
-    runs: dict[str, Recipe] = {}
-    blocks = []
-    for block in choices:
-        settings = []
-        for chosen in block:
-            name = ",".join(f"{labels[key]}={_safe(value)}" for key, value in chosen)
-            swept = [f"{key}={value}" for key, value in chosen]
-            own = _load(recipe, overrides, swept) == base
-            seeded = {name: []} if seeds is None else {f"{name},seed={seed}": [f"seed={seed}"] for seed in seeds}
-            names = [_add(runs, run, _load(recipe, overrides, [*swept, *seed])) for run, seed in seeded.items()]
-            settings.append(Setting(dict(chosen), own, tuple(names)))
-        blocks.append(tuple(settings))
-    return Sweep(labels, tuple(blocks), runs)
+    device: str = "auto",
+    workers: int | None = None,
+    features: Path | str = "features",
+    watching: Watching | None = None,
+) -> Iterator[tuple[str, Path]]:
+    """Train recipes into folders of their names below `into`, and give each name and folder when its run is finished.
 
-
-def read_over(text: str) -> Over:
-    """A key and its values; a comma in brackets or quotes belongs to a value.
-
-    >>> read_over("stage.1.splits=['train'],['train','restval']").values
-    ("['train']", "['train','restval']")
+    Everything is checked before the first training starts. Each run ends with the same weights, bit for bit on one
+    CPU, as one that was trained alone, wherever it was stopped and whatever it shared.
     """
-    key, equals, rest = text.partition("=")
-    values = tuple(value.strip() for value in _split(rest))
-    if not equals or not key.strip() or not all(values):
-        raise RecipeError(f"--over {text}: write KEY=VALUE,VALUE,..., such as stage.2.objective.margin=0.1,0.2")
-    return Over(key.strip(), values)
+    folder = Path(into)
+    if (folder / "recipe.toml").exists():
+        raise RunError(f"{folder}: holds a run, and several need a folder of their own; name another with --into")
+    runs = {name: with_model(recipe, folder / name) for name, recipe in runs.items()}
+    several = _Several(runs, corpus, corpus.digest(), folder, device, workers, Path(features), watching or _silently)
+    with held(folder, RunError) if folder.exists() else nullcontext():  # a refusal leaves no folder behind
+        several.check()
+    with held(folder, RunError):
+        for number, (name, recipe) in enumerate(runs.items(), 1):
+            several.train(folder / name, recipe, f"run {number} of {len(runs)}: {name}")
+            yield name, folder / name
 
 
-def _split(text: str) -> list[str]:
-    """Cut at the commas that stand outside of brackets and quotes."""
-    parts, depth, quote = [""], 0, ""
-    for sign in text:
-        if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "'\"":
-            quote = sign
-        else:
-            depth += (sign in "[{") - (sign in "]}")
-        if sign == "," and not quote and depth <= 0:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return parts
+def _silently(_title: str) -> AbstractContextManager[Watcher]:
+    return nullcontext(Silent())
 
 
-def _load(recipe: str, overrides: Sequence[str], swept: Sequence[str]) -> Recipe:
+@dataclass(frozen=True)
+class _Several:
+    """The runs of one call, and what their trainings have in common."""
+
+    runs: Mapping[str, Recipe]
+    corpus: Corpus
+    digest: str  # of the corpus
+    into: Path
+    device: str
+    workers: int | None
+    features: Path
+    watching: Watching
+
+    def check(self) -> None:
+        """Refuse what cannot work now, not after hours of training the runs before it."""
+        checked: list[Recipe] = []
+        for name, recipe in self.runs.items():
+            run, unseeded = self.into / name, recipe.model_copy(update={"seed": 0})
+            if self._finished(run, recipe) or unseeded in checked:
+                continue
+            try:
+                Start.of(recipe, self.corpus, run if snapshot_path(run).exists() else None, self.features, Silent())
+            except DiptychError as error:
+                raise type(error)(f"{name}: {error}") from None
+            checked.append(unseeded)
+
+    def train(self, run: Path, recipe: Recipe, title: str, below: int | None = None) -> None:
+        """Bring a run to its end; a fresh one begins with a copy of the longest start (`below` so many stages)."""
+        if self._finished(run, recipe):
+            return
+        stages = self._shared_stages(recipe, below or len(recipe.stage) + 1)
+        if stages and not (run / "recipe.toml").exists():
+            start = recipe.first(stages)
+            shared = self.into / SHARED / f"stages-{stages}-seed-{recipe.seed}-{_key(start)[:8]}"
+            which = "stage 1" if stages == 1 else f"stages 1 to {stages}"
+            self.train(shared, start, f"{which}, shared by {self._sharing[_key(start)]} runs", stages)
+            copy_run(shared, run)
+        with self.watching(title) as watcher:
+            train(
+                recipe,
+                self.corpus,
+                run,
+                resume=(run / "recipe.toml").exists(),
+                device=self.device,
+                workers=self.workers,
+                watcher=watcher,
+                features=self.features,
+            )
+
+    def _finished(self, run: Path, recipe: Recipe) -> bool:
+        """Whether a folder holds the whole run of a recipe; a run of another recipe or of other data is refused."""
+        if not snapshot_path(run).exists():
+            return False
+        about = load_about(snapshot_path(run))
+        if about["corpus"] != self.digest:
+            raise RunError(f"{run}: holds a run on other data; name the same data or another folder with --into")
+        position, before = Position(**about["position"]), load_recipe(str(run / "recipe.toml"))
+        if before.first(position.stage) != recipe.first(position.stage):
+            raise RunError(f"{run}: holds a run of another recipe; name another folder with --into")
+        return position.stage_done and position.stage == len(recipe.stage)
+
+    @cached_property
+    def _sharing(self) -> Counter[str]:
+        """How many runs begin with which stages."""
+        return Counter(
+            _key(recipe.first(stages))
+            for recipe in self.runs.values()
+            for stages in range(1, len(recipe.stage) + 1)
+            if _can_be_shared(recipe, stages)
+        )
+
+    def _shared_stages(self, recipe: Recipe, below: int) -> int:
+        """The largest number of stages after which runs that began alike part ways; 0 if there is none."""
+        for stages in range(min(below - 1, len(recipe.stage)), 0, -1):
+            together, further = (self._sharing[_key(recipe.first(count))] for count in (stages, stages + 1))
+            parting = stages == len(recipe.stage) or further < together
+            if together > 1 and parting and _can_be_shared(recipe, stages):
+                return stages
+        return 0
+
+
+def copy_run(run: Path, target: Path) -> None:
+    """Copy a run that nobody is writing; the target is a whole run or not there."""
+    if target.exists():
+        (target / ".lock").unlink(missing_ok=True)
+        try:
+            target.rmdir()
+        except OSError:
+            raise RunError(f"{target}: holds something that is no run; move it or name another folder") from None
+    # Not a name that remove_leftovers knows: it is a folder.
+    temporary = target.with_name(f".{target.name}.copying")
+    shutil.rmtree(temporary, ignore_errors=True)
     try:
-        return load_recipe(recipe, [*overrides, *swept])
-    except RecipeError as error:
-        message = str(error)
-        for each in swept:
-            message = message.replace(f"--set {each}:", f"--over {each}:")
-        raise RecipeError(message) from None
+        ignored = shutil.ignore_patterns(".*", "report.html")
+        shutil.copytree(run, temporary, ignore=ignored, copy_function=_copy_file)
+        temporary.rename(target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
 
 
-def _add(runs: dict[str, Recipe], name: str, recipe: Recipe) -> str:
-    """Plan a run, unless an equal one is planned; the name of the one that is."""
-    for planned, other in runs.items():
-        if other == recipe:
-            return planned
-    runs[name] = recipe
-    return name
+def _copy_file(source: str, target: str) -> None:
+    """Copy one file, on disk when this returns."""
+    shutil.copyfile(source, target)
+    with Path(target).open("r+b") as written:
+        os.fsync(written.fileno())
 
 
-def _labels(keys: Sequence[Over]) -> dict[str, str]:
-    """A short name for each key: its last part, or all of it where an earlier key has that last part."""
-    labels: dict[str, str] = {}
-    for each in keys:
-        last = each.key.rpartition(".")[2]
-        labels[each.key] = _safe(each.key if last in labels.values() else last)
-    return labels
+def _key(recipe: Recipe) -> str:
+    return hashlib.sha256(recipe.to_toml().encode()).hexdigest()
 
 
-def _safe(text: str) -> str:
-    """Something for a file's name; where signs were replaced, a digest keeps different texts apart."""
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", text)[:LONGEST_NAME]
-    return name if name == text else f"{name.strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+def _can_be_shared(recipe: Recipe, stages: int) -> bool:
+    """Whether the first stages alone would begin as the whole recipe does, and the others could go on from there."""
+    # Words are counted on the splits of all stages.
+    return recipe.stage[0].start != "scratch" or _splits(recipe.stage[stages:]) <= _splits(recipe.stage[:stages])
 
 
-def _refuse_seed(settings: Iterable[str]) -> None:
-    if "seed" in (setting.partition("=")[0].strip() for setting in settings):
-        raise RecipeError("--seeds and a seed of its own; leave one of the two out")
+def _splits(stages: Sequence[Stage]) -> set[str]:
+    return {split for stage in stages for split in stage.splits}

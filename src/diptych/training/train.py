@@ -14,11 +14,11 @@ from diptych.errors import RunError
 from diptych.files import held, remove_leftovers, replacing, write_text
 from diptych.machine import choose_device, cores, interruptible
 from diptych.models.trained import Trained
-from diptych.training.checkpoint import Position, Snapshot, snapshot_path
-from diptych.training.journal import Journal
-from diptych.training.loop import StageLoop, Surroundings
+from diptych.training.engine.callbacks import Silent, Watcher
+from diptych.training.engine.checkpoint import Position, Snapshot, snapshot_path
+from diptych.training.engine.journal import Journal
+from diptych.training.engine.loop import StageLoop, Surroundings
 from diptych.training.origin import Origin
-from diptych.training.progress import Silent, Watcher
 from diptych.training.recipe import Recipe, load_recipe
 from diptych.training.start import Start, stage_file, with_model
 

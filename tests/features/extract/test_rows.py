@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from diptych.data.formats.scenes import make_scenes
 from diptych.data.images import PictureFile
-from diptych.data.scenes import make_scenes
 from diptych.errors import RecipeError
 from diptych.features import places
 from diptych.features.crops import Crops, fixed_crops

@@ -13,13 +13,13 @@ import uvicorn
 from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
-from diptych.data.scenes import make_scenes
+from diptych.data.formats.scenes import make_scenes
 from diptych.index.encoder import Encodings
 from diptych.index.search import Searcher
 from diptych.index.store import Store
 from diptych.index.sync import sync
 from diptych.serve.app import create_app
-from diptych.text.tokens import tokenise
+from diptych.text.tokenisers.words import tokenise
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]

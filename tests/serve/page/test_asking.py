@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from diptych.data.scenes import make_scenes
+from diptych.data.formats.scenes import make_scenes
 
 MARKUP = "<img src=x onerror=window.broken=1>"
 

@@ -11,12 +11,12 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from diptych.data.scenes import make_scenes
+from diptych.data.formats.scenes import make_scenes
 from diptych.features.backbone import Backbone
-from diptych.models import pretrained
-from diptych.models.text_towers import cnn
-from diptych.training.checkpoint import snapshot_path
-from diptych.training.progress import Silent
+from diptych.models.layers import pretrained
+from diptych.models.towers.text import cnn
+from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train
 

@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 
 from diptych.data.corpus import Features
 from diptych.errors import RecipeError, RunError
-from diptych.models.text_towers import cnn
+from diptych.models.towers.text import cnn
 from diptych.models.trained import Trained
 from diptych.objectives.instance import Instance
-from diptych.training.checkpoint import Snapshot, snapshot_path
+from diptych.training.engine.checkpoint import Snapshot, snapshot_path
 
 GROUPS = 14
 STEPS = 4  # an epoch: 28 pairs in batches of 8

@@ -3,7 +3,7 @@
 import pytest
 
 from diptych.errors import RunError
-from diptych.training.checkpoint import snapshot_path
+from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.train import train
 
 STEPS = 4  # an epoch: 28 pairs in batches of 8

@@ -1,0 +1,223 @@
+"""How hard the negatives of a batch are: what chance predicts, and what a trained model's scores show.
+
+    P(no negative of a batch of M in the top) = q^(M - 1)        (Faghri et al. 2018, section 2.3, at percentile q)
+
+The paper has it fall below 1% for M >= 44 at q = 0.9 and for M >= 6,905 at q = 0.999. Its 44 is the number of
+negatives: by its formula, where a query's own text takes a place, the batch is 45. Its 6,905 is the number of negatives
+for 0.1%: for 1% it takes 4,603, a batch of 4,604. `negatives_for` gives the paper's figures, `batch_for` the batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from diptych.data.corpus import Integers
+from diptych.errors import ScoreError
+from diptych.evaluation.metrics.ranks import BLOCK, Score, check_positives
+
+LEVEL = 0.95
+RESAMPLES = 1000
+
+
+def miss_probability(batch: int, percentile: float) -> float:
+    """How likely none of a query's negatives in a batch is among the hardest, those beyond a percentile of them all.
+
+    >>> round(miss_probability(45, 0.9), 4)
+    0.0097
+    """
+    _check(percentile)
+    if batch < 1:
+        raise ScoreError(f"a batch of {batch} pairs; take at least 1")
+    return float(percentile ** (batch - 1))
+
+
+def negatives_for(percentile: float, at_most: float = 0.01) -> int:
+    """The fewest negatives of which, but for this probability, one is among the hardest.
+
+    >>> negatives_for(0.9), negatives_for(0.999, at_most=0.001)
+    (44, 6905)
+    """
+    _check(percentile)
+    if not 0 < at_most < 1:
+        raise ScoreError(f"a probability of {at_most}; take one between 0 and 1, such as 0.01")
+    count = max(1, math.floor(math.log(at_most) / math.log(percentile)) - 1)
+    while percentile**count > at_most:  # the logarithms' last bit shall not decide
+        count += 1
+    return count
+
+
+def batch_for(percentile: float, at_most: float = 0.01) -> int:
+    """The smallest batch that holds so many negatives and the query's own pair.
+
+    >>> batch_for(0.9), batch_for(0.999)
+    (45, 4604)
+    """
+    return negatives_for(percentile, at_most) + 1
+
+
+@dataclass(frozen=True)
+class Misses:
+    """One direction: the share of queries that missed, its interval, and the mean percentile of the hardest negative.
+
+    A percentile is the share of all of a query's negatives that score lower.
+    """
+
+    share: float
+    interval: tuple[float, float]
+    hardest: float
+    queries: int
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Batches drawn from a corpus: how often they missed the hardest negatives, beside what chance predicts."""
+
+    batch: int
+    percentile: float
+    draws: int
+    seed: int
+    predicted: float
+    predicted_hardest: float
+    image_to_text: Misses
+    text_to_image: Misses
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it under lasting names."""
+        return {**asdict(self), "level": LEVEL}
+
+
+@torch.no_grad()
+def measured_misses(
+    score: Score,
+    image_groups: Integers,
+    text_groups: Integers,
+    *,
+    batch: int = 128,
+    percentile: float = 0.9,
+    draws: int = 10,
+    seed: int = 0,
+    block: int = BLOCK,
+) -> Sampling:
+    """Draw batches as training does, and look up how hard the hardest negative of each query in them is.
+
+    Batches are drawn whatever the scores are, so the shares agree with the prediction but for ties, pairs of one group
+    and images that are drawn more often for their many texts. What the scores do decide is how batches differ: if
+    queries find the same negatives hard they miss together. So the interval resamples batches; where none missed it has
+    no width. Memory is that of a block of scores; a batch takes two passes over the corpus a direction.
+    """
+    predicted = miss_probability(batch, percentile)
+    if (score.images, score.texts) != (len(image_groups), len(text_groups)):
+        raise ScoreError("scores and groups differ in number; make both from the same corpus and split")
+    check_positives(np.arange(len(image_groups)), image_groups, np.arange(len(text_groups)), text_groups)
+    if not 2 <= batch <= len(text_groups) or draws < 1:
+        most = len(text_groups)
+        raise ScoreError(f"{draws} batches of {batch} pairs from {most} texts; take 1 or more of 2 to {most} pairs")
+    sides: tuple[list[_Drawn], list[_Drawn]] = ([], [])
+    for images, texts in _batches(image_groups, text_groups, batch, draws, seed):
+        groups = text_groups[texts]  # of the queries, in both directions
+        for side, tile, answer_groups, answers in (
+            (sides[0], _image_tile(score, images), text_groups, texts),
+            (sides[1], _text_tile(score, texts), image_groups, images),
+        ):
+            positions = _positions(tile, groups, answer_groups, answers, max(1, block // batch))
+            side.append(_Drawn.of(positions, percentile))
+    random = np.random.default_rng([seed, draws])
+    image_to_text, text_to_image = (_misses(side, random) for side in sides)
+    hardest = (batch - 1) / batch  # the mean of the largest of batch - 1 uniform numbers
+    return Sampling(batch, percentile, draws, seed, predicted, hardest, image_to_text, text_to_image)
+
+
+def _check(percentile: float) -> None:
+    if not 0 < percentile < 1:
+        raise ScoreError(f"a percentile of {percentile}; take one between 0 and 1, such as 0.9 for the 90th")
+
+
+def _batches(
+    image_groups: Integers, text_groups: Integers, batch: int, draws: int, seed: int
+) -> Iterator[tuple[Integers, Integers]]:
+    """Batches of images and texts: different texts, each with an image of its group."""
+    random = np.random.default_rng(seed)
+    order = np.argsort(image_groups, kind="stable")
+    first, end = (np.searchsorted(image_groups[order], text_groups, side) for side in ("left", "right"))
+    for _ in range(draws):
+        texts = random.choice(len(text_groups), batch, replace=False)
+        yield order[random.integers(first[texts], end[texts])], texts
+
+
+# The scores of a batch's queries with a span of all answers: (queries, answers)
+_Tile = Callable[[slice], Tensor]
+
+
+def _image_tile(score: Score, images: Integers) -> _Tile:
+    rows = torch.from_numpy(images)
+    return lambda span: score.against(span)(rows)
+
+
+def _text_tile(score: Score, texts: Integers) -> _Tile:
+    against = score.against(torch.from_numpy(texts))
+    return lambda span: against(span).t()
+
+
+def _positions(
+    tile: _Tile, query_groups: Integers, answer_groups: Integers, drawn: Integers, width: int
+) -> tuple[Integers, Integers]:
+    """How many negatives score lower than the hardest one in the batch, and how many there are.
+
+    An entry a query that has a negative in the batch; answers of its own group are none.
+    """
+    in_batch = np.zeros(len(answer_groups), np.bool_)
+    in_batch[drawn] = True
+    spans = [slice(start, min(start + width, len(in_batch))) for start in range(0, len(in_batch), width)]
+    hardest = torch.full((len(query_groups),), -torch.inf, dtype=torch.float64)  # holds any score exactly
+    negatives, lower = np.zeros((2, len(query_groups)), np.int64)
+    for span in spans:
+        scores = tile(span)
+        if scores.isnan().any():
+            raise ScoreError("a score is not a number; evaluate the encodings to see which")
+        negative = query_groups[:, None] != answer_groups[span]
+        negatives += negative.sum(1)
+        usable = torch.from_numpy(negative & in_batch[span]).to(scores.device)
+        hardest = torch.maximum(hardest, scores.masked_fill(~usable, -torch.inf).amax(1).cpu().double())
+    for span in spans:  # the same tiles again: a score from another product could differ in its last bit
+        scores = tile(span)
+        below = (scores < hardest.to(scores.dtype).to(scores.device)[:, None]).cpu().numpy()
+        lower += (below & (query_groups[:, None] != answer_groups[span])).sum(1)
+    has_one = (query_groups[:, None] != answer_groups[drawn]).any(1)
+    return lower[has_one], negatives[has_one]
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """One batch: its queries, how many of them missed, and the sum of the percentiles of their hardest negatives."""
+
+    queries: int
+    missed: int
+    percentiles: float
+
+    @classmethod
+    def of(cls, positions: tuple[Integers, Integers], percentile: float) -> _Drawn:
+        lower, negatives = positions
+        needed = np.ceil(negatives * percentile - 1e-9 * negatives)  # 0.55 * 100 is a little above 55
+        return cls(len(lower), int((lower < needed).sum()), float((lower / negatives).sum()))
+
+
+def _misses(side: list[_Drawn], random: np.random.Generator) -> Misses:
+    queries, missed, percentiles = (
+        np.array([getattr(drawn, name) for drawn in side], np.float64) for name in ("queries", "missed", "percentiles")
+    )
+    if not queries.sum():
+        raise ScoreError("no batch holds a negative: all its texts are of one group; take larger batches")
+    taken = random.integers(len(side), size=(RESAMPLES, len(side)))
+    shares: NDArray[np.float64] = missed[taken].sum(1) / np.maximum(queries[taken].sum(1), 1)
+    low, high = np.quantile(shares, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    total = queries.sum()
+    interval = float(low), float(high)
+    return Misses(float(missed.sum() / total), interval, float(percentiles.sum() / total), int(total))

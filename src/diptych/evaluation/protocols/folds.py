@@ -1,0 +1,154 @@
+"""The field's protocols: all images in one gallery, the first N of them, or the mean over folds.
+
+COCO's 5K is one gallery of the test split; its 1K is five folds of it. Whatever is cut is cut between groups, taken
+in the order of their first image, and an image goes where its texts go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from diptych.data.corpus import Corpus, Integers
+from diptych.errors import ScoreError
+from diptych.evaluation.metrics.average_precision import average_precisions
+from diptych.evaluation.metrics.ranks import BLOCK, Ranks, Score, check_positives, ranks
+from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, Metrics, average, measure
+from diptych.evaluation.metrics.significance import Intervals, intervals
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What an evaluation found: metrics (the mean over folds), their intervals, and the ranks of each fold."""
+
+    protocol: str
+    metrics: Metrics
+    intervals: Intervals
+    folds: tuple[Ranks, ...]
+
+    @property
+    def images(self) -> int:
+        """The number of images that were ranked, over all folds."""
+        return sum(len(fold.images) for fold in self.folds)
+
+    @property
+    def texts(self) -> int:
+        """The number of texts that were ranked, over all folds."""
+        return sum(len(fold.texts) for fold in self.folds)
+
+    def to_json(self) -> dict[str, Any]:
+        """Protocol, sizes, metrics and intervals under lasting names; ranks are left out."""
+        return {
+            "protocol": self.protocol,
+            "images": self.images,
+            "texts": self.texts,
+            "folds": len(self.folds),
+            "metrics": self.metrics.to_json(),
+            "intervals": self.intervals.to_json(),
+        }
+
+    def render(self) -> Table:
+        """A table for people: a row a direction, recalls and mAP with their intervals, ranks, the sum of recalls."""
+        cutoffs = list(self.metrics.image_to_text.recalls)
+        title = f"{self.protocol}: {self.images:,} images, {self.texts:,} texts"
+        table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # fits 80 columns
+        table.add_column("", no_wrap=True)
+        precise = self.metrics.image_to_text.precision is not None
+        for name in [*(f"R@{cutoff}" for cutoff in cutoffs), *(["mAP"] if precise else []), "median", "mean rank"]:
+            table.add_column(name, justify="right", no_wrap=name != "mean rank")
+        for label, prefix, side in (
+            ("image to text", IMAGE_TO_TEXT, self.metrics.image_to_text),
+            ("text to image", TEXT_TO_IMAGE, self.metrics.text_to_image),
+        ):
+            cells = [self._cell(f"{prefix}_r{cutoff}", recall) for cutoff, recall in side.recalls.items()]
+            if side.precision is not None:
+                cells.append(self._cell(f"{prefix}_map", side.precision))
+            table.add_row(label, *cells, f"{side.median:g}", f"{side.mean:.1f}")
+        table.add_section()
+        table.add_row("rsum", self._cell("rsum", self.metrics.rsum))
+        table.caption = f"{100 * self.intervals.level:g}% intervals from {self.intervals.draws:,} draws of groups"
+        return table
+
+    def _cell(self, name: str, value: float) -> str:
+        low, high = self.intervals.bounds[name]
+        return f"{value:.1f}\n[dim]{low:.1f}–{high:.1f}[/]"
+
+
+def evaluate(
+    score: Score,
+    image_groups: Integers,
+    text_groups: Integers,
+    *,
+    folds: int = 1,
+    gallery: int | None = None,
+    average_precision: bool = False,
+    cutoffs: Sequence[int] = CUTOFFS,
+    level: float = 0.95,
+    draws: int = 1000,
+    seed: int = 0,
+    block: int = BLOCK,
+) -> Result:
+    """Rank and measure under a protocol: `gallery` keeps the first images, `folds` cuts them into galleries.
+
+    With `average_precision` every right answer is ranked, not the best alone, and mAP is measured.
+    """
+    # before anything is cut, so that a text without an image cannot get lost between the folds
+    check_positives(np.arange(len(image_groups)), image_groups, np.arange(len(text_groups)), text_groups)
+    first_images = _first_images(image_groups)
+    if gallery is not None:
+        first_images = _first_gallery(image_groups, first_images, gallery)
+    if not 1 <= folds <= len(first_images):
+        groups = len(first_images)
+        raise ScoreError(f"{folds} folds of {groups} groups; take between 1 and {groups} folds")
+    rank = average_precisions if average_precision else ranks
+    ranked = []
+    for fold in np.array_split(image_groups[first_images], folds):
+        image_rows, text_rows = (np.flatnonzero(np.isin(column, fold)) for column in (image_groups, text_groups))
+        ranked.append(rank(score, image_groups, text_groups, image_rows=image_rows, text_rows=text_rows, block=block))
+    return Result(
+        protocol=_named(ranked, gallery),
+        metrics=average([measure(part, cutoffs) for part in ranked]),
+        intervals=intervals(ranked, cutoffs=cutoffs, level=level, draws=draws, seed=seed),
+        folds=tuple(ranked),
+    )
+
+
+def gallery_of(corpus: Corpus, gallery: int) -> Corpus:
+    """The first images of a corpus with all of their texts, no group cut apart."""
+    first = _first_gallery(corpus.image_groups, _first_images(corpus.image_groups), gallery)
+    kept = corpus.image_groups[first]
+    return corpus.take(*(np.flatnonzero(np.isin(groups, kept)) for groups in (corpus.image_groups, corpus.text_groups)))
+
+
+def _first_images(image_groups: Integers) -> Integers:
+    """The row of each group's first image, in order."""
+    return np.sort(np.unique(image_groups, return_index=True)[1])
+
+
+def _first_gallery(image_groups: Integers, first_images: Integers, gallery: int) -> Integers:
+    """The first images of the groups that make up a gallery of so many images, no group cut apart."""
+    if not 1 <= gallery <= len(image_groups):
+        images = len(image_groups)
+        raise ScoreError(f"a gallery of {gallery} from a corpus of {images} images; take between 1 and {images}")
+    _, places, sizes = np.unique(image_groups, return_inverse=True, return_counts=True)
+    ends = np.cumsum(sizes[places[first_images]])  # images up to and with each group
+    last = int(np.searchsorted(ends, gallery))
+    if ends[last] != gallery:
+        below = f"{ends[last - 1]} or " if last else ""
+        group = image_groups[first_images[last]]
+        raise ScoreError(f"a gallery of {gallery} images cuts group {group} apart; take {below}{ends[last]} images")
+    return first_images[: last + 1]
+
+
+def _named(ranked: Sequence[Ranks], gallery: int | None) -> str:
+    """What was done, in words: "5 folds of 1,000 images"."""
+    if len(ranked) == 1:
+        return "one gallery" if gallery is None else f"first {gallery:,} images"
+    sizes = sorted({len(fold.images) for fold in ranked})
+    size = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+    return f"{len(ranked)} folds of {size}" + (f" of the first {gallery:,} images" if gallery else " images")

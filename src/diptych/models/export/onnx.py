@@ -1,0 +1,136 @@
+"""A matcher as two ONNX graphs, one a tower, up to the joint space: to be used with onnxruntime and without torch.
+
+    image.onnx      images (images, 3, side, side) or (images, crops, 3, side, side), bytes     to (images, joint)
+    text.onnx       ids (texts, length) and lengths (texts,), as `Vocabulary` makes them        to (texts, joint)
+
+Numbers are float32, and any number of images and of texts of any length goes in. What the graphs make is compared with
+what torch makes before an export is there.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from importlib import import_module
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import diptych
+from diptych.errors import RunError
+from diptych.features.backbones.source import import_source, one_line
+from diptych.features.identity import file_hash
+from diptych.files import write_json
+from diptych.models.address import run_folder, run_identity
+from diptych.models.export.exported import CARD, FILES, Exported, ExportedInput, new_folder
+from diptych.models.export.onnx_graphs import image_graph, image_shape, text_graph, write_graph
+from diptych.models.matcher import Matcher
+from diptych.models.tower import Tokens, fitted_tower
+from diptych.models.trained import Trained
+from diptych.text.vocabulary import END, START
+
+TOLERANCE = 1e-4
+IMAGES = (1, 2, 5)  # numbers of images and of texts, and lengths, that an export is tried with
+TEXTS = ((1, 2), (1, 9), (2, 3), (7, 40))
+
+
+def export_onnx(run: str | Path, into: Path) -> float:
+    """Write the best model of a run as a folder of graphs, whole or not at all.
+
+    Returns the largest difference from torch that was seen, relative to a vector's largest number where that is more
+    than one; what differs by more than 1e-4 is not written.
+    """
+    for module in ("onnx", "onnxscript", "onnxruntime"):
+        import_source(module, "pip install 'diptych[onnx]'", instead="the run itself")
+    trained = Trained.open(run, "cpu")
+    check_exportable(trained.matcher, run)
+    folder = run_folder(run)
+    with new_folder(into) as temporary:
+        shutil.copyfile(folder / "vocabulary.json", temporary / "vocabulary.json")
+        try:
+            write_graph(image_graph(trained.matcher), temporary / "image.onnx")
+            write_graph(text_graph(trained.matcher), temporary / "text.onnx")
+            size, difference = checked(trained, temporary)
+        except RunError as reason:
+            raise RunError(f"{run}: has no ONNX form: {reason}; use the run itself") from None
+        wanted = trained.matcher.image_input
+        card = Exported(
+            version=diptych.__version__,
+            run=folder.resolve().name,
+            identity=run_identity(folder),
+            image_input=ExportedInput.model_validate(
+                {"kind": wanted.kind, "shape": wanted.shape, "crops": wanted.crops}
+            ),
+            size=size,
+            unknown=_unknown(trained),
+            files={name: file_hash(temporary / name) for name in FILES},
+        )
+        write_json(temporary / CARD, card.model_dump(mode="json"))
+    return difference
+
+
+def check_exportable(matcher: Matcher, run: str | Path) -> None:
+    """Refuse a matcher whose photos and texts do not become one vector each, with the product as the score."""
+    wanted, name = matcher.image_input, matcher.settings.name
+    if not matcher.by_product:
+        reason = f"the score of {name!r} is no product of two vectors"
+    elif wanted.kind == "features":
+        reason = "it reads features that came with its data, and cannot see photos"
+    elif wanted.regions is not None and wanted.regions.of_map:
+        reason = f"{name!r} reads regions of photos, whose number is not fixed"
+    else:
+        return
+    raise RunError(f"{run}: has no ONNX form: {reason}; use the run itself")
+
+
+@torch.inference_mode()
+def checked(trained: Trained, folder: Path) -> tuple[int, float]:
+    """The size of the joint space, and the largest difference from torch on random inputs; a large one is an error."""
+    random = torch.Generator().manual_seed(0)
+    matcher = trained.matcher
+    images = [_some_images(matcher, count, random) for count in IMAGES]
+    tokens = [_some_tokens(texts, longest, len(trained.vocabulary), random) for texts, longest in TEXTS]
+    of_images = [({"images": some}, matcher.encode_images(some)) for some in images]
+    of_texts = [({"ids": some.ids, "lengths": some.lengths}, matcher.encode_texts(some)) for some in tokens]
+    differences = [*_differences(folder / "image.onnx", of_images), *_differences(folder / "text.onnx", of_texts)]
+    if not all(difference <= TOLERANCE for difference in differences):  # a NaN is not, either
+        raise RunError(f"it differs from torch by {max(differences):.1e}, more than {TOLERANCE:g}")
+    return of_texts[0][1].shape[1], max(differences)
+
+
+def _differences(graph: Path, expected: list[tuple[dict[str, Tensor], Tensor]]) -> list[float]:
+    """How far what a graph makes of inputs is from what is expected, in numbers that are about one or less."""
+    try:
+        session = import_module("onnxruntime").InferenceSession(graph, providers=["CPUExecutionProvider"])
+        made = [session.run(None, {name: value.numpy() for name, value in given.items()})[0] for given, _ in expected]
+    except Exception as reason:  # onnxruntime raises a class of its own for every reason
+        raise RunError(f"{graph.name}: onnxruntime cannot run it ({one_line(reason)})") from None
+    pairs = [(torch.from_numpy(own), wanted) for own, (_, wanted) in zip(made, expected, strict=True)]
+    if any(own.shape != wanted.shape for own, wanted in pairs):
+        return [math.inf]
+    return [float((own - wanted).abs().amax() / wanted.abs().amax().clamp(min=1)) for own, wanted in pairs]
+
+
+def _some_images(matcher: Matcher, count: int, random: torch.Generator) -> Tensor:
+    return torch.randint(256, (count, *image_shape(matcher)), generator=random, dtype=torch.uint8)
+
+
+def _some_tokens(texts: int, longest: int, words: int, random: torch.Generator) -> Tokens:
+    """Texts of random words between start and end, the last of them the longest."""
+    lengths = torch.randint(2, longest + 1, (texts,), generator=random)
+    lengths[-1] = longest
+    ids = torch.randint(END + 1, words, (texts, longest), generator=random)
+    places = torch.arange(longest)
+    ids[:, 0] = START
+    ids[places == lengths[:, None] - 1] = END
+    return Tokens(ids * (places < lengths[:, None]), lengths)  # PAD is zero
+
+
+def _unknown(trained: Trained) -> tuple[str, ...]:
+    """Words of the vocabulary that a fitted text tower has nothing for."""
+    words = trained.vocabulary.words
+    if fitted_tower(trained.matcher) is None:
+        return ()
+    known = trained.known_words(words)
+    return tuple(word for word, is_known in zip(words, known.tolist(), strict=True) if not is_known)

@@ -1,0 +1,76 @@
+"""What image and region towers with a pretrained backbone share: its weights, and whether its statistics move."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+from typing_extensions import Self
+
+from diptych.features.backbone import Backbone, side_of
+from diptych.features.crops import Crops, Side
+from diptych.features.names import build_backbone, load_backbone
+from diptych.features.readers import ImageInput
+from diptych.features.regions import Regions
+from diptych.models.tower import ImageTower, ImageTowerSettings
+
+CROPS_AT_ONCE = 32
+
+
+class PretrainedSettings(ImageTowerSettings):
+    """A named backbone and the side of its crops.
+
+    `weights` is a file to take the backbone's weights from instead of its own pretrained ones. `batch_norm = "frozen"`
+    keeps the statistics (and not the weights) of batch normalisation as they were pretrained even where the backbone is
+    trained: a batch holds too few images of another kind than ImageNet's to estimate them anew; `"trained"` lets them
+    move.
+    """
+
+    backbone: str = "lite0"
+    weights: str | None = None
+    side: Side | None = None
+    batch_norm: Literal["frozen", "trained"] = "frozen"
+
+
+class PretrainedTower(ImageTower):
+    """A tower around a backbone that reads these crops, its weights at random until it is started."""
+
+    def __init__(self, settings: PretrainedSettings, crops: Crops, regions: Regions | None = None) -> None:
+        super().__init__()
+        self.settings = settings
+        self.backbone = build_backbone(settings.backbone)
+        side = side_of(crops, self.backbone)
+        self.input = ImageInput("crops", (3, side, side), crops, regions)
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, except for the statistics of batch normalisation where those are to stay."""
+        super().train(mode)
+        if self.settings.batch_norm == "frozen":
+            for module in self.backbone.modules():
+                if isinstance(module, BatchNorm):
+                    module.eval()
+        return self
+
+    @property
+    def pretrained(self) -> Backbone:
+        """The backbone."""
+        return self.backbone
+
+    def start(self) -> None:
+        """Load the pretrained weights."""
+        weights = self.settings.weights
+        loaded = load_backbone(self.settings.backbone, None if weights is None else Path(weights))
+        self.backbone.load_state_dict(loaded.state_dict())
+
+
+def crop_vectors(backbone: Backbone, images: Tensor) -> Tensor:
+    """(images, crops, 3, side, side) bytes to a vector of each crop, (images, crops, size)."""
+    pixels = images.flatten(0, 1)  # (images * crops, 3, side, side)
+    # A part at a time, so that the large maps of frozen blocks are never held for all; only batch normalisation that
+    # estimates its statistics has to see the whole batch, and a trace for an export, which does not know its size.
+    estimates = any(isinstance(module, BatchNorm) and module.training for module in backbone.modules())
+    parts = [pixels] if estimates or torch.compiler.is_compiling() else torch.split(pixels, CROPS_AT_ONCE)
+    return torch.cat([backbone(part) for part in parts]).view(*images.shape[:2], -1)

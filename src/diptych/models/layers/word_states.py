@@ -1,0 +1,73 @@
+"""Texts as sets of words: a GRU reads each text in both directions, and a word is the mean of its two states.
+
+On a CPU each direction computes every distinct prefix once: those of the texts, and those of the texts read backwards,
+which are their common endings. Values and gradients equal torch's own bidirectional GRU up to rounding.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from diptych.models.layers.prefix_gru import PrefixTree, prefix_states
+from diptych.models.tower import Tokens, start_embedding
+from diptych.settings import Count, Settings
+from diptych.text.vocabulary import PAD
+
+
+class WordSettings(Settings):
+    """The size of the word embedding; the GRU's state has the size of the joint space."""
+
+    word: Count = 300
+
+
+class WordStates(nn.Module):
+    """Word embedding U(-0.1, 0.1), one bidirectional GRU layer, the mean of both directions with length one.
+
+    `<start>` and `<end>` are words like the others.
+    """
+
+    def __init__(self, words: int, word_size: int, size: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, word_size, padding_idx=PAD)
+        self.gru = nn.GRU(word_size, size, batch_first=True, bidirectional=True)
+        self.size = size
+        nn.init.uniform_(self.words.weight, -0.1, 0.1)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Padded words to (texts, length, size), zeros beyond a text; on a CPU by the path with distinct prefixes."""
+        if tokens.ids.device.type != "cpu":
+            return self.plain(tokens)
+        there = _inside(tokens)
+        steps = torch.arange(tokens.ids.shape[1])
+        mirror = torch.where(there, tokens.lengths[:, None] - 1 - steps, steps)  # a text's words from its end
+        forward = PrefixTree.of(tokens.ids, tokens.lengths)
+        backward = PrefixTree.of(tokens.ids.gather(1, mirror), tokens.lengths)
+        weights = list(self.gru.parameters())
+        ahead = prefix_states(forward, self.words.weight, *weights[:4])  # (nodes, size)
+        back = prefix_states(backward, self.words.weight, *weights[4:])
+        states = ahead.index_select(0, forward.path[there]) + back.index_select(
+            0, backward.path.gather(1, mirror)[there]
+        )
+        places = there.flatten().nonzero().squeeze(1)
+        sets = states.new_zeros(there.numel(), self.size)
+        return sets.index_copy(0, places, normalize(states, dim=1)).view(*there.shape, self.size)
+
+    def plain(self, tokens: Tokens) -> Tensor:
+        """The same by torch's own GRU, which is the faster one on a GPU."""
+        vectors = self.words(tokens.ids)
+        packed = pack_padded_sequence(vectors, tokens.lengths.cpu(), batch_first=True, enforce_sorted=False)
+        states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=tokens.ids.shape[1])
+        both = normalize(states[:, :, : self.size] + states[:, :, self.size :], dim=2)
+        return both * _inside(tokens)[:, :, None]
+
+    def start_words(self, vectors: Tensor, found: Tensor) -> None:
+        """Start the found words from given vectors; the others keep their random start."""
+        start_embedding(self.words, vectors, found)
+
+
+def _inside(tokens: Tokens) -> Tensor:
+    """Which places hold a word: (texts, length)."""
+    return torch.arange(tokens.ids.shape[1], device=tokens.ids.device) < tokens.lengths.to(tokens.ids.device)[:, None]

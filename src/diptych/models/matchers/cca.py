@@ -1,0 +1,209 @@
+"""Normalised canonical correlation analysis: linear maps in which a pair's two sides correlate most, solved at once.
+
+    maximise  corr(P_x^T x, P_y^T y):   (S_xx + r_x I)^-1/2 S_xy (S_yy + r_y I)^-1/2 = A D B^T
+    f(x) = L2( D^p A^T (S_xx + r_x I)^-1/2 (x - mean) ),  g(y) likewise with B,  s(x, y) = f(x) . g(y)
+
+D holds the canonical correlations; each direction counts with a power of its own, which is what "normalised" means,
+beside the cosine (Gong et al. 2014, with p = 4). The ridge r is `regularisation` times a side's mean variance.
+
+Reference: Gong, Ke, Isard, Lazebnik 2014, A Multi-View Embedding Space for Modeling Internet Images, Tags, and Their
+Semantics, IJCV; as a baseline in Klein, Lev, Sadeh, Wolf 2015, Associating Neural Word Embeddings with Deep Image
+Representations using Fisher Vectors, CVPR.
+Needs: towers that are not trained, such as stored features and a fitted text tower; a stage with `correlation`.
+When to use it: the baseline of the two-branch papers, and a strong one. One pass over the pairs, and three numbers to
+tune. Its covariances are as large as the vectors are long, squared, and do not grow with the data.
+Relation to others: the linear `two_branch` has the same form, and is trained by ranking.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from diptych.errors import RecipeError
+from diptych.models.layers.sets import present
+from diptych.models.matchers.two_towers import TwoTowers, TwoTowerSettings, best_products, best_products_of_pairs
+from diptych.models.tower import Tokens
+from diptych.settings import Count, Number
+
+
+class CCASettings(TwoTowerSettings):
+    """Towers, the number of directions that are kept, the ridge relative to the mean variance, and the power."""
+
+    name: Literal["cca"] = "cca"
+    joint: Count = 512
+    regularisation: Annotated[Number, Field(ge=0)] = 1e-4
+    power: Annotated[Number, Field(ge=0)] = 4.0
+
+    def build(self) -> CCA:
+        """A fresh matcher, to be solved."""
+        return CCA(self)
+
+
+class CCA(TwoTowers):
+    """See the module's description; a stage can name the parts `image_projection` and `text_projection`.
+
+    `add` takes in pairs, block by block, and `solve` makes the projections of all that were added.
+    """
+
+    correlations: Tensor
+    image_mean: Tensor
+    text_mean: Tensor
+
+    def __init__(self, settings: CCASettings) -> None:
+        super().__init__(settings)
+        self.settings: CCASettings = settings
+        self.image_projection = _projection(self.image.size, settings.joint)
+        self.text_projection = _projection(self.text.size, settings.joint)
+        self.register_buffer("image_mean", torch.zeros(self.image.size))
+        self.register_buffer("text_mean", torch.zeros(self.text.size))
+        self.register_buffer("correlations", torch.zeros(settings.joint))
+        self._moments: Moments | None = None
+
+    @property
+    def joint(self) -> int | None:
+        """The number of directions that are kept, where an image is one vector."""
+        return None if self.has_regions else self.settings.joint
+
+    @torch.no_grad()
+    def vectors(self, images: Tensor, tokens: Tokens, image_of: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What the towers make of a batch, for `add`: text k belongs to image `image_of[k]`, or to image k."""
+        made: Tensor = self.image(images)
+        return (made if image_of is None else made[image_of]), self.text(tokens)
+
+    def add(self, images: Tensor, texts: Tensor) -> None:
+        """Take in pairs, (pairs, size) a side: what the towers made of image k and text k."""
+        if self._moments is None:
+            self._moments = Moments.none(images.shape[1], texts.shape[1])
+        self._moments.add(images, texts)
+
+    @torch.no_grad()
+    def solve(self) -> None:
+        """Set means and projections to those of all pairs that were added, and forget the pairs' covariances."""
+        moments, self._moments = self._moments, None
+        if moments is None or moments.pairs < 2:
+            raise RecipeError("cca: fewer than two pairs to solve for; add training pairs")
+        found = canonical(moments, self.settings.regularisation)
+        joint, rank = self.settings.joint, len(found.correlations)
+        if joint > rank:
+            raise RecipeError(
+                f"model.joint = {joint}: images and texts of the {moments.pairs} training pairs correlate in {rank} "
+                f"directions only; set model.joint = {rank} or less"
+            )
+        weights = (1 + found.correlations[:joint]) ** self.settings.power
+        self.image_projection.weight.copy_((found.images[:, :joint] * weights).t())
+        self.text_projection.weight.copy_((found.texts[:, :joint] * weights).t())
+        self.image_mean.copy_(moments.image_mean)
+        self.text_mean.copy_(moments.text_mean)
+        self.correlations.copy_(found.correlations[:joint])
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        """What the image tower reads to (images, joint), or to (images, regions, joint) with zeros for no region."""
+        vectors: Tensor = self.image(images)
+        joint = normalize(self.image_projection(vectors - self.image_mean), dim=-1)
+        return joint if joint.dim() == 2 else joint * present(vectors)[:, :, None]
+
+    def encode_texts(self, tokens: Tokens) -> Tensor:
+        """Tokens to (texts, joint)."""
+        return normalize(self.text_projection(self.text(tokens) - self.text_mean), dim=1)
+
+    def score(self, images: Tensor, texts: Tensor) -> Tensor:
+        """The cosine, of an image with regions that of its best: (images, texts)."""
+        return best_products(images, texts)
+
+    def score_pairs(self, images: Tensor, texts: Tensor) -> Tensor:
+        """The same of image k and text k: (pairs,)."""
+        return best_products_of_pairs(images, texts)
+
+
+@dataclass
+class Moments:
+    """Means, and sums of products around them, of all pairs so far; in float64, on the CPU."""
+
+    pairs: int
+    image_mean: Tensor
+    text_mean: Tensor
+    images: Tensor  # (size, size)
+    texts: Tensor
+    across: Tensor  # (image size, text size)
+
+    @classmethod
+    def none(cls, images: int, texts: int) -> Moments:
+        """Of no pairs, in vectors of these sizes."""
+        zeros = partial(torch.zeros, dtype=torch.float64, device="cpu")
+        return cls(0, zeros(images), zeros(texts), zeros(images, images), zeros(texts, texts), zeros(images, texts))
+
+    @torch.no_grad()
+    def add(self, images: Tensor, texts: Tensor) -> None:
+        """Take in more pairs: a block is centred by itself, then merged, so that large means cost no digits."""
+        pairs = len(images)
+        if pairs == 0:
+            return
+        images, texts = (side.detach().to("cpu", torch.float64) for side in (images, texts))
+        means = images.mean(0), texts.mean(0)
+        images, texts = images - means[0], texts - means[1]
+        shifts = means[0] - self.image_mean, means[1] - self.text_mean
+        share = pairs / (self.pairs + pairs)
+        for total, left, right, shift in (
+            (self.images, images, images, (shifts[0], shifts[0])),
+            (self.texts, texts, texts, (shifts[1], shifts[1])),
+            (self.across, images, texts, shifts),
+        ):
+            total.addmm_(left.t(), right).addr_(*shift, alpha=self.pairs * share)
+        self.image_mean += share * shifts[0]
+        self.text_mean += share * shifts[1]
+        self.pairs += pairs
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """Directions as columns, a side each, and their correlations, largest first; only those that correlate at all."""
+
+    images: Tensor
+    texts: Tensor
+    correlations: Tensor
+
+
+def canonical(moments: Moments, regularisation: float) -> Canonical:
+    """The canonical directions of pairs: each has variance one, ridge included, and correlates with its like alone."""
+    image_root = _root(moments.images / moments.pairs, regularisation, "images'")
+    text_root = _root(moments.texts / moments.pairs, regularisation, "texts'")
+    half = torch.linalg.solve_triangular(image_root, moments.across / moments.pairs, upper=False)
+    whitened = torch.linalg.solve_triangular(text_root, half.t(), upper=False).t()
+    left, correlations, right = torch.linalg.svd(whitened, full_matrices=False)
+    # Rounding of a covariance is divided by the ridge: what is left of directions without any variance.
+    rounding = torch.finfo(torch.float64).eps
+    noise = max(whitened.shape) * rounding / max(regularisation, rounding**0.5)
+    rank = int((correlations > noise).sum())
+    return Canonical(
+        torch.linalg.solve_triangular(image_root.t(), left[:, :rank], upper=True),
+        torch.linalg.solve_triangular(text_root.t(), right.t()[:, :rank], upper=True),
+        correlations[:rank],
+    )
+
+
+def _root(covariance: Tensor, regularisation: float, whose: str) -> Tensor:
+    """The Cholesky root of a covariance with its ridge."""
+    diagonal = covariance.diagonal()
+    diagonal += regularisation * diagonal.mean()
+    root: Tensor
+    root, failed = torch.linalg.cholesky_ex(covariance)
+    if failed:
+        raise RecipeError(
+            f"model.regularisation = {regularisation:g}: the {whose} covariance has no inverse; "
+            "raise it, such as to 1e-4"
+        )
+    return root
+
+
+def _projection(inputs: int, outputs: int) -> nn.Linear:
+    """A map without a bias, at random until it is solved."""
+    layer = nn.Linear(inputs, outputs, bias=False)
+    nn.init.xavier_uniform_(layer.weight)
+    return layer

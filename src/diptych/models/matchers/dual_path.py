@@ -1,0 +1,158 @@
+"""Dual-path: a CNN a side, from pixels and from words, two layers behind each, and the cosine as the score.
+
+    f = fc(ReLU(BN(fc(CNN(x))))),  s(i, t) = f_i . f_t / (|f_i| |f_t|)        (Zheng et al. 2020, Eq. 1 and 3, Fig. 2)
+
+Reference: Dual-Path Convolutional Image-Text Embeddings with Instance Loss, ACM TOMM 2020, sections III and VI-B.
+Needs: images as any image tower reads them, `views` being the paper's (the photo and its mirror); texts as tokens.
+When to use it: with `instance`, which makes every group a class; for people and things that are seen several times.
+Relation to others: VSE has one linear map a side and a GRU. What a classifier reads is `f` itself, before it is brought
+to length one, with dropout. `heads = "public"` are those of the authors' code: batch norm and ReLU also behind the last
+layer, and one layer on the text side; in evaluation the features are those before the last ReLU.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import dropout, normalize, relu
+
+from diptych.errors import RecipeError
+from diptych.models.layers.branch import linear, normed
+from diptych.models.matcher import EncodedBatch
+from diptych.models.matchers.two_towers import TwoTowers, TwoTowerSettings
+from diptych.models.tower import NamedImageTower, NamedTextTower, Tokens
+from diptych.models.towers.image.views import ViewsSettings
+from diptych.models.towers.text.cnn import TextCNN, TextCNNSettings
+from diptych.settings import Count, Number
+
+Shifts = Literal["one", "mean"]
+
+
+class DualPathSettings(TwoTowerSettings):
+    """Towers and the sizes of the layers behind them: those of the paper.
+
+    `dropout` leaves out this share of what a classifier reads in training. `shifts = "mean"` encodes a text at each
+    place that it can take in the row of the text CNN, and takes the mean; it costs as many passes.
+    """
+
+    name: Literal["dual_path"] = "dual_path"
+    image: NamedImageTower = ViewsSettings()
+    text: NamedTextTower = TextCNNSettings()
+    hidden: Count = 2048
+    joint: Count = 2048
+    heads: Literal["paper", "public"] = "paper"
+    dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.75
+    shifts: Shifts = "one"
+
+    def build(self) -> DualPath:
+        """A fresh matcher."""
+        return DualPath(self)
+
+
+class Head(nn.Module):
+    """Vectors (vectors, inputs) to features (vectors, the last of `sizes`); batch norm and ReLU between the layers.
+
+    With `norm_last`, batch norm follows the last layer, too.
+    """
+
+    def __init__(self, inputs: int, sizes: tuple[int, ...], norm_last: bool) -> None:
+        super().__init__()
+        outputs = (inputs, *sizes)
+        followed = [norm_last or number < len(sizes) - 1 for number in range(len(sizes))]
+        # A bias in front of a batch norm changes nothing.
+        self.layers = nn.ModuleList(
+            linear(outputs[number], size, bias=not followed[number]) for number, size in enumerate(sizes)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm1d(size) for size, norm in zip(sizes, followed, strict=True) if norm)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """The features of vectors."""
+        for number, layer in enumerate(self.layers):
+            vectors = layer(relu(vectors) if number else vectors)
+            if number < len(self.norms):
+                norm = self.norms[number]
+                assert isinstance(norm, nn.BatchNorm1d)
+                vectors = normed(norm, vectors)
+        return vectors
+
+
+class DualPath(TwoTowers):
+    """See the module's description; a stage can name the parts `image`, `image_head`, `text` and `text_head`."""
+
+    def __init__(self, settings: DualPathSettings) -> None:
+        super().__init__(settings)
+        self.settings: DualPathSettings = settings
+        public = settings.heads == "public"
+        layers = (settings.hidden, settings.joint)
+        self.image_head = Head(self.image.size, layers, norm_last=public)
+        self.text_head = Head(self.text.size, layers[1:] if public else layers, norm_last=public)
+        self.take_shifts(settings.shifts)
+
+    def take_shifts(self, shifts: Shifts) -> None:
+        """From now on encode texts so; a run can be measured both ways, however it was trained."""
+        if shifts == "mean" and not isinstance(self.text, TextCNN):
+            raise RecipeError("model.shifts = 'mean': only the text tower 'cnn' has places to shift a text to")
+        self.settings = self.settings.model_copy(update={"shifts": shifts})
+
+    @property
+    def joint(self) -> int:
+        """The size of the joint space; an image's views become one vector in it."""
+        return self.settings.joint
+
+    @property
+    def reads_views(self) -> bool:
+        """It does."""
+        return True
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        """What the image tower reads to (images, joint), of length one."""
+        return normalize(self._activated(self._image_features(images)), dim=1)
+
+    def encode_texts(self, tokens: Tokens) -> Tensor:
+        """Tokens to (texts, joint), of length one."""
+        return normalize(self._activated(self._text_features(tokens)), dim=1)
+
+    def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
+        """Encode a batch to train on, with what a classifier reads of it."""
+        of_images, of_texts = (
+            self._activated(self._image_features(images)),
+            self._activated(self._text_features(tokens)),
+        )
+        share, training = self.settings.dropout, self.training
+        read = dropout(of_images, share, training), dropout(of_texts, share, training)
+        return EncodedBatch(normalize(of_images, dim=1), normalize(of_texts, dim=1), features=read)
+
+    def score(self, images: Tensor, texts: Tensor) -> Tensor:
+        """The cosine: (images, texts)."""
+        return torch.mm(images, texts.t())
+
+    def score_pairs(self, images: Tensor, texts: Tensor) -> Tensor:
+        """The same of image k and text k: (pairs,)."""
+        return (images * texts).sum(1)
+
+    def _image_features(self, images: Tensor) -> Tensor:
+        """Of several views, in training one that is drawn for each image, else the mean of their features."""
+        vectors: Tensor = self.image(images)  # (images, size), or (images, views, size)
+        if vectors.dim() == 3 and self.training:
+            drawn = torch.randint(vectors.shape[1], (len(vectors),), device=vectors.device)
+            vectors = vectors[torch.arange(len(vectors), device=vectors.device), drawn]
+        features: Tensor = self.image_head(vectors.flatten(0, -2))
+        return features.view(*vectors.shape[:-1], -1).mean(1) if vectors.dim() == 3 else features
+
+    def _text_features(self, tokens: Tokens) -> Tensor:
+        """Of a text at one place, or the mean over all places that it can take."""
+        if self.training or self.settings.shifts == "one":
+            features: Tensor = self.text_head(self.text(tokens))
+            return features
+        assert isinstance(self.text, TextCNN)
+        vectors, owner = self.text.everywhere(tokens)  # (placements, size), (placements,)
+        each: Tensor = self.text_head(vectors)
+        sums = each.new_zeros(len(tokens.ids), each.shape[1]).index_add_(0, owner, each)
+        return sums / torch.bincount(owner, minlength=len(sums))[:, None]
+
+    def _activated(self, features: Tensor) -> Tensor:
+        """In the public code training reads features behind a last ReLU, and evaluation those before it."""
+        return relu(features) if self.training and self.settings.heads == "public" else features

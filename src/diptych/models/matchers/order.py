@@ -1,0 +1,112 @@
+"""Order embeddings: a text is a more general thing than the image it describes, and the score says how far it is not.
+
+    s(i, c) = -|| max(0, g(c) - f(i)) ||^2        (Vendrov et al. 2016, Eq. 2 and 3; Faghri et al. 2018, section 3.5)
+
+Reference: Order-Embeddings of Images and Language, ICLR 2016; as Order0 and Order++ in VSE++, BMVC 2018.
+Needs: what VSE needs.
+When to use it: in place of the inner product, where texts say less than their images show; section 3.5 finds it better.
+Relation to others: the towers are those of VSE, only the score differs, and it is not symmetric. `absolute = true` and
+the sum of hinges with a margin of 0.05 is Order0; max of hinges without it is Order++. `root = true` is the score of
+the authors' public code: the norm, not its square, which orders the answers of a query alike and trains differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from diptych.models.matchers.vse import VSE, VSESettings
+from diptych.models.tower import Tokens
+from diptych.settings import Flag
+
+# Differences held at once: 4 MB of them lie in a cache while three passes go over them; measured, not critical.
+BLOCK = 1 << 20
+
+# Images in a block, where there are enough texts: few rows of both sides are then read again and again.
+HEIGHT = 8
+
+
+class OrderSettings(VSESettings):
+    """The settings of VSE, and the score's: `absolute` embeddings as in Order0, the `root` of the public code."""
+
+    name: Literal["order"] = "order"  # type: ignore[assignment]  # each file's own name, which its child replaces
+    absolute: Flag = False
+    root: Flag = False
+
+    def build(self) -> Order:
+        """A fresh matcher."""
+        return Order(self)
+
+
+class Order(VSE):
+    """See the module's description; its parts are those of VSE."""
+
+    settings: OrderSettings
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        """Pixels or features to (images, joint)."""
+        return self._signed(super().encode_images(images))
+
+    def encode_texts(self, tokens: Tokens) -> Tensor:
+        """Tokens to (texts, joint)."""
+        return self._signed(super().encode_texts(tokens))
+
+    @property
+    def by_product(self) -> bool:
+        """The order is not symmetric, so no product is the score."""
+        return False
+
+    def score(self, images: Tensor, texts: Tensor) -> Tensor:
+        """How little of a text goes beyond an image, 0 at best: (images, texts)."""
+        beyond: Tensor = _Beyond.apply(images, texts, BLOCK)  # type: ignore[no-untyped-call]
+        return -beyond if self.settings.root else -beyond.square()
+
+    def _signed(self, joint: Tensor) -> Tensor:
+        return joint.abs() if self.settings.absolute else joint
+
+
+class _Beyond(torch.autograd.Function):
+    """|| max(0, text - image) || of every image and text, and its gradient, 0 where the norm is 0.
+
+    The differences, (images, texts, joint), are made a block at a time and thrown away; backward makes them again.
+    """
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, images: Tensor, texts: Tensor, block: int) -> Tensor:
+        beyond = images.new_empty(len(images), len(texts))
+        for rows, columns, positive in _positive_parts(images, texts, block):
+            torch.linalg.vector_norm(positive, dim=2, out=beyond[rows, columns])
+        ctx.save_for_backward(images, texts, beyond)
+        ctx.block = block  # type: ignore[attr-defined]
+        return beyond
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        images, texts, beyond = ctx.saved_tensors
+        weights = (gradient / beyond).masked_fill_(beyond == 0, 0)  # (images, texts)
+        of_images, of_texts = torch.zeros_like(images), torch.zeros_like(texts)
+        for rows, columns, positive in _positive_parts(images, texts, ctx.block):
+            positive.mul_(weights[rows, columns, None])
+            of_images[rows] -= positive.sum(1)
+            of_texts[columns] += positive.sum(0)
+        return of_images, of_texts, None
+
+
+def _positive_parts(images: Tensor, texts: Tensor, block: int) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Blocks of max(0, text - image), (rows, columns, joint), in one buffer that the next block overwrites."""
+    pairs = max(1, block // max(1, images.shape[1]))
+    width = max(1, min(len(texts), pairs // HEIGHT))
+    height = max(1, min(len(images), pairs // width))
+    buffer = images.new_empty(height * width * images.shape[1])
+    for left in range(0, len(texts), width):
+        columns = slice(left, min(left + width, len(texts)))
+        for top in range(0, len(images), height):
+            rows = slice(top, min(top + height, len(images)))
+            shape = (rows.stop - rows.start, columns.stop - columns.start, images.shape[1])
+            positive = buffer[: shape[0] * shape[1] * shape[2]].view(shape)
+            torch.sub(texts[columns], images[rows, None], out=positive)
+            yield rows, columns, positive.clamp_(min=0)

@@ -1,0 +1,54 @@
+"""A pretrained backbone, frozen or fine-tuned, over an image's crops.
+
+While it is frozen and the crops are fixed, its output never changes: training then reads it from a feature store, and
+the tower passes such vectors through as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from diptych.features.choices import CropName, Resize
+from diptych.features.crops import Crops
+from diptych.models.layers.pretrained import PretrainedSettings, PretrainedTower, crop_vectors
+from diptych.models.tower import ImageTowerSettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.settings import Flag
+
+
+class BackboneSettings(PretrainedSettings):
+    """Images through a named backbone.
+
+    `crops`, `resize` and `side` are what is encoded and stored; a stage may train on random crops instead. `normalise`
+    divides the backbone's vectors by their lengths, as the public code of VSE++ does.
+    """
+
+    name: Literal["backbone"] = "backbone"
+    crops: CropName = "1C"
+    resize: Resize = "square"
+    normalise: Flag = True
+
+    def fitted(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
+        """A corpus that brings its own features needs no backbone; they are read as they are."""
+        return self if features is None else FeatureSettings(shape=features)
+
+    def build(self) -> BackboneTower:
+        """The tower, its weights at random."""
+        return BackboneTower(self)
+
+
+class BackboneTower(PretrainedTower):
+    """The mean of a backbone's vectors over an image's crops."""
+
+    def __init__(self, settings: BackboneSettings) -> None:
+        super().__init__(settings, Crops(name=settings.crops, resize=settings.resize, side=settings.side))
+        self.size = self.backbone.size
+        self.normalise = settings.normalise
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(images, crops, 3, side, side) bytes, or stored vectors (images, size), to (images, size)."""
+        vectors = images if images.is_floating_point() else crop_vectors(self.backbone, images).mean(1)
+        return normalize(vectors, dim=1) if self.normalise else vectors

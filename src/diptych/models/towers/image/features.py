@@ -1,0 +1,50 @@
+"""No network: the corpus brings features that were computed beforehand."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from diptych.errors import DataError
+from diptych.features.readers import ImageInput
+from diptych.models.layers.sets import present
+from diptych.models.tower import ImageTower, ImageTowerSettings
+from diptych.settings import Flag
+
+
+class FeatureSettings(ImageTowerSettings):
+    """Images as stored features; `normalise` divides each by its length first."""
+
+    name: Literal["features"] = "features"
+    shape: tuple[int, ...] = ()
+    normalise: Flag = False
+
+    def fitted(self, features: tuple[int, ...] | None) -> FeatureSettings:
+        """These settings with the shape of the corpus' features, which it must have."""
+        if features is None:
+            raise DataError(
+                "the recipe reads stored features and the corpus has no stored features, only pictures; "
+                "use a recipe with a backbone, such as `vsepp`, or one that reads pixels, such as `scenes`"
+            )
+        return self.model_copy(update={"shape": features})
+
+    def build(self) -> StoredFeatures:
+        """The tower."""
+        return StoredFeatures(self)
+
+
+class StoredFeatures(ImageTower):
+    """Stored features as they are; several regions an image are averaged, those that it has."""
+
+    def __init__(self, settings: FeatureSettings) -> None:
+        super().__init__()
+        self.input = ImageInput("features", settings.shape)
+        self.size = settings.shape[-1]
+        self.normalise = settings.normalise
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(images, size) or (images, regions, size) to (images, size)."""
+        vectors = images if images.dim() == 2 else images.sum(1) / present(images).sum(1, keepdim=True).clamp(min=1)
+        return normalize(vectors, dim=1) if self.normalise else vectors

@@ -1,0 +1,53 @@
+"""The GRU text tower: word embedding, GRU, and the state at the last word as the text's vector."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from diptych.models.layers.prefix_gru import last_states
+from diptych.models.tower import TextTower, TextTowerSettings, Tokens, start_embedding
+from diptych.settings import Count
+from diptych.text.vocabulary import PAD
+
+
+class GRUSettings(TextTowerSettings):
+    """Sizes of the word embedding and of the GRU's state."""
+
+    name: Literal["gru"] = "gru"
+    word: Count = 300
+    hidden: Count = 1024
+
+    def build(self, words: int) -> TextGRU:
+        """The tower."""
+        return TextGRU(words, self.word, self.hidden)
+
+
+class TextGRU(TextTower):
+    """Word embedding U(-0.1, 0.1), one GRU layer, the state at `<end>`."""
+
+    def __init__(self, words: int, word_size: int, hidden: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, word_size, padding_idx=PAD)
+        self.gru = nn.GRU(word_size, hidden, batch_first=True)
+        self.size = hidden
+        nn.init.uniform_(self.words.weight, -0.1, 0.1)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Padded words to (texts, hidden); on a CPU by the path that computes every distinct prefix once."""
+        if tokens.ids.device.type != "cpu":
+            return self.plain(tokens)
+        return last_states(tokens.ids, tokens.lengths, self.words.weight, *self.gru.parameters())
+
+    def plain(self, tokens: Tokens) -> Tensor:
+        """The same by torch's own GRU, which is the faster one on a GPU."""
+        vectors = self.words(tokens.ids)
+        packed = pack_padded_sequence(vectors, tokens.lengths.cpu(), batch_first=True, enforce_sorted=False)
+        last: Tensor = self.gru(packed)[1][0]
+        return last
+
+    def start_words(self, vectors: Tensor, found: Tensor) -> None:
+        """Start the found words from given vectors; the others keep their random start."""
+        start_embedding(self.words, vectors, found)

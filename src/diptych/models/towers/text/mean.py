@@ -1,0 +1,50 @@
+"""The mean of a text's word vectors, as they were given."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from diptych.models.layers.word_table import WordTableTower
+from diptych.models.tower import TextTowerSettings, Tokens, Watch
+from diptych.settings import Count
+from diptych.text.features.bags import known_words
+from diptych.text.vocabulary import TokenTable
+from diptych.text.word_vectors import WordVectors
+
+
+class MeanSettings(TextTowerSettings):
+    """The size of the word vectors."""
+
+    name: Literal["mean"] = "mean"
+    word: Count = 300
+
+    def build(self, words: int) -> Mean:
+        """The tower, to be fitted."""
+        return Mean(words, self)
+
+
+class Mean(WordTableTower):
+    """The mean vector of the words that have one; zeros for a text without such a word."""
+
+    def __init__(self, words: int, settings: MeanSettings) -> None:
+        super().__init__(words, settings.word)
+        self.settings = settings
+        self.size = settings.word
+
+    def fit(self, texts: TokenTable, vectors: WordVectors | None, watch: Watch | None = None) -> None:
+        """Keep the vectors; the texts have no part in it."""
+        self.fill(vectors)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Padded words to (texts, word)."""
+        if tokens.features is not None:
+            return tokens.features
+        if torch.compiler.is_compiling():  # in an export, where all have one shape; a word that is not found is zeros
+            found = self.found[tokens.ids].sum(1, keepdim=True)  # (texts, 1)
+            return self.table[tokens.ids].sum(1) / found.clamp(min=1)
+        words, begins = known_words(tokens.ids, self.found)
+        return embedding_bag(words, self.table, begins, mode="mean")

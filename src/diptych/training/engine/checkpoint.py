@@ -1,0 +1,130 @@
+"""Snapshots: everything that one more training step depends on, in one file that is whole or not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from diptych.errors import RunError
+from diptych.models.storage import load_tensors, load_weights, matcher_header, save_tensors
+from diptych.text.vocabulary import Vocabulary
+from diptych.training.engine.step import Step
+from diptych.training.inputs.classes import Classes
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a training has come: `step` batches of `epoch` of `stage` (both from 1) are done."""
+
+    stage: int = 1
+    epoch: int = 1
+    step: int = 0
+    best: float | None = None
+    best_epoch: int = 0
+    stuck: int = 0
+    pairs: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+    stage_done: bool = False
+
+    def next_epoch(self) -> Position:
+        """The start of the epoch after this one."""
+        return replace(self, epoch=self.epoch + 1, step=0, pairs=0, sums={}, errors={})
+
+
+def snapshot_path(run: Path) -> Path:
+    """Where a run keeps its last snapshot."""
+    return run / "last" / "snapshot.safetensors"
+
+
+def save_snapshot(run: Path, vocabulary: Vocabulary, step: Step, position: Position, corpus: str) -> None:
+    """Write weights, optimiser, random state and position; the file before stays until this one is complete."""
+    matcher, optimiser = step.matcher, step.optimiser
+    names: dict[Tensor, str] = {parameter: name for name, parameter in _parameters(step)}
+    tensors = {f"model.{name}": tensor for name, tensor in matcher.state_dict().items()}
+    tensors |= {f"objective.{name}": parameter for name, parameter in step.learned.items()}
+    if step.sampled is not None:
+        tensors |= {f"sampled.{name}": table for name, table in step.sampled.tensors().items()}
+    if step.classes is not None:
+        tensors |= {f"classes.{name}": table for name, table in step.classes.tensors().items()}
+    for parameter, state in optimiser.state.items():
+        for key, value in state.items():
+            tensors[f"optimiser.{names[parameter]}.{key}"] = torch.as_tensor(value)
+    tensors["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    about = {**matcher_header(matcher, vocabulary), "position": asdict(position), "corpus": corpus}
+    save_tensors(snapshot_path(run), tensors, about)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot that was read back."""
+
+    path: Path
+    tensors: dict[str, Tensor]
+    about: dict[str, Any]
+
+    @classmethod
+    def read(cls, run: Path) -> Snapshot:
+        """Read a run's last snapshot."""
+        path = snapshot_path(run)
+        return cls(path, *load_tensors(path))
+
+    @property
+    def position(self) -> Position:
+        """How far the training had come."""
+        return Position(**self.about["position"])
+
+    @property
+    def classes(self) -> Classes | None:
+        """The classes that the stage's groups had, where its objective classifies."""
+        tables = self._under("classes.")
+        return Classes.of_tensors(tables) if tables else None
+
+    def check(self, vocabulary: Vocabulary, corpus: str) -> None:
+        """Refuse to go on with other words or other data than the snapshot was made with."""
+        if self.about.get("vocabulary") != vocabulary.digest:
+            raise RunError(
+                f"{self.path}: made with another vocabulary than the run's vocabulary.json; restore that file"
+            )
+        if self.about.get("corpus") != corpus:
+            raise RunError(f"{self.path}: made with other data; resume with the same data or train into another folder")
+
+    @torch.no_grad()
+    def restore(self, step: Step) -> None:
+        """Put weights, optimiser state and random state back."""
+        optimiser = step.optimiser
+        load_weights(step.matcher, self._under("model."), self.path)
+        for name, parameter in step.learned.items():
+            parameter.copy_(self.tensors[f"objective.{name}"])
+        if step.sampled is not None:
+            step.sampled.restore(self._under("sampled."))
+        saved = self._under("optimiser.")
+        fused = optimiser.param_groups[0]["fused"]
+        for name, parameter in _parameters(step):
+            prefix = f"{name}."
+            state = {key[len(prefix) :]: value for key, value in saved.items() if key.startswith(prefix)}
+            if state:  # a part that is not trainable has none
+                optimiser.state[parameter] = {
+                    # Adam counts its steps on the CPU unless it is fused
+                    key: value if key == "step" and not fused else value.to(parameter.device)
+                    for key, value in state.items()
+                }
+        torch.set_rng_state(self.tensors["random.cpu"])
+        if "random.cuda" in self.tensors and torch.cuda.is_available():
+            torch.cuda.set_rng_state(self.tensors["random.cuda"])
+
+    def _under(self, prefix: str) -> dict[str, Tensor]:
+        return {name[len(prefix) :]: value for name, value in self.tensors.items() if name.startswith(prefix)}
+
+
+def _parameters(step: Step) -> Iterator[tuple[str, nn.Parameter]]:
+    """The parameters that an optimiser may have a state for, by names that last."""
+    yield from step.matcher.named_parameters()
+    yield from ((f"objective.{name}", parameter) for name, parameter in step.learned.items())

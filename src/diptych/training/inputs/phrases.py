@@ -1,0 +1,106 @@
+"""What a stage on phrases trains on and is measured on: regions of photos and what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from diptych.data.corpus import Corpus
+from diptych.data.phrases import Mentions, mentions
+from diptych.data.sampling.pairs import PairReader
+from diptych.data.sampling.regions import Places, RegionSampler, annotated_boxes
+from diptych.errors import DataError, RecipeError
+from diptych.evaluation.localisation.localise import measure_phrases, region_reader
+from diptych.features.photo_regions import PhotoRegions, photo_regions
+from diptych.models.matcher import Matcher
+from diptych.models.matchers.two_towers import TwoTowers
+from diptych.models.trained import Watch
+from diptych.training.inputs.images import StageImages
+from diptych.training.inputs.pairs import Sampler, StageTexts
+from diptych.training.recipe import Stage
+
+
+class PhraseData:
+    """Pairs of a region and a phrase, each phrase with rivals from its photo; measured by localisation."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        train: Corpus,
+        stage: Stage,
+        seed: tuple[int, int],
+        images: StageImages,
+        texts: StageTexts,
+    ) -> None:
+        assert stage.phrases is not None
+        self._trained, self._workers = images.trained, images.workers
+        every = mentions(train)
+        regions = _regions(train, every, images)
+        places = Places(every, regions.boxes, regions.places, stage.phrases)
+        named = every.take(texts.known(list(every.words)))
+        self._ids, self._skipped = train.image_ids, regions.skipped
+        if regions.skipped:
+            first = next(iter(regions.skipped.values()))
+            if not len(regions.photos):
+                raise DataError(f"{corpus.name}: none of the training photos can be read; the first is {first}")
+            images.say(f"left out {len(regions.skipped):,} training photos that cannot be read; the first is {first}")
+            named = named.take(np.flatnonzero(np.isin(named.images, regions.photos)))
+        table = texts.table(named.words)
+        self.read = PairReader(named.things, regions, table, texts.features(table)).read
+        self.sampler: Sampler = RegionSampler(
+            named, places, stage.batches.size, seed, stage.phrases, stage.batches.neighbours
+        )
+        val = corpus.split("val")
+        self._val, self._val_ids = mentions(val), val.image_ids
+        self._val_regions, self._val_boxes = region_reader(
+            replace(images.trained, stores=images.stores), val, images.workers, images.watch
+        )
+
+    def why_skipped(self, image: int) -> tuple[str, str]:
+        """The name of a photo that a batch left out, and the reason; there is none, since all were looked at before."""
+        return self._ids[image], self._skipped[image]
+
+    def validate(self, watch: Watch) -> dict[str, float]:
+        """Localisation recall on val."""
+        found = measure_phrases(
+            self._trained,
+            self._val,
+            self._val_regions,
+            self._val_boxes,
+            self._val_ids,
+            watch,
+            workers=self._workers,
+        )
+        return found.metrics
+
+
+def _regions(corpus: Corpus, named: Mentions, images: StageImages) -> PhotoRegions:
+    """The proposed and the annotated regions of the training photos."""
+    trained = images.trained
+    backbone = trained.matcher.pretrained
+    assert backbone is not None  # checked before training began
+    return photo_regions(
+        corpus,
+        annotated_boxes(named, len(corpus.image_ids)),
+        backbone,
+        trained.matcher.image_input,
+        images.stores,
+        workers=images.workers,
+        device=trained.device,
+        watch=images.watch,
+    )
+
+
+def check_phrases(stage: Stage, matcher: Matcher) -> None:
+    """Refuse a stage whose phrases and model do not go together."""
+    regions = matcher.image_input.regions
+    locates = isinstance(matcher, TwoTowers) and regions is not None and regions.proposed
+    if stage.phrases is not None and not locates:
+        raise RecipeError(
+            "phrases: the model reads whole images; use a two-branch model with model.image.name = 'regions'"
+        )
+    if stage.phrases is None and locates:
+        raise RecipeError(
+            "phrases: the model reads regions of photos, and the stage has no such table; set phrases = {}"
+        )

@@ -1,0 +1,154 @@
+"""Fitted text towers in training: a fit is computed once and kept, and so is what a costly tower makes of each text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from diptych.errors import RunError
+from diptych.files import replacing
+from diptych.models.storage import load_tensors, save_tensors
+from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens, Watch
+from diptych.text.features.bags import Distinct
+from diptych.text.vocabulary import TokenTable
+from diptych.text.word_vectors import WordVectors
+
+TEXTS_AT_ONCE = 4096  # many: what a word brings is computed once for all of them
+FITTING = 1  # another way to fit is another number, so that no older fit is taken for one of it
+
+
+def fit_texts(
+    tower: FittedTextTower,
+    settings: TextTowerSettings,
+    texts: TokenTable,
+    vectors: WordVectors | None,
+    vocabulary_digest: str,
+    stores: Path,
+    watch: Watch | None = None,
+) -> bool:
+    """Fit a tower to the training texts, or take the same fit from the folder of stores; whether it was computed.
+
+    A fit belongs to the tower's settings, the texts, the vocabulary and the vectors: with any other it is another one.
+    """
+    digest = _digest(settings, texts, vectors, vocabulary_digest)
+    path = stores / "texts" / f"{settings.name}-{digest[:16]}.safetensors"
+    if path.exists():
+        _load(tower, path, digest)
+        return False
+    tower.fit(texts, vectors, watch)
+    save_tensors(path, tower.state_dict(), {"tower": settings.model_dump(mode="json"), "digest": digest})
+    return True
+
+
+def _digest(settings: TextTowerSettings, texts: TokenTable, vectors: WordVectors | None, vocabulary: str) -> str:
+    shape = None if vectors is None else vectors.vectors.shape
+    about = {"fitting": FITTING, "tower": settings.model_dump(mode="json"), "vocabulary": vocabulary, "vectors": shape}
+    arrays: list[NDArray[Any]] = [texts.offsets, texts.flat]
+    if vectors is not None:
+        arrays += [vectors.vectors, vectors.found]
+    digest = hashlib.sha256(json.dumps({**about, "texts": len(texts)}, sort_keys=True).encode())
+    for values in arrays:
+        digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
+
+
+def _load(tower: FittedTextTower, path: Path, digest: str) -> None:
+    try:
+        tensors, about = load_tensors(path)
+    except RunError as reason:
+        raise RunError(f"{reason}; or delete it, and it is fitted again") from None
+    own = tower.state_dict()
+    shapes = {name: (tensor.shape, tensor.dtype) for name, tensor in own.items()}
+    if about.get("digest") != digest or shapes != {name: (each.shape, each.dtype) for name, each in tensors.items()}:
+        raise RunError(f"{path}: not the fit that its name says; delete it, and it is fitted again")
+    tower.load_state_dict(tensors)
+
+
+@dataclass(frozen=True, eq=False)
+class TextFeatures:
+    """What a fitted tower makes of many texts: a row for each distinct text, and which row each text has."""
+
+    rows: NDArray[np.float32]  # (distinct texts, size)
+    of: NDArray[np.int64]  # (texts,)
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def __getitem__(self, texts: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The features of these texts, (texts, size)."""
+        return self.rows[self.of[texts]]
+
+
+@torch.inference_mode()
+def known_texts(tower: FittedTextTower, table: TokenTable, device: torch.device) -> NDArray[np.bool_]:
+    """Which texts of a table have a word that a tower on a device knows: (texts,)."""
+    distinct = Distinct.of_table(table)
+    known = [
+        tower.known(Tokens(ids.to(device), lengths.to(device))).cpu().numpy()
+        for ids, lengths in distinct.padded(table, TEXTS_AT_ONCE)
+    ]
+    return np.asarray(np.concatenate(known)[distinct.of])
+
+
+def text_features(
+    tower: FittedTextTower, table: TokenTable, device: torch.device, stores: Path, watch: Watch | None = None
+) -> TextFeatures:
+    """What a tower on a device makes of all texts of a table, kept in the folder of stores and read from there.
+
+    They belong to the fitted tower and to the texts. `watch` is told how many distinct ones are done.
+    """
+    distinct = Distinct.of_table(table)
+    path = stores / "texts" / f"{tower.settings.name}-{_features_digest(tower, table)[:16]}.npy"
+    if not path.exists():
+        with replacing(path) as temporary:
+            shape = (len(distinct.first), tower.size)
+            rows = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
+            put_features(tower, table, distinct, device, rows, watch)
+            rows.flush()
+    return TextFeatures(_mapped(path, (len(distinct.first), tower.size)), distinct.of)
+
+
+@torch.inference_mode()
+def put_features(
+    tower: FittedTextTower,
+    table: TokenTable,
+    distinct: Distinct,
+    device: torch.device,
+    rows: NDArray[np.float32],
+    watch: Watch | None = None,
+) -> None:
+    """Write what a tower makes of each distinct text of a table into rows, (distinct texts, size)."""
+    done = 0
+    for ids, lengths in distinct.padded(table, TEXTS_AT_ONCE):
+        made: Tensor = tower(Tokens(ids.to(device), lengths.to(device)))
+        rows[done : done + len(ids)] = made.cpu().numpy()
+        done += len(ids)
+        if watch:
+            watch(done, len(rows))
+
+
+def _features_digest(tower: FittedTextTower, table: TokenTable) -> str:
+    digest = hashlib.sha256(str(FITTING).encode())
+    for name, tensor in sorted(tower.state_dict().items()):
+        digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
+    for values in (table.offsets, table.flat):
+        digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
+
+
+def _mapped(path: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
+    try:
+        rows = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (ValueError, EOFError, OSError) as reason:
+        raise RunError(f"{path}: damaged or truncated ({reason}); delete it, and it is computed again") from None
+    if rows.shape != shape or rows.dtype != np.float32:
+        raise RunError(f"{path}: not the text features that its name says; delete it, and they are computed again")
+    return rows

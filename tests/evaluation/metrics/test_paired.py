@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diptych.errors import ScoreError
+from diptych.evaluation.localisation.measures import Grounding
+from diptych.evaluation.metrics.paired import Difference, paired, paired_phrases
+from diptych.evaluation.metrics.ranks import Ranks
+from diptych.evaluation.metrics.significance import intervals
+
+
+def some_ranks(groups: int, seed: int) -> Ranks:
+    """Uneven groups, several images and texts each, named at random and in no order."""
+    random = np.random.default_rng(seed)
+    names = random.choice(10_000, groups, replace=False)
+    images = random.permutation(np.repeat(names, random.integers(1, 4, groups)))
+    texts = random.permutation(np.repeat(names, random.integers(1, 7, groups)))
+    found = random.integers(1, 20, len(images)), random.integers(1, 20, len(texts))
+    return Ranks(*found, images, texts, np.arange(len(images)), np.arange(len(texts)))
+
+
+def other_than(ranks: Ranks, seed: int) -> Ranks:
+    random = np.random.default_rng(seed)
+    images, texts = (random.integers(1, 20, len(old)) for old in (ranks.images, ranks.texts))
+    return replace(ranks, images=images, texts=texts)
+
+
+def drawn_recall(found, query_groups, drawn, cutoff):
+    hits = [rank <= cutoff for group in drawn for rank in found[query_groups == group]]
+    return 100 * sum(hits) / len(hits)
+
+
+@pytest.mark.parametrize("sizes", [[12], [9, 14]], ids=["gallery", "folds"])
+def test_it_equals_a_slow_loop_that_draws_both_together(sizes):
+    first = [some_ranks(groups, seed) for seed, groups in enumerate(sizes)]
+    second = [other_than(ranks, 7) for ranks in first]
+    random, draws, columns = np.random.default_rng(3), 40, []
+    totals = np.zeros((draws, 2))
+    for one, other in zip(first, second, strict=True):
+        names = sorted(set(one.image_groups))
+        for draw in range(draws):
+            taken = [names[place] for place in random.integers(len(names), size=len(names))]
+            for column, (side, groups) in enumerate((("images", "image_groups"), ("texts", "text_groups"))):
+                of = [drawn_recall(getattr(r, side), getattr(r, groups), taken, 5) for r in (one, other)]
+                totals[draw, column] += (of[1] - of[0]) / len(sizes)
+    columns = [totals[:, 0], totals[:, 1], totals.sum(1)]
+
+    found = paired(first, second, cutoffs=[5], level=0.8, draws=draws, seed=3)
+
+    assert list(found.differences) == ["i2t_r5", "t2i_r5", "rsum"]
+    for column, each in zip(columns, found.differences.values(), strict=True):
+        assert (each.low, each.high) == pytest.approx((np.quantile(column, 0.1), np.quantile(column, 0.9)))
+
+
+def test_the_value_is_the_difference_of_the_recalls():
+    groups = np.arange(4)
+    first = Ranks(np.array([1, 1, 9, 9]), np.array([1, 9, 9, 9]), groups, groups, groups, groups)
+    second = Ranks(np.array([1, 1, 1, 9]), np.array([9, 9, 9, 9]), groups, groups, groups, groups)
+    values = {name: each.value for name, each in paired([first], [second], cutoffs=[1]).differences.items()}
+    assert values == {"i2t_r1": 25, "t2i_r1": -25, "rsum": 0}
+
+
+def test_a_small_steady_gain_is_found_where_the_separate_intervals_overlap():
+    groups = np.arange(200)
+    first = np.where(groups % 2, 1, 9)
+    second = np.where(groups < 16, 1, first)  # 8 of 200 more
+    one, other = (Ranks(ranks, ranks, groups, groups, groups, groups) for ranks in (first, second))
+    gain = paired([one], [other], cutoffs=[1]).differences["i2t_r1"]
+    assert gain.value == pytest.approx(4)
+    assert gain.found
+    lower, upper = (intervals([ranks], cutoffs=[1]).bounds["i2t_r1"] for ranks in (one, other))
+    assert lower[1] > upper[0]
+
+
+@given(st.integers(0, 1000))
+def test_swapping_turns_the_sign_and_a_model_never_beats_itself(seed):
+    one = some_ranks(8, seed)
+    other = other_than(one, seed)
+    there, back = (paired(*sides, draws=30).differences for sides in (([one], [other]), ([other], [one])))
+    for name in there:
+        assert there[name].value == pytest.approx(-back[name].value)
+        assert (there[name].low, there[name].high) == pytest.approx((-back[name].high, -back[name].low))
+    for same in paired([one], [one], draws=30).differences.values():
+        assert (same.value, same.low, same.high, same.found) == (0, 0, 0, False)
+
+
+def test_what_counts_as_found():
+    assert Difference(1.0, 0.1, 2.0).found
+    assert Difference(-1.0, -2.0, -0.1).found
+    assert not Difference(1.0, 0.0, 2.0).found
+    assert not Difference(-1.0, -2.0, 0.0).found
+
+
+def test_it_can_be_stored():
+    one = some_ranks(5, 0)
+    stored = json.loads(json.dumps(paired([one], [other_than(one, 1)], draws=10, seed=4).to_json()))
+    assert (stored["level"], stored["draws"], stored["seed"]) == (0.95, 10, 4)
+    assert set(stored["differences"]["rsum"]) == {"value", "low", "high", "found"}
+
+
+def test_refusals():
+    one = some_ranks(5, 0)
+    with pytest.raises(ScoreError, match="same images and texts"):
+        paired([one], [some_ranks(5, 1)])
+    with pytest.raises(ScoreError, match="same images and texts"):
+        paired([one], [one, one])
+    with pytest.raises(ScoreError, match="level between 0 and 1"):
+        paired([one], [one], level=1.0)
+    with pytest.raises(ScoreError, match="some draws"):
+        paired([one], [one], draws=0)
+
+
+def some_grounding(seed: int, mentions: int = 40) -> Grounding:
+    """Mentions of a few photos, the same photos for every seed."""
+    random = np.random.default_rng(seed)
+    ranks = np.where(random.random(mentions) < 0.2, np.inf, random.integers(1, 14, mentions))
+    images = np.random.default_rng(9).choice([4, 9, 17, 30, 31], mentions)
+    return Grounding(ranks, images, [()] * mentions, np.arange(mentions), np.zeros((mentions, 4), np.float32))
+
+
+def test_phrases_equal_a_slow_loop_that_draws_photos_for_both(monkeypatch):
+    monkeypatch.setattr("diptych.evaluation.localisation.measures.DRAWS", 60)
+    first, second = some_grounding(1), some_grounding(2)
+    photos, dice = sorted(set(first.images.tolist())), np.random.default_rng(0)
+    columns = []
+    for _ in range(60):
+        drawn = [photos[place] for place in dice.integers(len(photos), size=len(photos))]
+        sides = [np.concatenate([each.ranks[each.images == photo] for photo in drawn]) for each in (first, second)]
+        recalls = [100 * (np.mean(sides[1] <= cutoff) - np.mean(sides[0] <= cutoff)) for cutoff in (1, 5, 10)]
+        ceiling = 100 * (np.mean(sides[1] < np.inf) - np.mean(sides[0] < np.inf))
+        columns.append([*recalls, sum(recalls), ceiling])
+    found = paired_phrases(first, second)
+    assert list(found.differences) == ["phrase_r1", "phrase_r5", "phrase_r10", "phrase_sum", "ceiling"]
+    for column, (name, each) in zip(np.array(columns).T, found.differences.items(), strict=True):
+        assert each.value == pytest.approx(second.metrics[name] - first.metrics[name])
+        assert (each.low, each.high) == pytest.approx(tuple(np.quantile(column, [0.025, 0.975])))
+
+
+def test_a_run_differs_from_itself_in_no_phrase_and_from_other_phrases_not_at_all():
+    one = some_grounding(1)
+    assert not any(each.found or each.value for each in paired_phrases(one, one).differences.values())
+    with pytest.raises(ScoreError, match="the same phrases in the same order"):
+        paired_phrases(one, one.only(np.arange(39)))
+
+
+def test_only_some_mentions_are_measured_as_they_were():
+    one = replace(some_grounding(1), rows=np.arange(40) * 2)  # every other mention was measured
+    part = one.only(np.array([0, 5, 6, 78, 200]))
+    assert part.rows.tolist() == [0, 6, 78]
+    assert part.ranks.tolist() == one.ranks[[0, 3, 39]].tolist()
+    assert part.images.tolist() == one.images[[0, 3, 39]].tolist()
+    assert (len(part.kinds), part.boxes.shape) == (3, (3, 4))

@@ -1,0 +1,234 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from diptych.data.corpus import Features
+from diptych.data.formats.scenes import make_scenes
+from diptych.data.images import PictureFile
+from diptych.data.reader import FeatureReader
+from diptych.errors import DataError, ImageError
+from diptych.features import readers as readers
+from diptych.features.backbone import Backbone
+from diptych.features.crops import Crops, fixed_crops, random_crop, random_window
+from diptych.features.readers import CropReader, ImageInput, RegionReader, image_reader, picture_reader
+from diptych.features.regions import Regions
+from diptych.features.roi_align import pool_cells
+
+
+class Broken:
+    def load(self):
+        raise ImageError("broken.jpg: truncated")
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    drawn = list(make_scenes(train=4, val=1, test=1).split("train").pictures)
+    return [drawn[0], Broken(), *drawn[1:]]
+
+
+@pytest.mark.parametrize("name", ["1C", "10C"])
+def test_crops_of_each_image_and_nobody_moves_up(pictures, name):
+    crops = Crops(name=name)
+    values, readable = CropReader(pictures, crops, 28).read(np.array([3, 1, 0]))
+    assert readable.tolist() == [True, False, True]
+    assert values.shape == (2, crops.count, 3, 28, 28)
+    assert (values[0] == fixed_crops(pictures[3].load(), crops, 28)).all()
+    assert (values[1] == fixed_crops(pictures[0].load(), crops, 28)).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "resize", "drawn"),
+    [("RC", "square", random_crop), ("RC", "short", random_crop), ("window", "short", random_window)],
+)
+def test_random_crops_depend_on_the_draw_and_the_image_alone(pictures, kind, resize, drawn):
+    reader = CropReader(pictures, Crops(resize=resize), 28, random=kind)
+    values, readable = reader.read(np.array([0, 1, 2]), (7, 1, 3, 0))
+    assert readable.tolist() == [True, False, True]
+    assert values.shape == (2, 1, 3, 28, 28)
+    random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([7, 1, 3, 0, 2])))
+    assert (values[1, 0] == drawn(pictures[2].load(), resize, 28, random)).all()
+    alone, _ = reader.read(np.array([2]), (7, 1, 3, 0))
+    assert (alone[0] == values[1]).all()
+    draws = {reader.read(np.array([2]), (7, 1, 3, step))[0].tobytes() for step in range(8)}
+    assert len(draws) > 4
+    assert reader.skipped == {1: "broken.jpg: truncated"}
+
+
+class Flaky:
+    """Cannot be read the first time."""
+
+    def __init__(self, picture):
+        self.picture, self.failed = picture, False
+
+    def load(self):
+        if not self.failed:
+            self.failed = True
+            raise ImageError("flaky.jpg: gone for a moment")
+        return self.picture.load()
+
+
+@pytest.mark.parametrize("random", [None, "RC", "window"])
+def test_what_failed_once_stays_out_and_nobody_moves_up(pictures, random):
+    flaky = [pictures[0], Flaky(pictures[2]), pictures[3]]
+    reader = CropReader(flaky, Crops(), 28, random)
+    first, readable = reader.read(np.array([0, 1, 2]), (1,))
+    again, still = reader.read(np.array([0, 1, 2]), (1,))
+    assert readable.tolist() == still.tolist() == [True, False, True]
+    assert np.array_equal(first, again)
+
+
+def test_nothing_readable_is_an_empty_batch(pictures):
+    values, readable = CropReader(pictures, Crops(), 28).read(np.array([1]))
+    assert values.shape == (0, 1, 3, 28, 28)
+    assert not readable.any()
+
+
+def test_a_photo_smaller_than_the_crop_is_enlarged(tmp_path):
+    Image.new("RGB", (9, 5), "red").save(tmp_path / "tiny.png")
+    reader = CropReader([PictureFile(tmp_path / "tiny.png")], Crops(), 28)
+    values, readable = reader.read(np.array([0]))
+    assert readable.all()
+    assert (values[0, 0, 0] == 255).all()
+
+
+@pytest.mark.parametrize("random", [None, "RC", "window"])
+@pytest.mark.parametrize("resize", ["square", "short"])
+def test_who_was_smaller_than_the_crop_is_remembered(tmp_path, random, resize):
+    sizes = [(400, 300), (27, 90), (28, 28), (1, 1), (1, 5000), (64, 128)]
+    for number, size in enumerate(sizes):
+        Image.new("RGB", size, "red").save(tmp_path / f"{number}.jpg")
+    pictures = [PictureFile(tmp_path / f"{number}.jpg") for number in range(len(sizes))]
+    reader = CropReader(pictures, Crops(name="mirrored", resize=resize), 28, random)
+    assert reader.enlarged == {}
+    values, _ = reader.read(np.array([0, 4, 1]), (3,))
+    assert values.shape == (3, 1 if random else 2, 3, 28, 28)
+    assert (values[:, :, 0] > 200).all()
+    assert reader.enlarged == {4: (1, 5000), 1: (27, 90)}
+    for _ in range(2):
+        assert reader.read(np.arange(6), (4,))[1].all()
+        assert reader.enlarged == {4: (1, 5000), 1: (27, 90), 3: (1, 1)}
+    assert reader.skipped == {}
+
+
+@pytest.mark.parametrize(("random", "resize", "whole"), [("RC", "short", True), ("window", "short", False)])
+def test_only_a_window_of_the_photo_itself_needs_all_its_pixels(tmp_path, monkeypatch, random, resize, whole):
+    Image.new("RGB", (640, 480), "red").save(tmp_path / "large.jpg")
+    seen = []
+    for name in ("random_crop", "random_window"):
+        drawn = getattr(readers, name)
+        monkeypatch.setattr(readers, name, lambda photo, *rest, drawn=drawn: seen.append(photo) or drawn(photo, *rest))
+    CropReader([PictureFile(tmp_path / "large.jpg")], Crops(resize=resize), 28, random).read(np.array([0]), (1,))
+    assert len(seen) == 1
+    assert (seen[0].size == (640, 480)) is whole
+    assert min(seen[0].size) >= 32
+
+
+def test_views_of_pictures_without_a_store_are_crops(pictures):
+    wanted = ImageInput("crops", (3, 28, 28), Crops(name="mirrored"), Regions(method="crops"))
+    values, _ = picture_reader(pictures, wanted, Cells()).read(np.array([0, 2]))
+    assert (values.dtype, values.shape) == (np.uint8, (2, 2, 3, 28, 28))
+    assert np.array_equal(values[:, 1], values[:, 0, ..., ::-1])
+
+
+def test_a_model_and_a_corpus_that_do_not_fit():
+    drawn = make_scenes(train=2, val=1, test=1)
+    with pytest.raises(DataError, match="has pictures, and the run reads features that came with its data"):
+        image_reader(drawn, ImageInput("features", (8,)))
+    with pytest.raises(DataError, match="the id of an image"):
+        picture_reader(drawn.pictures, ImageInput("features", (8,)))
+
+
+def test_an_image_without_regions_is_left_out_and_nobody_moves_up():
+    rows = np.random.default_rng(0).random((5, 3, 2)).astype(np.float32)
+    rows[1] = 0
+    rows[2, 0] = 0  # another region is there
+    rows[4, 1:] = 0  # one region is enough
+    names = [f"image {number}" for number in range(5)]
+    reader = RegionReader(FeatureReader(Features([rows])), names)
+    for _ in range(2):
+        values, readable = reader.read(np.array([4, 1, 2, 0]))
+        assert readable.tolist() == [True, False, True, True]
+        np.testing.assert_array_equal(values, rows[[4, 2, 0]])
+    assert list(reader.skipped) == [1]
+    assert reader.skipped[1].startswith("image 1: has no regions, all of its rows are zeros; ")
+    assert reader.empty == {1}
+    values, readable = reader.read(np.array([3]))
+    np.testing.assert_array_equal(values, rows[[3]])
+    values, readable = reader.read(np.array([1]))
+    assert values.shape == (0, 3, 2)
+    assert not readable.any()
+
+
+def test_an_unreadable_image_and_one_without_regions_keep_apart():
+    rows = np.ones((3, 2, 2), np.float32)
+    rows[1] = 0
+    stored = FeatureReader(Features([rows]), np.array([0, 2, 3]), {1: "one.jpg: truncated"})
+    reader = RegionReader(stored, ["zero", "one", "two", "three"])
+    values, readable = reader.read(np.arange(4))
+    assert readable.tolist() == [True, False, False, True]
+    assert len(values) == 2
+    assert reader.skipped[1] == "one.jpg: truncated"
+    assert reader.skipped[2].startswith("two: has no regions")
+    assert reader.empty == {2}
+
+
+def test_regions_that_came_with_a_corpus_are_read_as_regions(pictures):
+    rows = np.ones((2, 3, 4), np.float32)
+    rows[1] = 0
+    scenes = make_scenes(train=2, val=1, test=1).split("train")
+    corpus = replace(scenes, pictures=None, features=Features([rows]))
+    reader = image_reader(corpus, ImageInput("features", (3, 4)))
+    assert reader.read(np.arange(2))[1].tolist() == [True, False]
+    assert corpus.image_ids[1] in reader.skipped[1]
+    one = replace(scenes, pictures=None, features=Features([rows[:, 0]]))
+    assert image_reader(one, ImageInput("features", (4,))).read(np.arange(2))[1].all()  # one vector may be zero
+
+
+class Cells(Backbone):
+    """A map of 2 x 2 cells: the mean colour of each quarter."""
+
+    name, side, size, grid, any_side = "cells", 28, 3, (4, 3), True
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(1 / 256))
+
+    def regions(self, pixels):
+        cells = pixels.float().unfold(2, 14, 14).unfold(3, 14, 14).mean((4, 5))
+        return (cells * self.scale).flatten(2).transpose(1, 2)
+
+    def forward(self, pixels):
+        return self.regions(pixels).mean(1)
+
+
+def test_the_boxes_of_proposals_are_found_with_their_vectors_and_once(pictures, monkeypatch):
+    asked = []
+
+    def propose(photo):
+        asked.append(photo)
+        return np.array([[0, 0, 1, 1], [0, 0, 1 - 0.45 * len(asked), 1], [0, 0, 0, 0]], np.float32)
+
+    monkeypatch.setattr(readers, "proposer", lambda regions: propose)
+    wanted = ImageInput("crops", (3, 28, 28), Crops(name="whole"), Regions(method="selective-search", count=3))
+    reader = picture_reader(pictures, wanted, Cells())
+    assert reader.boxes.shape == (5, 3, 4)
+    assert not reader.boxes.any()
+    values, readable = reader.read(np.array([3, 1, 0]))
+    assert readable.tolist() == [True, False, True]
+    assert values.shape == (2, 3, 3)
+    assert len(asked) == 2
+    assert reader.boxes[[3, 0], 1, 2].tolist() == pytest.approx([0.55, 0.1])
+    assert not reader.boxes[[1, 2, 4]].any()
+    assert reader.skipped == {1: "broken.jpg: truncated"}
+    squares = torch.from_numpy(
+        np.concatenate([fixed_crops(pictures[row].load(), Crops(name="whole"), 28) for row in (3, 0)])
+    )
+    with torch.inference_mode():
+        pooled = pool_cells(reader._backbone.regions(squares), torch.from_numpy(reader.boxes[[3, 0]]))
+    np.testing.assert_allclose(values, pooled.numpy(), rtol=1e-6)
+    nothing, readable = reader.read(np.array([1]))
+    assert nothing.shape == (0, 3, 3)
+    assert not readable.any()

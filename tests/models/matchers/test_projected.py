@@ -1,0 +1,255 @@
+"""Heads on embedding models: the two layers by hand, on any base, on disk and back."""
+
+import copy
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import normalize
+
+from diptych.errors import RecipeError, RunError
+from diptych.features.readers import ImageInput
+from diptych.models.matcher import Matcher, ModelSettings
+from diptych.models.matchers.order import OrderSettings
+from diptych.models.matchers.projected import Head, Projected, ProjectedSettings
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.matchers.vsrn import VSRNSettings
+from diptych.models.storage import load_matcher, save_matcher
+from diptych.models.tower import Tokens
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.region.features import RegionFeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
+from diptych.models.trained import Trained
+from diptych.registry import resolve
+from diptych.text.vocabulary import Vocabulary
+from diptych.training.recipe import load_recipe, parse_recipe
+
+WORDS = Vocabulary.count(["a red circle above one blue square"], 1)
+TOKENS = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0]]), torch.tensor([4, 3]))
+TOWERS = {
+    "joint": 5,
+    "text": GRUSettings(hidden=5, word=3),
+    "image": FeatureSettings(shape=(6,)),
+    "words": len(WORDS),
+}
+BASES = {
+    "vse": VSESettings(**TOWERS),
+    "vse unnormalised": VSESettings(**TOWERS, normalise_images=False, normalise_texts=False),
+    "order": OrderSettings(**TOWERS, absolute=True),
+    "projected": ProjectedSettings(base=VSESettings(**TOWERS), head=Head(hidden=4, output=7)),
+}
+
+
+def attached(base="vse", **head):
+    torch.manual_seed(0)
+    matcher = Projected(BASES[base].build(), Head(**{"hidden": 8, "output": 3, **head}))
+    with torch.no_grad():  # biases begin at zero, where one that is not added would not be missed
+        for name, parameter in matcher.named_parameters():
+            if name.startswith("head_") and name.endswith("bias"):
+                parameter.uniform_(-1, 1)
+    return matcher
+
+
+def by_hand(layers, inputs):
+    """Two layers, a rectifier between them, and the length, a row at a time in numpy."""
+    numbers = {name: value.detach().double().numpy() for name, value in layers.named_parameters()}
+    rows = []
+    for row in inputs.detach().double().numpy():
+        hidden = np.array([np.sum(line * row) for line in numbers["0.weight"]]) + numbers.get("0.bias", 0)
+        last = np.array([np.sum(line * np.where(hidden > 0, hidden, 0)) for line in numbers["2.weight"]])
+        last = last + numbers["2.bias"]
+        rows.append(last / np.sqrt(np.sum(last**2)))
+    return torch.tensor(np.array(rows))
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("base", list(BASES))
+def test_both_sides_equal_two_layers_by_hand(base, bias):
+    matcher = attached(base, bias=bias)
+    inputs = torch.randn(4, 6)
+    images, texts = matcher.encode_images(inputs), matcher.encode_texts(TOKENS)
+    of_base = matcher.base.encode_images(inputs), matcher.base.encode_texts(TOKENS)
+    torch.testing.assert_close(images.double(), by_hand(matcher.head_images, of_base[0]), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(texts.double(), by_hand(matcher.head_texts, of_base[1]), rtol=1e-4, atol=1e-5)
+    assert not torch.equal(matcher.head_images[0].weight, matcher.head_texts[0].weight)  # a head a side
+
+
+@pytest.mark.parametrize("base", list(BASES))
+def test_scores_are_cosines_of_unit_vectors_whatever_the_base_scores(base):
+    matcher = attached(base)
+    images, texts = matcher.encode_images(torch.randn(4, 6)), matcher.encode_texts(TOKENS)
+    assert matcher.joint == 3
+    assert images.shape == (4, 3)
+    assert texts.shape == (2, 3)
+    torch.testing.assert_close(images.norm(dim=1), torch.ones(4))
+    torch.testing.assert_close(texts.norm(dim=1), torch.ones(2))
+    scores = matcher.score(images, texts)
+    assert scores.shape == (4, 2)
+    for i in range(4):
+        for j in range(2):
+            assert scores[i, j].item() == pytest.approx(torch.dot(images[i], texts[j]).item(), abs=1e-6)
+    assert matcher.image_input == matcher.base.image_input
+
+
+def test_the_first_bias_can_be_left_out_and_only_that():
+    names = {name for name, _ in attached(bias=False).head_texts.named_parameters()}
+    assert names == {"0.weight", "2.weight", "2.bias"}
+    assert {name for name, _ in attached().head_texts.named_parameters()} == names | {"0.bias"}
+
+
+def test_heads_begin_as_xavier_does_and_with_the_sizes_of_the_paper():
+    assert (Head().hidden, Head().output, Head().bias) == (2048, 1024, True)
+    torch.manual_seed(0)
+    fresh = Projected(BASES["vse"].build(), Head(hidden=40, output=30))
+    for layers in (fresh.head_images, fresh.head_texts):
+        for layer, bound in ((layers[0], (6 / 45) ** 0.5), (layers[2], (6 / 70) ** 0.5)):
+            assert layer.weight.abs().max() <= bound
+            assert layer.weight.abs().max() > 0.9 * bound
+            assert (layer.bias == 0).all()
+
+
+@pytest.mark.parametrize("base", list(BASES))
+def test_attaching_keeps_the_base_as_it_is(base):
+    torch.manual_seed(0)
+    trained = BASES[base].build()
+    before = copy.deepcopy(trained.state_dict())
+    matcher = Projected(trained, Head(hidden=8, output=3))
+    kept = {name.removeprefix("base."): v for name, v in matcher.state_dict().items() if name.startswith("base.")}
+    assert kept.keys() == before.keys()
+    assert all(torch.equal(kept[name], value) for name, value in before.items())
+    assert matcher.settings.base == BASES[base]
+
+
+@pytest.mark.parametrize("base", list(BASES))
+def test_a_file_gives_back_the_same_matcher(base, tmp_path):
+    matcher = attached(base, bias=False)
+    save_matcher(tmp_path / "run" / "best" / "weights.safetensors", matcher, WORDS, {})
+    WORDS.save(tmp_path / "run" / "vocabulary.json")
+    again = load_matcher(tmp_path / "run" / "best" / "weights.safetensors", WORDS)
+    opened = Trained.open(tmp_path / "run", "cpu")
+    images = torch.randn(4, 6)
+    for other in (again, opened.matcher):
+        assert isinstance(other, Projected)
+        assert other.settings == matcher.settings
+        assert torch.equal(other.encode_images(images), matcher.encode_images(images))
+        assert torch.equal(other.encode_texts(TOKENS), matcher.encode_texts(TOKENS))
+    assert opened.encode_texts(["a red circle"]).shape == (1, 3)
+
+
+def test_a_file_with_other_layers_is_refused(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    matcher = attached()
+    matcher.settings = matcher.settings.model_copy(update={"head": Head(hidden=9, output=3)})
+    save_matcher(path, matcher, WORDS, {})
+    with pytest.raises(RunError, match=r"does not fit the model: head_\w+\.\d\.\w+ is"):
+        load_matcher(path, WORDS)
+
+
+@pytest.mark.parametrize("base", list(BASES))
+def test_settings_survive_a_recipe(base, tmp_path):
+    settings = ProjectedSettings(base=BASES[base], head=Head(hidden=8, output=64, bias=False))
+    recipe = parse_recipe({"model": settings.model_dump(), "stage": [{"objective": {"name": "mvn"}}]})
+    assert recipe.model == settings
+    (tmp_path / "recipe.toml").write_text(recipe.to_toml())
+    again = load_recipe(str(tmp_path / "recipe.toml"))
+    assert again == recipe
+    assert again.model.base == BASES[base]
+    assert type(again.model.base) is type(BASES[base])
+
+
+def test_a_stage_keeps_its_head_in_a_recipe(tmp_path):
+    recipe = load_recipe("vsepp", ["stage.1.head={output=64, bias=false}"])
+    assert recipe.stage[0].head == Head(hidden=2048, output=64, bias=False)
+    (tmp_path / "recipe.toml").write_text(recipe.to_toml())
+    assert load_recipe(str(tmp_path / "recipe.toml")) == recipe
+    assert load_recipe("vsepp").stage[0].head is None
+
+
+def test_fitting_reaches_the_base():
+    fitted = ProjectedSettings(base=VSESettings(joint=5, text=GRUSettings(hidden=5, word=3))).fitted(11, (6,))
+    assert fitted.base.words == 11
+    assert fitted.base.image.shape == (6,)
+
+
+def test_word_vectors_reach_the_base():
+    matcher = attached("projected")
+    found = torch.arange(len(WORDS)) == 5
+    matcher.start_words(torch.full((len(WORDS), 3), 7.0), found)
+    assert (matcher.base.base.text.words.weight[5] == 7).all()
+    assert not (matcher.base.base.text.words.weight[6] == 7).any()
+
+
+def test_mistakes_are_named_in_one_line():
+    base = BASES["vse"].model_dump()
+    for section, message in (
+        ({"base": {**base, "name": "vze"}}, r"model\.base\.name = 'vze': no such name; did you mean 'vse'"),
+        ({}, r"key 'base' is missing"),
+        ({"base": base, "head": {"outputs": 3}}, r"unknown key 'head\.outputs'; did you mean 'output'"),
+        ({"base": base, "head": {"output": 0}}, r"head\.output = 0: .*greater than or equal to 1"),
+    ):
+        with pytest.raises(RecipeError, match=message) as caught:
+            resolve("models.matchers", {"name": "projected", **section}, "model", ModelSettings)
+        assert "\n" not in str(caught.value)
+
+
+class PairwiseSettings(ModelSettings):
+    name: Literal["pairwise"] = "pairwise"
+
+    def fitted(self, words, features):
+        return self
+
+    def build(self):
+        return Pairwise(self)
+
+
+class Pairwise(Matcher):
+    """Scores from whole sets of rows on both sides: no vector stands for an image or a text."""
+
+    def __init__(self, settings):
+        super().__init__()
+        self.settings = settings
+        self.words = nn.Embedding(100, 4)
+
+    @property
+    def image_input(self):
+        return ImageInput("features", (2, 4))
+
+    def encode_images(self, images):
+        return images
+
+    def encode_texts(self, tokens):
+        return self.words(tokens.ids)
+
+    def score(self, images, texts):
+        similar = torch.einsum("ird,tld->itrl", normalize(images, dim=2), normalize(texts, dim=2))
+        return similar.amax(3).mean(2)
+
+    def start_images(self):
+        return
+
+    def start_words(self, vectors, found):
+        return
+
+
+def test_a_matcher_without_joint_space_takes_no_head():
+    matcher = PairwiseSettings().build()
+    assert matcher.joint is None
+    with pytest.raises(RecipeError, match=r"head: needs an embedding model.*'pairwise' is none") as caught:
+        Projected(matcher, Head())
+    assert "\n" not in str(caught.value)
+
+
+def test_the_bases_own_loss_goes_on_beneath_heads():
+    torch.manual_seed(0)
+    regions = RegionFeatureSettings(shape=(3, 6))
+    base = VSRNSettings(joint=5, image=regions, text=GRUSettings(hidden=5, word=3), words=9).build().eval()
+    matcher = Projected(base, Head(hidden=7, output=4)).eval()
+    tokens = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0], [1, 7, 2, 0]]), torch.tensor([4, 3, 3]))
+    given = torch.randn(2, 3, 6), tokens, torch.tensor([1, 0])  # the third text is a negative
+    encoded = matcher.encode_batch(*given)
+    assert matcher.own_terms == tuple(encoded.terms) == ("generation",)
+    torch.testing.assert_close(encoded.terms["generation"], base.encode_batch(*given).terms["generation"])
+    torch.testing.assert_close(encoded.images, matcher.encode_images(given[0]))
+    torch.testing.assert_close(encoded.texts, matcher.encode_texts(tokens))

@@ -1,0 +1,80 @@
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import normalize
+
+from diptych.features.names import load_backbone
+from diptych.models.towers.image.backbone import BackboneSettings
+from diptych.models.towers.image.features import FeatureSettings
+
+SIDE = 64  # of the real network, which takes its time at 224
+
+
+@pytest.fixture(scope="module")
+def tower():
+    made = BackboneSettings(side=SIDE).build()
+    made.start()
+    return made.eval()
+
+
+@pytest.fixture(scope="module")
+def pixels():
+    return torch.randint(0, 256, (3, 2, 3, SIDE, SIDE), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_mean_over_the_crops_of_the_pretrained_backbone(tower, pixels):
+    with torch.inference_mode():
+        made = tower(pixels)
+        network = load_backbone("lite0")
+        expected = torch.stack([network(crops).mean(0) for crops in pixels])
+    torch.testing.assert_close(made, normalize(expected, dim=1), rtol=1e-4, atol=1e-6)
+
+
+def test_stored_vectors_give_what_pixels_give(tower, pixels):
+    with torch.inference_mode():
+        stored = torch.stack([tower.backbone(crops).mean(0) for crops in pixels])
+        torch.testing.assert_close(tower(stored), tower(pixels), rtol=1e-4, atol=1e-6)
+
+
+def test_larger_squares_go_through_the_same_network(tower):
+    larger = BackboneSettings(crops="whole", side=96).build()
+    assert larger.input.shape == (3, 96, 96)
+    assert larger.input.crops.side == 96
+    larger.load_state_dict(tower.state_dict())
+    pixels = torch.randint(0, 256, (1, 1, 3, 96, 96), dtype=torch.uint8, generator=torch.manual_seed(0))
+    with torch.inference_mode():
+        cells = tower.backbone.regions(pixels[0])
+        assert cells.shape == (1, 9, 1280)
+        torch.testing.assert_close(larger.eval()(pixels), normalize(cells.mean(1), dim=1), rtol=1e-4, atol=1e-6)
+
+
+def test_its_squares_are_those_of_the_backbone_unless_a_side_is_named():
+    with torch.device("meta"):
+        assert BackboneSettings().build().input.shape == (3, 224, 224)
+
+
+def test_a_corpus_with_features_needs_no_backbone():
+    assert BackboneSettings().fitted((2048,)) == FeatureSettings(shape=(2048,))
+    assert BackboneSettings().fitted(None) == BackboneSettings()
+
+
+@pytest.mark.parametrize(("batch_norm", "most"), [("frozen", 4), ("trained", 6)])
+def test_only_a_backbone_that_estimates_statistics_sees_the_whole_batch(batch_norm, most, pixels, monkeypatch):
+    monkeypatch.setattr("diptych.models.layers.pretrained.CROPS_AT_ONCE", 4)
+    tower = BackboneSettings(side=SIDE, batch_norm=batch_norm).build().train()
+    seen = []
+    tower.backbone.register_forward_pre_hook(lambda _module, given: seen.append(len(given[0])))
+    tower(pixels)
+    assert max(seen) == most
+    assert sum(seen) == 6
+
+
+@pytest.mark.parametrize(("batch_norm", "moves"), [("frozen", False), ("trained", True)])
+def test_statistics_of_batch_normalisation_move_only_where_that_is_wanted(batch_norm, moves, pixels):
+    tower = BackboneSettings(side=SIDE, batch_norm=batch_norm).build()
+    norms = [module for module in tower.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert norms
+    before = [norm.running_mean.clone() for norm in norms]
+    tower.train()
+    tower(pixels)
+    assert any(not torch.equal(norm.running_mean, old) for norm, old in zip(norms, before, strict=True)) is moves

@@ -1,0 +1,328 @@
+"""What an objective is given of a batch, against scores of one image with one text at a time."""
+
+from dataclasses import replace
+from functools import cache
+from typing import ClassVar, Literal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pydantic import PrivateAttr
+
+from diptych.data.sampling.pairs import PairBatch, Rivals
+from diptych.models.matchers.cca import CCASettings
+from diptych.models.matchers.similarity_net import SimilarityNetSettings
+from diptych.models.matchers.two_branch import TwoBranchSettings
+from diptych.models.tower import Tokens
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
+from diptych.models.towers.text.tfidf import TfidfSettings
+from diptych.objectives.correlation import Correlation
+from diptych.objectives.logistic import Logistic
+from diptych.objectives.neighbourhood import Neighbourhood
+from diptych.objectives.objective import Loss, Objective
+from diptych.training.engine.stage import prepare_step
+from diptych.training.engine.step import SolvingStep
+from diptych.training.recipe import Batches, Stage
+
+CPU = torch.device("cpu")
+BRANCHES = {
+    "image": FeatureSettings(shape=(6,)),
+    "text": GRUSettings(hidden=5, word=3),
+    "image_layers": (24, 4),
+    "text_layers": (24, 4),
+    "dropout": 0.0,
+    "batch_norm": False,
+    "words": 9,
+}
+MODELS = {"distance": TwoBranchSettings(**BRANCHES), "network": SimilarityNetSettings(**BRANCHES, fused=(3,))}
+
+
+class Spy(Objective):
+    """Keeps what it is given; its loss weighs every score by a number of its own, so that none may be mixed up."""
+
+    name: Literal["spy"] = "spy"
+    within: bool = False
+    _given: list = PrivateAttr(default_factory=list)
+
+    @property
+    def needs_within(self):
+        return self.within
+
+    def __call__(self, batch):
+        self._given.append(batch)
+        return Loss({"all": weighed(batch.scores)})
+
+    def stuck(self, batch, total):
+        return False
+
+
+class PairsSpy(Spy):
+    pairs_only: ClassVar[bool] = True
+
+
+def weighed(scores):
+    there = scores[scores > -torch.inf]
+    return (there * torch.arange(1, len(there) + 1).sin().to(there)).sum()
+
+
+def made(model="distance", seed=0):
+    torch.manual_seed(seed)
+    return MODELS[model].build().double()
+
+
+@st.composite
+def batches(draw, kinds=("none", "images", "texts", "both")):
+    """Images and texts in several pairs each, rivals of both kinds behind them, some of which lack."""
+    random = np.random.default_rng(draw(st.integers(0, 999)))
+    pairs, kind = draw(st.integers(1, 6)), draw(st.sampled_from(kinds))
+    groups = random.integers(0, 3, pairs)
+    repeated = draw(st.booleans())
+    image_of = np.unique(2 * groups + random.integers(0, 2, pairs), return_inverse=True)[1]
+    drawn = 2 * groups + random.integers(0, 2, pairs) if repeated else np.arange(pairs)
+    order = list(dict.fromkeys(drawn.tolist()))  # texts stand in the order of the pairs
+    text_of = np.array([order.index(text) for text in drawn.tolist()])
+    images = int(image_of.max()) + 1 + (2 if kind in ("images", "both") else 0)
+    texts = int(text_of.max()) + 1 + (2 if kind in ("texts", "both") else 0)
+    lengths = random.integers(2, 6, texts)
+    ids = random.integers(4, 9, (texts, 7))
+    ids[np.arange(7) >= lengths[:, None]] = 0
+    rivals = Rivals(
+        random.integers(-1, images, (pairs, 3)) if kind in ("images", "both") else None,
+        random.integers(-1, texts, (pairs, 2)) if kind in ("texts", "both") else None,
+    )
+    return PairBatch(
+        random.standard_normal((images, 6)),
+        image_of,
+        ids,
+        lengths,
+        groups,
+        text_of=text_of if len(order) < pairs else None,
+        rivals=None if kind == "none" else rivals,
+        asking=random.random((pairs, 2)) < 0.5 if draw(st.booleans()) else None,
+    )
+
+
+class Plain:
+    """Scores by encoding one image and one text and nothing else, each once."""
+
+    def __init__(self, matcher, batch):
+        self.matcher, self.batch = matcher, batch
+        self.text_of = np.arange(len(batch)) if batch.text_of is None else batch.text_of
+        self.image, self.text = cache(self._image), cache(self._text)
+
+    def _image(self, row):
+        return self.matcher.encode_images(torch.from_numpy(self.batch.images[row : row + 1]))
+
+    def _text(self, row):
+        length = self.batch.lengths[row]
+        ids = torch.from_numpy(self.batch.ids[row : row + 1, :length])
+        return self.matcher.encode_texts(Tokens(ids, torch.tensor([length])))
+
+    def score(self, image, text):
+        if image < 0 or text < 0:
+            return torch.tensor(-torch.inf, dtype=torch.float64)
+        return self.matcher.score(self.image(image), self.text(text))[0, 0]
+
+    def crossed(self):
+        rows = [[self.score(image, text) for text in self.text_of] for image in self.batch.image_of]
+        return torch.stack([torch.stack(row) for row in rows])
+
+    def rivals(self):
+        """The scores of the rivals of each pair: with its text, and with its image."""
+        rivals = self.batch.rivals
+        of_images = of_texts = None
+        if rivals.images is not None:
+            rows = zip(rivals.images, self.text_of, strict=True)
+            of_images = torch.stack([torch.stack([self.score(image, text) for image in row]) for row, text in rows])
+        if rivals.texts is not None:
+            rows = zip(rivals.texts, self.batch.image_of, strict=True)
+            of_texts = torch.stack([torch.stack([self.score(image, text) for text in row]) for row, image in rows])
+        return of_images, of_texts
+
+
+def trained(matcher, objective, batch):
+    """What the objective was given, the loss, the summary, and the gradients of all weights."""
+    step = prepare_step(matcher, Stage(objective=objective), CPU)
+    matcher.zero_grad()
+    loss, summary = step.gradients(batch)
+    return step.objective, loss, summary, gradients(matcher)
+
+
+def gradients(matcher):
+    return {name: weight.grad.clone() for name, weight in matcher.named_parameters() if weight.grad is not None}
+
+
+def assert_same_gradients(ours, matcher, loss):
+    matcher.zero_grad()
+    loss.backward()
+    theirs = gradients(matcher)
+    for name in ours.keys() | theirs.keys():  # what no score depends on has none, or zeros
+        nothing = torch.zeros(())
+        torch.testing.assert_close(ours.get(name, nothing) + 0, theirs.get(name, nothing) + 0, rtol=1e-8, atol=1e-10)
+
+
+def close(found, expected):
+    if expected is None:
+        assert found is None
+    else:
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=15)
+@given(batches(), st.booleans())
+def test_all_images_are_scored_with_all_texts_of_the_pairs(batch, within):
+    matcher = made()
+    spy, loss, _, ours = trained(matcher, Spy(within=within), batch)
+    (given_scores,) = spy._given
+    plain = Plain(matcher, batch)
+    expected = plain.crossed()
+    close(given_scores.scores, expected)
+    assert given_scores.positives.tolist() == [[one == other for other in batch.groups] for one in batch.groups]
+    images, texts = batch.image_of.tolist(), plain.text_of.tolist()
+    for first, of in zip(given_scores.first, (images, texts), strict=True):
+        assert first.tolist() == [item not in of[:pair] for pair, item in enumerate(of)]
+    if batch.asking is None:
+        assert given_scores.asking is None
+    else:
+        assert torch.stack(given_scores.asking, 1).tolist() == batch.asking.tolist()
+    if batch.rivals is None:
+        assert given_scores.rivals is None
+    else:
+        for found, wanted in zip((given_scores.rivals.images, given_scores.rivals.texts), plain.rivals(), strict=True):
+            close(found, wanted)
+    if within:
+        for found, of, encode in zip(given_scores.within, (images, texts), (plain.image, plain.text), strict=True):
+            rows = [[matcher.score(encode(one), encode(other)).item() for other in of] for one in of]
+            close(found, torch.tensor(rows, dtype=torch.float64))
+    else:
+        assert given_scores.within is None
+    assert loss.total.item() == pytest.approx(weighed(expected).item())
+    assert_same_gradients(ours, matcher, weighed(expected))
+
+
+@settings(max_examples=15)
+@given(batches(("images", "texts", "both")), st.sampled_from(list(MODELS)))
+def test_an_objective_of_pairs_sees_each_pair_and_then_its_rivals(batch, model):
+    matcher = made(model)
+    spy, loss, summary, ours = trained(matcher, PairsSpy(), batch)
+    (given_scores,) = spy._given
+    plain = Plain(matcher, batch)
+    own = torch.stack([plain.score(i, t) for i, t in zip(batch.image_of, plain.text_of, strict=True)])
+    expected = torch.cat([own[:, None], *(side for side in plain.rivals() if side is not None)], dim=1)
+    close(given_scores.scores, expected)
+    assert given_scores.positives.tolist() == [[place == 0 for place in range(expected.shape[1])]] * len(batch)
+    there = expected[expected > -torch.inf]
+    assert (summary.lowest, summary.highest) == pytest.approx((there.min().item(), there.max().item()))
+    assert loss.total.item() == pytest.approx(weighed(expected).item())
+    assert_same_gradients(ours, matcher, weighed(expected))
+
+
+def hinges(own, others, margin, most):
+    found = sorted(((margin - own + other).clamp(min=0) for other in others), reverse=True)
+    return sum(found[:most], torch.zeros((), dtype=torch.float64))
+
+
+@settings(max_examples=15)
+@given(batches(("none", "images", "both")))
+def test_the_two_branch_loss_of_a_batch_is_that_of_a_loop_over_triplets(batch):
+    """Equation 6 with Algorithm 1: phrases look among regions of their photo, regions among the batch's phrases."""
+    matcher, count = made(seed=3), len(batch)
+    if batch.rivals is not None:
+        batch = replace(batch, rivals=replace(batch.rivals, texts=None))
+    objective = Neighbourhood(margin=0.4, most=2, image_to_text=1.5, text_to_image=3.0)
+    _, loss, _, ours = trained(matcher, objective, batch)
+    plain = Plain(matcher, batch)
+    scores = plain.crossed()
+    of_rivals = None if batch.rivals is None else plain.rivals()[0]
+    expected = torch.zeros((), dtype=torch.float64)
+    for pair in range(count):
+        asks = (True, True) if batch.asking is None else batch.asking[pair]
+        others = [other for other in range(count) if batch.groups[other] != batch.groups[pair]]
+        if asks[0]:
+            texts = {plain.text_of[other]: scores[pair, other] for other in others}  # each text once
+            expected = expected + 1.5 / count * hinges(scores[pair, pair], texts.values(), 0.4, 2)
+        if asks[1]:
+            images = {batch.image_of[other]: scores[other, pair] for other in others}
+            rivals = images.values() if of_rivals is None else of_rivals[pair]
+            expected = expected + 3.0 / count * hinges(scores[pair, pair], rivals, 0.4, 2)
+    assert loss.total.item() == pytest.approx(expected.item(), rel=1e-9, abs=1e-12)
+    if expected.requires_grad:
+        assert_same_gradients(ours, matcher, expected)
+
+
+@settings(max_examples=15)
+@given(batches(("images", "texts", "both")))
+def test_the_similarity_network_asks_pair_by_pair(batch):
+    matcher = made("network")
+    _, loss, _, ours = trained(matcher, Logistic(balanced=False), batch)
+    plain = Plain(matcher, batch)
+    expected = torch.zeros((), dtype=torch.float64)
+    for image, text in zip(batch.image_of, plain.text_of, strict=True):
+        expected = expected + (1 + (-plain.score(image, text)).exp()).log()
+    for side in plain.rivals():
+        for score in () if side is None else side[side > -torch.inf]:
+            expected = expected + (1 + score.exp()).log()
+    assert loss.total.item() == pytest.approx(expected.item() / len(batch))
+    assert_same_gradients(ours, matcher, expected / len(batch))
+
+
+def test_what_a_fitted_tower_made_before_is_taken_as_it_is():
+    settings = TwoBranchSettings(**{**BRANCHES, "text": TfidfSettings()})
+    torch.manual_seed(0)
+    matcher = settings.build().double()  # never fitted: without the features every text would be the same
+    random = np.random.default_rng(0)
+    features = random.standard_normal((3, matcher.text.size))
+    batch = PairBatch(
+        random.standard_normal((3, 6)),
+        np.arange(3),
+        np.full((3, 4), 5),
+        np.full(3, 4),
+        np.arange(3),
+        text_features=features,
+    )
+    spy, *_ = trained(matcher, Spy(), batch)
+    texts = matcher.text_branch(torch.from_numpy(features))
+    expected = -torch.cdist(matcher.encode_images(torch.from_numpy(batch.images)), texts)
+    torch.testing.assert_close(spy._given[0].scores, expected, rtol=1e-6, atol=1e-6)
+
+
+@settings(max_examples=15)
+@given(st.lists(batches(), min_size=3, max_size=5))
+def test_a_solved_stage_is_cca_of_all_pairs_at_once(parts):
+    """Whatever the batches are, with rivals behind them and texts in several pairs."""
+    torch.manual_seed(0)
+    matcher, direct = (
+        CCASettings(
+            joint=2, image=FeatureSettings(shape=(6,)), text=GRUSettings(hidden=5, word=3), words=9, regularisation=0.1
+        )
+        .build()
+        .double()
+        for _ in range(2)
+    )
+    direct.load_state_dict(matcher.state_dict())
+    step = prepare_step(matcher, Stage(objective=Correlation(), batches=Batches(size=4), epochs=1), CPU)
+    assert isinstance(step, SolvingStep)
+    images, texts = [], []
+    for batch in parts:
+        loss, summary = step(batch)
+        assert loss.total.item() == summary.lowest == summary.highest == 0
+        plain = Plain(matcher, batch)
+        images += [torch.from_numpy(batch.images[row]) for row in batch.image_of]
+        for row in plain.text_of:
+            ids = torch.from_numpy(batch.ids[row : row + 1, : batch.lengths[row]])
+            texts.append(matcher.text(Tokens(ids, torch.from_numpy(batch.lengths[row : row + 1])))[0].detach())
+    for side in (images, texts):
+        assume(len({tuple(vector.tolist()) for vector in side}) > 3)  # fewer correlate in fewer than two directions
+    direct.add(torch.stack(images), torch.stack(texts))
+    direct.solve()
+    before = matcher.image_projection.weight.clone()
+    step.finish_epoch()
+    assert not torch.equal(matcher.image_projection.weight, before)
+    torch.testing.assert_close(matcher.correlations, direct.correlations, rtol=1e-6, atol=1e-8)
+    probe = torch.randn(5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    ours, theirs = (each.encode_images(probe) for each in (matcher, direct))
+    torch.testing.assert_close((ours * theirs).sum(1).abs(), torch.ones(5, dtype=torch.float64), rtol=0, atol=1e-6)
+    assert direct.correlations.min() > 0

@@ -1,0 +1,313 @@
+"""Training on phrases end to end, on drawn scenes whose regions are proposed by somebody who knows the boxes."""
+
+import json
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from diptych.data.boxes import overlaps
+from diptych.data.formats.scenes import make_scenes
+from diptych.data.phrases import mentions
+from diptych.errors import DataError, ImageError, RecipeError
+from diptych.evaluation.localisation.localise import evaluate_phrases, region_reader
+from diptych.evaluation.localisation.measures import is_right
+from diptych.features import extract as extraction
+from diptych.features import places
+from diptych.features import readers as reader
+from diptych.models.matchers.cca import CCASettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.text.tfidf import TfidfSettings
+from diptych.models.trained import Trained
+from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.checkpoint import snapshot_path
+from diptych.training.inputs.pairs import ImageTextData
+from diptych.training.recipe import load_recipe
+from diptych.training.train import train
+
+COUNT = 20
+SMALL = [
+    "model.image.side=160",
+    f"model.image.regions.count={COUNT}",
+    "model.image_layers=[64, 32]",
+    "model.text_layers=[64, 32]",
+    "stage.1.batches.size=40",
+    "stage.1.optimiser.rate=0.003",
+]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return make_scenes(train=64, val=24, test=1, texts=2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def proposing(corpus, small_backbones):
+    """Instead of OpenCV: the boxes of a scene's things, two places beside each, and what is empty of a 3 x 3 grid."""
+    known = {
+        picture.load().tobytes(): np.array([(box.left, box.top, box.right, box.bottom) for box in boxes])
+        for picture, boxes in zip(corpus.pictures, corpus.boxes, strict=True)
+    }
+    down, across = np.mgrid[0:3, 0:3].reshape(2, -1, 1) / 3
+    grid = np.concatenate([across, down, across + 1 / 3, down + 1 / 3], axis=1)
+
+    def proposer(regions):
+        def propose(photo):
+            own = known[photo.tobytes()]
+            aside = np.tile(own[:, 2:] - own[:, :2], 2) * 0.08
+            empty = grid[overlaps(grid, own).max(1) < 0.05]
+            found = np.concatenate([[[0, 0, 1, 1]], empty, own + aside, own - aside, own]).clip(0, 1)
+            boxes = np.zeros((regions.count, 4), np.float32)
+            boxes[: len(found)] = found
+            return boxes
+
+        return propose
+
+    with small_backbones(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(places, "proposer", proposer)
+        patch.setattr(reader, "proposer", proposer)
+        yield
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """One folder of feature stores for all: each region is computed once."""
+    return tmp_path_factory.mktemp("features")
+
+
+class Watching(Silent):
+    """Presses Ctrl-C at given steps; remembers what was said."""
+
+    def __init__(self, at=()):
+        self.count, self.at, self.said = 0, at, []
+
+    def step(self, epoch, loss, pairs_per_second):
+        self.count += 1
+        if self.count in self.at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def say(self, message, style=""):
+        self.said.append(message)
+
+
+def journal(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def assert_same_run(one, other):
+    first, second = load_file(snapshot_path(one)), load_file(snapshot_path(other))
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+    assert len({(run / "best" / "weights.safetensors").read_bytes() for run in (one, other)}) == 1
+    assert journal(one) == journal(other)
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    return load_recipe("phrases-scenes", [*SMALL, "stage.1.epochs=5"])
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, recipe, stores, tmp_path_factory):
+    return train(recipe, corpus, tmp_path_factory.mktemp("runs") / "whole", device="cpu", workers=0, features=stores)
+
+
+def test_training_on_phrases_finds_things(whole, corpus, stores):
+    best = json.loads((whole / "best" / "metrics.json").read_text())["val"]
+    assert best["ceiling"] == 100  # the boxes themselves are proposed
+    val = corpus.split("val")
+    known, chances = mentions(val), []
+    _, boxes = region_reader(Trained.open(whole, "cpu", stores=stores), val)
+    for image, box in zip(known.images, known.boxes, strict=True):
+        there = boxes[image][(boxes[image][:, 2:] > boxes[image][:, :2]).all(1)]
+        chances.append(is_right(there, box[None]).mean())
+    assert best["phrase_r1"] > 250 * np.mean(chances), "R@1 in percent, of a chance that is a share"
+    assert best["phrase_r1"] > 65
+    assert best["phrase_sum"] == pytest.approx(best["phrase_r1"] + best["phrase_r5"] + best["phrase_r10"])
+    lines = journal(whole)
+    assert lines[-1]["loss"] < 0.3 * lines[0]["loss"]
+    assert max(line["val"]["phrase_sum"] for line in lines) == best["phrase_sum"]
+
+
+def test_what_was_measured_in_training_is_what_an_evaluation_measures(whole, corpus, stores):
+    found = evaluate_phrases(whole, corpus, "val", device="cpu", stores=stores)
+    assert found.metrics == json.loads((whole / "best" / "metrics.json").read_text())["val"]
+
+
+def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(whole, corpus, recipe, stores, tmp_path):
+    options, watching = {"device": "cpu", "features": stores}, Watching((2, 9))
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, tmp_path, workers=0, watcher=watching, **options)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, tmp_path, resume=True, workers=1, watcher=watching, **options)
+    train(recipe, corpus, tmp_path, resume=True, workers=2, watcher=watching, **options)
+    assert_same_run(whole, tmp_path)
+
+
+REGIONS = f"{{method='selective-search', count={COUNT}, smallest=0.05, overlap=0.8}}"
+TOWERS = f"image={{name='regions', side=160, regions={REGIONS}}}, text={{name='tfidf'}}"
+OTHERS = {
+    "pairs": [
+        f"model={{name='similarity_net', image_layers=[16, 8], text_layers=[16, 8], dropout=0.2, fused=[8], {TOWERS}}}",
+        "stage.1.objective={name='logistic'}",
+        "stage.1.batches={size=40}",
+        "stage.1.phrases={positives='all', rivals=1}",
+        "stage.1.trainable=['image_branch', 'text_branch', 'fused']",
+        "stage.1.optimiser={name='sgd', rate=0.05, decay=0.001}",
+        "stage.1.epochs=2",
+    ],
+    "cca": [
+        f"model={{name='cca', joint=4, regularisation=0.1, {TOWERS}}}",
+        "stage.1.objective={name='correlation'}",
+        "stage.1.batches={size=40}",
+        "stage.1.phrases={positives='all', rivals=2}",
+        "stage.1.trainable=['image_projection', 'text_projection']",
+        "stage.1.epochs=1",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def solved(corpus, stores, tmp_path_factory):
+    recipe = load_recipe("phrases-scenes", OTHERS["cca"])
+    return train(recipe, corpus, tmp_path_factory.mktemp("runs") / "cca", device="cpu", workers=0, features=stores)
+
+
+def interrupted(name, corpus, stores, into):
+    """A run that was interrupted at its third step, and went on; the names of what its optimiser remembers."""
+    recipe, watching = load_recipe("phrases-scenes", OTHERS[name]), Watching((3,))
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, into, device="cpu", watcher=watching, features=stores)
+    assert not (into / "best").exists()
+    train(recipe, corpus, into, resume=True, device="cpu", watcher=watching, features=stores)
+    return {key.rsplit(".", 1)[1] for key in load_file(snapshot_path(into)) if key.startswith("optimiser.")}
+
+
+def test_pairs_one_by_one_with_momentum_and_dropout_resume_alike(corpus, stores, tmp_path):
+    recipe = load_recipe("phrases-scenes", OTHERS["pairs"])
+    whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0, features=stores)
+    assert interrupted("pairs", corpus, stores, tmp_path / "cut") == {"momentum_buffer"}
+    assert_same_run(whole, tmp_path / "cut")
+
+
+def test_a_solved_stage_that_is_interrupted_in_its_pass_begins_it_again(solved, corpus, stores, tmp_path):
+    assert interrupted("cca", corpus, stores, tmp_path) == set()
+    assert_same_run(solved, tmp_path)
+
+
+def test_a_solved_stage_has_the_projections_of_all_pairs(solved, corpus, stores):
+    """From the run's own features, in one block, each mention with every region that shows it."""
+    trained = Trained.open(solved, "cpu", stores=stores)
+    part = corpus.split("train")
+    known = mentions(part)
+    values, boxes = region_reader(trained, part)
+    vectors, _ = values.read(np.arange(len(part.image_ids)))
+    images, texts = [], []
+    encoded = trained.matcher.text(
+        trained.tokens(*trained.vocabulary.encode_all(known.words).batch(np.arange(len(known))))
+    )
+    for row, (image, box) in enumerate(zip(known.images, known.boxes, strict=True)):
+        shares = overlaps(boxes[image].astype(np.float64), box[None].astype(np.float64))[:, 0]
+        own = shares.argmax()  # the box itself is proposed, so it is pooled twice, and counts twice
+        assert shares[own] > 0.999
+        for place in (own, *np.flatnonzero(shares >= 0.7)):
+            images.append(trained.matcher.image(torch.from_numpy(vectors[image, place])))
+            texts.append(encoded[row])
+    direct = CCASettings(
+        joint=4,
+        regularisation=0.1,
+        image=FeatureSettings(shape=(len(images[0]),)),
+        text=TfidfSettings(),
+        words=len(trained.vocabulary),
+    ).build()
+    direct.add(torch.stack(images), torch.stack(texts))
+    direct.solve()
+    torch.testing.assert_close(trained.matcher.correlations, direct.correlations, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(trained.matcher.text_mean, direct.text_mean, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+@pytest.mark.parametrize("lacking", ["boxes", "phrases"])
+def test_a_split_without_phrases_or_boxes_is_one_line_before_any_work(
+    split, lacking, corpus, recipe, tmp_path, monkeypatch
+):
+    splits = corpus.image_splits if lacking == "boxes" else corpus.text_splits
+    column = [() if of == split else some for of, some in zip(splits, getattr(corpus, lacking), strict=True)]
+    monkeypatch.setattr(extraction, "FeatureStore", None)
+    with pytest.raises(DataError, match=rf"scenes: no phrase with a box.*in the split {split}\)") as caught:
+        train(recipe, replace(corpus, **{lacking: column}), tmp_path / "run", features=tmp_path / "features")
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_corpus_without_any_phrases_is_one_line(corpus, recipe, tmp_path):
+    with pytest.raises(DataError, match=r"scenes: no phrase with a box.*\(stage 1 needs some in the split train\)"):
+        train(recipe, replace(corpus, phrases=None, boxes=None), tmp_path / "run", features=tmp_path)
+
+
+def test_phrases_without_a_known_word_are_left_out_and_told(corpus, stores, tmp_path):
+    phrases = [list(some) for some in corpus.phrases]
+    for text in (4, 7):
+        phrases[text] = [replace(phrase, words=f"zyzzyva{text}") for phrase in phrases[text]]
+    changed = replace(corpus, phrases=phrases)
+    lost = sum(len(phrases[text]) for text in (4, 7))
+    watching = Watching()
+    recipe = load_recipe("phrases-scenes", [*SMALL, "stage.1.epochs=1", "text.threshold=4"])
+    run = train(recipe, changed, tmp_path, device="cpu", workers=0, watcher=watching, features=stores)
+    (told,) = [line for line in watching.said if "left out" in line]
+    assert told == f"left out {lost} training texts without a known word; the first is 'zyzzyva4'"
+    assert "zyzzyva4" not in (run / "vocabulary.json").read_text()
+    nothing = [[replace(phrase, words="zyzzyva") for phrase in some] for some in corpus.phrases]
+    nobody = replace(corpus, phrases=nothing, texts=["red " * 20] * len(corpus.texts))
+    with pytest.raises(DataError, match="none of the training texts has a known word"):
+        train(load_recipe("phrases-scenes", [*SMALL, "text.threshold=1000"]), nobody, tmp_path / "no", features=stores)
+
+
+class Broken:
+    def load(self):
+        raise ImageError("broken.jpg: truncated")
+
+
+def test_photos_that_cannot_be_read_are_left_out_and_told(corpus, stores, tmp_path):
+    pictures = list(corpus.pictures)
+    pictures[0] = pictures[9] = Broken()
+    watching = Watching()
+    recipe = load_recipe("phrases-scenes", [*SMALL, "stage.1.epochs=1"])
+    changed = replace(corpus, pictures=pictures)
+    train(recipe, changed, tmp_path / "run", device="cpu", workers=0, watcher=watching, features=stores)
+    said = "left out 2 training photos that cannot be read; the first is broken.jpg: truncated"
+    assert [line for line in watching.said if "left out" in line] == [said]
+    pictures = [Broken() if split == "train" else own for split, own in zip(corpus.image_splits, pictures, strict=True)]
+    nothing = replace(corpus, pictures=pictures)
+    with pytest.raises(
+        DataError, match=r"scenes: none of the training photos can be read; the first is broken\.jpg"
+    ) as caught:
+        train(recipe, nothing, tmp_path / "none", device="cpu", features=stores)
+    assert "\n" not in str(caught.value)
+
+
+def test_offline_negatives_go_with_no_text_left_out(corpus):
+    class Some:
+        def known(self, texts):
+            return np.arange(len(texts) - 1)
+
+    with pytest.raises(DataError, match="offline negatives were mined among all training texts"):
+        ImageTextData(corpus, corpus.split("train"), None, (0, 1), None, Some(), offline=object())
+
+
+def test_phrases_and_the_model_must_go_together(corpus, recipe, tmp_path):
+    (stage,) = recipe.stage
+    plain = recipe.model_copy(update={"stage": (stage.model_copy(update={"phrases": None, "select": "rsum"}),)})
+    with pytest.raises(RecipeError, match=r"^stage\.1\.phrases: the model reads regions of photos.*set phrases = \{\}"):
+        train(plain, corpus, tmp_path)
+    with pytest.raises(RecipeError, match=r"^stage\.1\.phrases: the model reads whole images; use a two-branch model"):
+        train(load_recipe("scenes", ["stage.1.phrases={}"]), corpus, tmp_path)
+    with pytest.raises(RecipeError, match=r"^stage\.1\.select = 'rsum': cannot select by it"):
+        train(load_recipe("phrases-scenes", [*SMALL, "stage.1.select=rsum"]), corpus, tmp_path)
+    assert not list(tmp_path.iterdir())

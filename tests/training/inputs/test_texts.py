@@ -1,0 +1,195 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diptych.data.formats.scenes import make_scenes
+from diptych.errors import RunError
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.storage import load_tensors, save_tensors
+from diptych.models.tower import Tokens
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.text.fisher import FisherSettings
+from diptych.models.towers.text.tfidf import TfidfSettings
+from diptych.models.trained import Trained
+from diptych.text.vocabulary import TokenTable, Vocabulary
+from diptych.text.word_vectors import WordVectors
+from diptych.training.engine.callbacks import Silent
+from diptych.training.inputs import texts
+from diptych.training.inputs.pairs import StageTexts
+from diptych.training.inputs.texts import fit_texts, known_texts, text_features
+from diptych.training.recipe import load_recipe
+from diptych.training.train import train
+
+WORDS = 20
+SETTINGS = FisherSettings(word=2, centres=2, size=3, iterations=5)
+
+
+def table(rows):
+    offsets = np.cumsum([0, *map(len, rows)]).astype(np.int64)
+    return TokenTable(np.concatenate(rows).astype(np.int32), offsets)
+
+
+def drawn(seed=0):
+    random = np.random.default_rng(seed)
+    return table([[1, *random.integers(4, WORDS, 4), 2] for _ in range(30)])
+
+
+def vectors(seed=0):
+    found = np.arange(WORDS) > 3
+    values = np.random.default_rng(seed).standard_normal((WORDS, 2)).astype(np.float32)
+    return WordVectors(values * found[:, None], found)
+
+
+def fit(stores, settings=SETTINGS, train=None, words=None, digest="words"):
+    tower = settings.build(WORDS)
+    return tower, fit_texts(tower, settings, train or drawn(), words or vectors(), digest, stores)
+
+
+def test_a_fit_is_computed_once(tmp_path):
+    first, computed = fit(tmp_path)
+    second, again = fit(tmp_path)
+    assert (computed, again) == (True, False)
+    for name, value in first.state_dict().items():
+        assert torch.equal(value, second.state_dict()[name])
+    (file,) = (tmp_path / "texts").iterdir()
+    assert file.name.startswith("fisher-")
+    assert file.suffix == ".safetensors"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"settings": SETTINGS.model_copy(update={"seed": 1})},
+        {"train": drawn(1)},
+        {"train": table([*np.split(drawn().flat, 30)[:28], np.concatenate(np.split(drawn().flat, 30)[28:])])},
+        {"words": vectors(1)},
+        {"words": replace(vectors(), found=np.arange(WORDS) > 4)},
+        {"digest": "other words"},
+    ],
+    ids=["settings", "texts", "cuts of the texts", "vectors", "found", "vocabulary"],
+)
+def test_anything_else_is_another_fit(changes, tmp_path):
+    fit(tmp_path)
+    assert fit(tmp_path, **changes)[1]
+    assert len(list((tmp_path / "texts").iterdir())) == 2
+
+
+def test_a_tower_without_vectors_is_kept_too(tmp_path):
+    for computed in (True, False):
+        tower = TfidfSettings().build(WORDS)
+        assert fit_texts(tower, TfidfSettings(), drawn(), None, "words", tmp_path) is computed
+        assert tower.rarity.all()
+
+
+def test_a_damaged_or_foreign_fit_is_one_line_with_a_remedy(tmp_path):
+    fit(tmp_path)
+    (file,) = (tmp_path / "texts").iterdir()
+    whole, (tensors, about) = file.read_bytes(), load_tensors(file)
+    file.write_bytes(whole[:-9])
+    with pytest.raises(RunError, match=r"damaged or truncated .*delete it, and it is fitted again$"):
+        fit(tmp_path)
+    save_tensors(file, tensors, {**about, "digest": "another"})
+    with pytest.raises(RunError, match=r"not the fit that its name says; delete it, and it is fitted again$"):
+        fit(tmp_path)
+    save_tensors(file, {**tensors, "scales": tensors["scales"][:1]}, about)
+    with pytest.raises(RunError, match=r"not the fit that its name says"):
+        fit(tmp_path)
+
+
+def test_a_fit_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(Exception, match="rank"):
+        fit(tmp_path, train=table([[1, 4, 5, 6, 7, 2]] * 3), settings=SETTINGS.model_copy(update={"ica": False}))
+    assert not (tmp_path / "texts").exists()
+
+
+CPU = torch.device("cpu")
+
+
+def test_features_of_all_texts_each_distinct_one_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(texts, "TEXTS_AT_ONCE", 4)
+    tower, _ = fit(tmp_path)
+    rows = [row.tolist() for row in np.split(drawn(2).flat, 30)]
+    rows = rows[:9] + rows[:5] + [[1, 3, 2]] + rows[3:4]
+    told = []
+    features = text_features(tower, table(rows), CPU, tmp_path, lambda *each: told.append(each))
+    assert (len(features), len(features.rows)) == (16, 10)
+    assert told == [(4, 10), (8, 10), (10, 10)]
+    asked = np.array([15, 0, 14, 3])
+    assert features[asked].dtype == np.float32
+    for place, text in enumerate(asked):
+        ids = torch.tensor([rows[text]])
+        expected = tower(Tokens(ids, torch.tensor([ids.shape[1]])))[0].numpy()
+        np.testing.assert_allclose(features[asked][place], expected, atol=1e-5)
+    assert np.array_equal(features[np.array([0])], features[np.array([9])])
+    assert known_texts(tower, table(rows), CPU).tolist() == [True] * 14 + [False, True]
+
+
+def test_features_are_kept_and_belong_to_tower_and_texts(tmp_path, monkeypatch):
+    tower, _ = fit(tmp_path)
+    some, others = table([[1, 4, 5, 2], [1, 6, 2]]), table([[1, 4, 5, 2], [1, 7, 2]])
+    first = text_features(tower, some, CPU, tmp_path).rows.copy()
+    with monkeypatch.context() as patch:
+        patch.setattr(texts, "put_features", None)  # a second time nothing is computed
+        np.testing.assert_array_equal(text_features(tower, some, CPU, tmp_path).rows, first)
+        with pytest.raises(TypeError):
+            text_features(tower, others, CPU, tmp_path)
+        tower.scales *= 2
+        with pytest.raises(TypeError):
+            text_features(tower, some, CPU, tmp_path)
+    assert not list((tmp_path / "texts").glob(".*"))
+    (file,) = (tmp_path / "texts").glob("*.npy")
+    tower.scales /= 2
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(RunError, match=r"damaged or truncated .*; delete it, and it is computed again"):
+        text_features(tower, some, CPU, tmp_path)
+
+
+def read_by_a_gru(stores):
+    """What a stage does with its texts where the tower is trained, and the list of what it says."""
+    vocabulary = Vocabulary(("red", "dog"), (2, 1), 1)
+    settings = VSESettings(joint=2, text={"name": "gru", "hidden": 2, "word": 2}, image=FeatureSettings(shape=(2,)))
+    trained = Trained(settings.model_copy(update={"words": len(vocabulary)}).build(), vocabulary, CPU)
+    said = []
+    return StageTexts(trained, stores, lambda *_: None, said.append), said
+
+
+@given(st.lists(st.lists(st.sampled_from(["red", "dog", "qqq", "Zzz", ","]), max_size=4).map(" ".join), min_size=1))
+def test_texts_without_a_known_word_are_kept_and_told(tmp_path_factory, some):
+    stage, said = read_by_a_gru(tmp_path_factory.getbasetemp())
+    assert stage.known(some).tolist() == list(range(len(some)))
+    table = stage.table(some)
+    expected = stage.trained.vocabulary.encode_all(some)
+    assert (table.flat.tolist(), table.offsets.tolist()) == (expected.flat.tolist(), expected.offsets.tolist())
+    unknown = [text for text, known in zip(some, stage.trained.known(some), strict=True) if not known]
+    if unknown:
+        told = "1 training text" if len(unknown) == 1 else f"{len(unknown)} training texts"
+        told = f"kept {told} without a known word, as good as empty to the model"
+        assert said == [f"{told}; the first is {unknown[0]!r}"]
+    else:
+        assert said == []
+
+
+class Listening(Silent):
+    def __init__(self):
+        self.said = []
+
+    def say(self, message, style=""):
+        self.said.append(message)
+
+
+def test_training_tells_of_texts_without_a_known_word(tmp_path):
+    corpus = make_scenes(train=8, val=4, test=4, texts=2)
+    lines = list(corpus.texts)
+    lines[3], lines[5] = "Xyzzy!", "qwx"
+    sizes = ["model.joint=8", "model.text.hidden=8", "model.text.word=4", "model.image.width=2"]
+    recipe = load_recipe("scenes", [*sizes, "model.image.pixels=16", "stage.2.epochs=1"])
+    for texts_of, told in ((corpus.texts, 0), (lines, len(recipe.stage))):
+        watcher = Listening()
+        run = tmp_path / str(told)
+        train(recipe, replace(corpus, texts=texts_of), run, device="cpu", workers=0, watcher=watcher, features=tmp_path)
+        line = "kept 2 training texts without a known word, as good as empty to the model; the first is 'Xyzzy!'"
+        assert [said for said in watcher.said if "known word" in said] == [line] * told
