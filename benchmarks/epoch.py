@@ -159,7 +159,7 @@ class OurLoop:
         self.trained = Trained(self.matcher, words, torch.device("cpu"))
         optimiser = make_optimiser(self.matcher, settings)
         self.train = Step(self.matcher, objective, optimiser, self.trained.device, settings.clip)
-        self.watch = CollapseWatch(objective, 100)
+        self.progress = CollapseWatch(objective, 100)
         self.data = DataSide()
 
     def prepare(self, corpus: Corpus) -> None:
@@ -180,7 +180,7 @@ class OurLoop:
         """Train on one batch; the loss."""
         loss, summary = self.train(batch)
         total = sum(float(term.detach()) for term in loss.terms.values())
-        self.watch.collapsed(total, summary)
+        self.progress.collapsed(total, summary)
         return total
 
     def __call__(self, batches: Sequence[Pairs]) -> list[float]:

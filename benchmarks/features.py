@@ -20,7 +20,7 @@ from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops, resized_side
 from diptych.features.extract import extract
 from diptych.features.names import load_backbone
-from diptych.features.store import Making
+from diptych.features.store import FeatureStoreSpec
 from diptych.machine import cores, keep_freed_memory
 from harness import arguments, finish, interleaved
 
@@ -56,7 +56,7 @@ def main() -> None:
     keep_freed_memory()
     count, rounds = (96, 4) if options.quick else (384, 8)
     backbone, crops, device = load_backbone("lite0"), Crops(), torch.device("cpu")
-    making = Making.of("lite0", backbone, crops)
+    making = FeatureStoreSpec.of("lite0", backbone, crops)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pictures = draw_photos(folder, count)

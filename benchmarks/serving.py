@@ -26,7 +26,7 @@ import torch
 
 from diptych.index.entries import Ask
 from diptych.index.search import Searcher
-from diptych.index.store import Making, Store
+from diptych.index.store import FeatureStoreSpec, Store
 from diptych.index.torch_encoder import TorchEncoder
 from diptych.index.vectors import encode
 from diptych.machine import keep_freed_memory
@@ -58,7 +58,7 @@ def encoder() -> TorchEncoder:
 
 def make_index(file: Path) -> None:
     """An index of random vectors of length one, an image each."""
-    making = Making("benchmark", "benchmark", SIZE, False, "float32", "nowhere", None, "0")
+    making = FeatureStoreSpec("benchmark", "benchmark", SIZE, False, "float32", "nowhere", None, "0")
     store = Store.create(file, making)
     random = np.random.default_rng(0)
     with store.database.transaction():

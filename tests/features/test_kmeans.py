@@ -162,7 +162,7 @@ def test_rounds_of_the_start(monkeypatch):
 
 def test_watched_until_it_ends():
     told = []
-    kmeans(clouds(300, 4, spread=3.0), 6, seed=0, iterations=100, watch=lambda done, all_: told.append((done, all_)))
+    kmeans(clouds(300, 4, spread=3.0), 6, seed=0, iterations=100, progress=lambda done, all_: told.append((done, all_)))
     assert told[0] == (1, 101)
     assert told[-1] == (101, 101)
     assert [done for done, _ in told] == sorted(done for done, _ in told)

@@ -14,7 +14,7 @@ from diptych.features.extract import extract
 from diptych.features.places import Annotated
 from diptych.features.regions import Regions
 from diptych.features.roi_align import roi_align
-from diptych.features.store import Making
+from diptych.features.store import FeatureStoreSpec
 
 CPU = torch.device("cpu")
 COUNT, ROOM = 12, 3
@@ -64,10 +64,10 @@ def boxes():
     return boxes
 
 
-def run(pictures, boxes, folder, backbone=None, watch=None):
+def run(pictures, boxes, folder, backbone=None, progress=None):
     backbone = backbone or Tiny()
-    making = Making.of("tiny", backbone, Crops(name="whole"), regions=TOLD, dtype="float32")
-    return extract(pictures, backbone, making, folder, workers=1, device=CPU, watch=watch, boxes=boxes)
+    making = FeatureStoreSpec.of("tiny", backbone, Crops(name="whole"), regions=TOLD, dtype="float32")
+    return extract(pictures, backbone, making, folder, workers=1, device=CPU, progress=progress, boxes=boxes)
 
 
 def expected(picture, boxes):
@@ -124,7 +124,7 @@ def test_what_was_interrupted_is_gone_on_with(pictures, boxes, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(pictures, boxes, tmp_path / "store", watch=stop)
+        run(pictures, boxes, tmp_path / "store", progress=stop)
     stored = run(pictures, boxes, tmp_path / "store")
     assert 0 < stored.computed < COUNT
     assert_right(stored, pictures, boxes)

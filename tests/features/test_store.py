@@ -11,9 +11,9 @@ import diptych
 from diptych.errors import DataError
 from diptych.features.crops import Crops
 from diptych.features.regions import Regions
-from diptych.features.store import FeatureStore, Making, Part, store_folder
+from diptych.features.store import FeatureStore, FeatureStoreSpec, Part, store_folder
 
-MAKING = Making(backbone="tiny", weights="ab" * 32, crops=Crops(), regions=None, dtype="float16")
+MAKING = FeatureStoreSpec(backbone="tiny", weights="ab" * 32, crops=Crops(), regions=None, dtype="float16")
 PROPOSED = Regions(method="selective-search", count=2)
 VIEWS = Regions(method="crops")
 FOREST = Regions(method="edge-boxes", model="forest.yml")
@@ -106,7 +106,7 @@ def test_a_store_says_who_made_it(folder):
     about = json.loads((folder / "about.json").read_text())
     assert about["version"] == diptych.__version__
     assert about["shape"] == [3]
-    assert Making.model_validate(about["making"]) == MAKING
+    assert FeatureStoreSpec.model_validate(about["making"]) == MAKING
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_a_structured_forest_is_known_by_its_content_not_by_its_path(tmp_path):
     for name, content in {"one": b"trees", "copy": b"trees", "other": b"more trees"}.items():
         (tmp_path / name).write_bytes(content)
         regions = Regions(method="edge-boxes", model=str(tmp_path / name))
-        making[name] = Making.of(
+        making[name] = FeatureStoreSpec.of(
             "tiny", torch.nn.Linear(1, 1).requires_grad_(False), Crops(name="whole"), regions=regions
         )
         making[name] = making[name].model_copy(update={"weights": "ab"})
@@ -336,9 +336,9 @@ def test_a_structured_forest_is_known_by_its_content_not_by_its_path(tmp_path):
     with pytest.raises(DataError, match=r"structured forest [0-9a-f]{12}, asked for"):
         FeatureStore.open(folder, making["other"])
     with pytest.raises(DataError, match=r"gone: no such file of a structured forest; .* model\.yml\.gz"):
-        Making.of("tiny", torch.nn.Linear(1, 1), Crops(), regions=Regions(method="edge-boxes", model="gone"))
+        FeatureStoreSpec.of("tiny", torch.nn.Linear(1, 1), Crops(), regions=Regions(method="edge-boxes", model="gone"))
 
 
 @pytest.mark.parametrize(("said", "means"), [(False, None), (True, Regions())], ids=["pooled", "grid"])
 def test_stores_of_the_first_version_are_read(said, means):
-    assert Making(backbone="tiny", weights="ab", regions=said).regions == means
+    assert FeatureStoreSpec(backbone="tiny", weights="ab", regions=said).regions == means

@@ -10,7 +10,7 @@ from PIL import Image
 from diptych.errors import IndexFileError
 from diptych.index.doctor import examine
 from diptych.index.source import About
-from diptych.index.store import Making, Store
+from diptych.index.store import IndexSpec, Store
 from diptych.index.thumbnails import look, thumbnail
 from diptych.index.vectors import checksum, encode
 from diptych.index.writer import Content, Writer, text_hash
@@ -18,7 +18,7 @@ from diptych.index.writer import Content, Writer, text_hash
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
-    making = Making("run", "i" * 64, 4, False, "float16", "/photos", "/photos", "0.1.0")
+    making = IndexSpec("run", "i" * 64, 4, False, "float16", "/photos", "/photos", "0.1.0")
     store = Store.create(tmp_path_factory.mktemp("doctor") / "sound.diptych", making)
     writer = Writer(store, [])
     vectors = encode(np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32), "float16")

@@ -9,13 +9,13 @@ from PIL import Image
 
 from diptych.errors import DataError, DiptychError, IndexFileError
 from diptych.index import exact, search
-from diptych.index.aim import Aim
+from diptych.index.aim import QueryPlan
 from diptych.index.encoder import Encodings
 from diptych.index.entries import Ask, Filters
 from diptych.index.exact import Pool
 from diptych.index.search import Searcher
 from diptych.index.source import About
-from diptych.index.store import Making, Store
+from diptych.index.store import IndexSpec, Store
 from diptych.index.vectors import encode, encode_set
 from diptych.index.writer import Content, Writer, text_hash
 
@@ -82,7 +82,7 @@ def put(store, names, texts=(), sets=(), looks=None, **about):
 
 @pytest.fixture
 def store(tmp_path):
-    made = Store.create(tmp_path / "x.diptych", Making("runs/fake", "fake", SIZE, False, "float32", "s", None, "0"))
+    made = Store.create(tmp_path / "x.diptych", IndexSpec("runs/fake", "fake", SIZE, False, "float32", "s", None, "0"))
     yield made
     made.close()
 
@@ -236,7 +236,7 @@ def test_changes_of_another_writer_are_seen(store, tmp_path):
 def other_file(path, names, identity="fake"):
     """Another index in the place of one that may be open."""
     beside = path.with_name("beside.diptych")
-    made = Store.create(beside, Making("runs/fake", identity, SIZE, False, "float32", "s", None, "0"))
+    made = Store.create(beside, IndexSpec("runs/fake", identity, SIZE, False, "float32", "s", None, "0"))
     put(made, names)
     made.close()
     beside.replace(path)
@@ -258,7 +258,7 @@ def test_an_index_that_is_replaced_during_a_search_is_searched_again(store, monk
     put(store, [f"a{i}" for i in range(9)])
     store.close()
     searcher = Searcher(Store.open(store.path), FakeEncoder())
-    hits = Aim._hits
+    hits = QueryPlan._hits
 
     def late(aim, *arguments):
         if not replaced:
@@ -266,7 +266,7 @@ def test_an_index_that_is_replaced_during_a_search_is_searched_again(store, monk
         return hits(aim, *arguments)
 
     replaced = []
-    monkeypatch.setattr(Aim, "_hits", late)
+    monkeypatch.setattr(QueryPlan, "_hits", late)
     found = searcher.ask_texts(["x"], Ask())[0]
     monkeypatch.undo()
     assert replaced

@@ -11,12 +11,12 @@ from diptych.errors import DataError, IndexFileError
 from diptych.index.database import remove_logs
 from diptych.index.entries import Filters
 from diptych.index.source import About
-from diptych.index.store import Making, Store
+from diptych.index.store import IndexSpec, Store
 from diptych.index.vectors import encode, encode_set
 from diptych.index.writer import Content, Writer, text_hash
 
 DAY = 86400 * 10**9
-MAKING = Making("run", "i" * 64, 4, False, "float32", "/photos", "/photos", "0.1.0")
+MAKING = IndexSpec("run", "i" * 64, 4, False, "float32", "/photos", "/photos", "0.1.0")
 VECTORS = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
 IMAGES = {  # key: split, day of the file, day in the file, columns, texts
     "b.jpg": ("train", 100, None, {}, ["a dog", "a cat"]),

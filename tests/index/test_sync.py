@@ -254,7 +254,7 @@ def test_interrupted_it_finishes_the_transaction(photos, tmp_path):
         if done == 4:
             os.kill(os.getpid(), signal.SIGINT)
 
-    result = sync(Fake(), str(photos), tmp_path / "index", workers=0, watch=interrupt)
+    result = sync(Fake(), str(photos), tmp_path / "index", workers=0, progress=interrupt)
     assert result.interrupted and result.encoded == len(ids(tmp_path / "index")) == 4
     assert sync(Fake(), str(photos), tmp_path / "index").encoded == 5
     assert view(tmp_path / "index") == view(sync_now(photos, tmp_path / "now"))
@@ -412,7 +412,7 @@ def test_rebuilding_leaves_the_old_file_until_the_new_one_is_complete(photos, tm
         if done == 4:
             os.kill(os.getpid(), signal.SIGINT)
 
-    assert rebuild(index, model, workers=0, watch=interrupt).interrupted
+    assert rebuild(index, model, workers=0, progress=interrupt).interrupted
     assert index.read_bytes() == before
     assert rebuild(index, model).encoded == 5  # it goes on
     assert reader.making.identity == "e" * 64 and reader.making.storage == "int8" and reader.counts()["image"] == 9

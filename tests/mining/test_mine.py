@@ -44,15 +44,15 @@ class Table:
     def score_pairs(self, images, texts):
         return self.scores[images, texts]
 
-    def encode_images(self, corpus, workers, watch, reader):
+    def encode_images(self, corpus, workers, progress, reader):
         self.encoded += 1
         rows = np.array([row for row in range(len(corpus.image_ids)) if row not in self.unreadable])
         skipped = {corpus.image_ids[row]: f"{row}.jpg: broken" for row in self.unreadable}
-        watch(len(corpus.image_ids), len(corpus.image_ids))
+        progress(len(corpus.image_ids), len(corpus.image_ids))
         return torch.from_numpy(rows), rows, skipped
 
-    def encode_texts(self, texts, watch):
-        watch(len(texts), len(texts))
+    def encode_texts(self, texts, progress):
+        progress(len(texts), len(texts))
         return torch.tensor([self.strings.index(text) for text in texts])
 
 
@@ -177,7 +177,7 @@ def test_a_trained_model_mines_and_says_what_it_did(tmp_path):
 
 def test_progress_is_told_up_to_the_end(table, corpus, tmp_path):
     told = []
-    run(table, corpus, tmp_path / "lists.safetensors", watch=lambda *progress: told.append(progress))
+    run(table, corpus, tmp_path / "lists.safetensors", progress=lambda *progress: told.append(progress))
     assert told == sorted(told)
     assert told[-1] == (30 + 2 * 90, 30 + 2 * 90)
     assert {total for _, total in told} == {30 + 2 * 90}
@@ -194,7 +194,7 @@ def stopped(corpus, file, at=5, **options):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(make_table(), corpus, file, watch=stop, **options)
+        run(make_table(), corpus, file, progress=stop, **options)
     return file.with_name(f"{file.name}.partial")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from diptych.errors import RecipeError
 from diptych.objectives.contrastive import Contrastive
 from diptych.objectives.hinge import Hinge
-from diptych.objectives.objective import Given, ScoredPairs
+from diptych.objectives.objective import ObjectiveContext, ScoredPairs
 from diptych.training.recipe import load_recipe
 
 DIGITS = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -204,7 +204,9 @@ def test_low_temperatures_stay_finite_and_right_in_low_precision(variant, temper
 @given(batches(4), st.sampled_from([0.02, 0.1, 1.0]))
 def test_the_gradient_of_a_learned_temperature_is_the_slope_of_the_equations(batch, temperature):
     objective = Contrastive(temperature=temperature, learn_temperature=True)
-    start = {name: value.double().requires_grad_() for name, value in objective.start_learned(Given()).items()}
+    start = {
+        name: value.double().requires_grad_() for name, value in objective.start_learned(ObjectiveContext()).items()
+    }
     assert list(start) == ["log_temperature"]
     assert start["log_temperature"].exp().item() == pytest.approx(temperature, rel=1e-6)
     scores = torch.tensor(batch[0], dtype=torch.float64)
@@ -223,7 +225,7 @@ WANTS_WARMER = [[0.1, 0.9], [0.8, 0.2]]  # each negative is ahead: the higher th
 @pytest.mark.parametrize("temperature", [0.005, 0.01, 0.1])
 def test_a_temperature_that_is_learned_has_a_gradient_where_it_starts(temperature):
     objective = Contrastive(temperature=temperature, learn_temperature=True)
-    learned = {name: value.requires_grad_() for name, value in objective.start_learned(Given()).items()}
+    learned = {name: value.requires_grad_() for name, value in objective.start_learned(ObjectiveContext()).items()}
     objective(scored(torch.tensor(WANTS_WARMER), same_group([0, 1]), learned=learned)).total.backward()
     assert learned["log_temperature"].grad < 0
 
@@ -242,7 +244,7 @@ def test_a_temperature_that_fell_below_its_floor_can_rise_again(temperature):
 
 
 def test_without_learning_there_is_nothing_to_learn():
-    assert Contrastive().start_learned(Given()) == {}
+    assert Contrastive().start_learned(ObjectiveContext()) == {}
 
 
 CONTRASTIVE = "stage.1.objective={name='contrastive', temperature=0.1}"

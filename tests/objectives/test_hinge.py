@@ -250,8 +250,8 @@ def test_the_trap_of_a_soft_loss_counts_the_negatives(softness):
     assert not objective.stuck(scored([[0.7] * 2] * 2, [4, 4]).summary(), 0.0)
     assert not Hinge(negatives=1.0).stuck(batch.summary(), Hinge(negatives=1.0)(batch).total.item())
     assert Hinge(negatives=0.0).stuck(batch.summary(), 2 * 5 * 0.2)
-    assert "2 x margin" not in objective.way_out
-    assert "negatives = 'sum'" in objective.way_out
+    assert "2 x margin" not in objective.collapse_hint
+    assert "negatives = 'sum'" in objective.collapse_hint
 
 
 @pytest.mark.parametrize("negatives", ["max", 0.5])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diptych.errors import RecipeError
 from diptych.objectives.instance import BIAS, CLASSIFIER, Instance
-from diptych.objectives.objective import Given, Instances, Objective, ScoredPairs
+from diptych.objectives.objective import Instances, Objective, ObjectiveContext, ScoredPairs
 from diptych.registry import resolve
 
 SIZE = 3
@@ -181,17 +181,17 @@ def test_both_sides_share_one_classifier():
         for visual, textual in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0))
     )
     torch.testing.assert_close(both, images + texts)
-    assert list(Instance().start_learned(Given(SIZE, 9))) == [CLASSIFIER]
+    assert list(Instance().start_learned(ObjectiveContext(SIZE, 9))) == [CLASSIFIER]
 
 
 def test_the_classifier_starts_with_a_row_a_class_and_a_bias_of_zero_where_asked():
     torch.manual_seed(0)
-    learned = Instance(bias=True).start_learned(Given(size=40, classes=60))
+    learned = Instance(bias=True).start_learned(ObjectiveContext(size=40, classes=60))
     assert {name: tuple(start.shape) for name, start in learned.items()} == {CLASSIFIER: (60, 40), BIAS: (60,)}
     bound = math.sqrt(6 / 100)
     assert 0.9 * bound < learned[CLASSIFIER].abs().max() <= bound
     assert not learned[BIAS].any()
-    assert Instance(rank=1.0, visual=0.0, textual=0.0, bias=True).start_learned(Given(40, 60)) == {}
+    assert Instance(rank=1.0, visual=0.0, textual=0.0, bias=True).start_learned(ObjectiveContext(40, 60)) == {}
 
 
 def test_the_defaults_are_the_papers_first_stage():
@@ -242,8 +242,8 @@ def test_ranking_alone_has_the_trap_of_hinges(negatives, rank):
     alone = equal_scores([3, 3])
     assert objective(alone).total.item() == 0
     assert not objective.stuck(alone.summary(), 0.0)
-    assert "2 x margin" in objective.way_out
-    assert "visual = 1" in objective.way_out
+    assert "2 x margin" in objective.collapse_hint
+    assert "visual = 1" in objective.collapse_hint
 
 
 @pytest.mark.parametrize("rank", [0.0, 1.0])

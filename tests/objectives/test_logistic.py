@@ -72,7 +72,7 @@ def test_scores_that_say_nothing_are_a_trap():
     assert not objective.stuck(decided.summary(), objective(decided).total.item())
     rejecting = batch([[0.0, -9.0]] * 3 + [[0.0, -math.inf]])
     assert not objective.stuck(rejecting.summary(), objective(rejecting).total.item())
-    assert "optimiser.rate" in objective.way_out
+    assert "optimiser.rate" in objective.collapse_hint
 
 
 def test_a_recipe_names_it():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from diptych.errors import RecipeError
 from diptych.objectives.contrastive import Contrastive
 from diptych.objectives.mvn import MVN
-from diptych.objectives.objective import Given, ScoredPairs
+from diptych.objectives.objective import ObjectiveContext, ScoredPairs
 from diptych.training.recipe import load_recipe
 
 DIGITS = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -163,7 +163,9 @@ def test_low_temperatures_stay_finite_and_right_in_low_precision(temperature, dt
 def test_the_gradient_of_a_learned_temperature_is_the_slope_of_the_equations(batch, temperature):
     sides, groups = batch
     objective = MVN(temperature=temperature, learn_temperature=True)
-    learned = {name: value.double().requires_grad_() for name, value in objective.start_learned(Given()).items()}
+    learned = {
+        name: value.double().requires_grad_() for name, value in objective.start_learned(ObjectiveContext()).items()
+    }
     leaves = [torch.tensor(side, dtype=torch.float64) for side in sides]
     objective(scored(*leaves, groups, learned=learned)).total.backward()
     logarithm = learned["log_temperature"].item()

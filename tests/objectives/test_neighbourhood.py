@@ -184,7 +184,7 @@ def test_equal_distances_are_a_trap():
     assert not objective.stuck(equal.summary(), 0.0)  # no negatives, nothing to be stuck at
     apart = ScoredPairs(torch.full((6, 6), -0.5) + 0.05 * torch.eye(6), positives)
     assert not objective.stuck(apart.summary(), total)
-    assert "optimiser.rate" in objective.way_out
+    assert "optimiser.rate" in objective.collapse_hint
 
 
 def test_what_cannot_be_weighed_is_refused():

@@ -163,7 +163,7 @@ def test_equal_scores_are_a_trap_that_is_noticed(way):
     assert how.stuck(batch.summary(), total)
     assert not how.stuck(batch.summary(), total + 0.5)
     assert not how.stuck(scored(torch.eye(pairs), range(pairs), batch.offline).summary(), total)
-    assert "sum of hinges" in how.way_out
+    assert "sum of hinges" in how.collapse_hint
 
 
 @pytest.mark.parametrize(

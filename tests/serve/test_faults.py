@@ -4,7 +4,7 @@ import shutil
 import sqlite3
 
 from diptych.index.search import Searcher
-from diptych.index.store import Making, Store
+from diptych.index.store import IndexSpec, Store
 from diptych.index.sync import sync
 
 
@@ -95,7 +95,7 @@ def test_a_database_that_fails_is_told_and_survived(kit, searcher, monkeypatch):
 
 
 def test_an_empty_index_says_so(kit, tmp_path):
-    making = Making("runs/fake", "fake", 64, False, "float32", str(tmp_path), str(tmp_path), "0")
+    making = IndexSpec("runs/fake", "fake", 64, False, "float32", str(tmp_path), str(tmp_path), "0")
     with kit.served({"empty": Searcher(Store.create(tmp_path / "index", making), kit.Encoder())}) as client:
         told = client.get("/search?text=red").json()
         assert (told["hits"], told["found"], told["searched"]) == ([], False, 0)

@@ -73,8 +73,8 @@ def command(
         return
 
     def encode(name: str, trained: Trained, corpus: Corpus) -> Encoded:
-        with bar(f"encoding {name}") as watch:
-            encoded = trained.encode(corpus, threads, watch)
+        with bar(f"encoding {name}") as progress:
+            encoded = trained.encode(corpus, threads, progress)
         say_skipped(encoded.skipped)
         return encoded
 

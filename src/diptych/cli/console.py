@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from diptych.models.trained import Trained, Watch
+    from diptych.models.trained import Trained
+    from diptych.progress import ProgressCallback
 
 out = Console()
 err = Console(stderr=True)
@@ -54,7 +55,7 @@ def say_unknown(trained: Trained, texts: Sequence[str]) -> None:
 
 
 @contextmanager
-def bar(title: str) -> Iterator[Watch]:
+def bar(title: str) -> Iterator[ProgressCallback]:
     """A progress bar on stderr, moved by calling it with how many of how many are done."""
     columns = (
         TextColumn("[bold]{task.description}"),

@@ -52,8 +52,8 @@ def command(
 
     trained = Trained.open(into)
     test = corpus.split("test")
-    with bar("encoding test") as watch:
-        encoded = trained.encode(test, watch=watch)
+    with bar("encoding test") as progress:
+        encoded = trained.encode(test, progress=progress)
     result = evaluate_encoded([encoded])
     out.print(result.render())
     out.print(f"chance is {100 / TEST_SCENES:.1f}% at R@1", highlight=False, style="dim")
@@ -78,8 +78,8 @@ def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tupl
     from diptych.report.pictures import contact_sheet
 
     encoder = TorchEncoder.of(trained, into)
-    with bar("indexing") as watch:
-        sync(encoder, str(corpus.address), index, watch=watch)
+    with bar("indexing") as progress:
+        sync(encoder, str(corpus.address), index, progress=progress)
     searcher = Searcher(Store.open(index), encoder)
     answers = searcher.ask_texts(QUESTIONS, Ask(k=5, filters=Filters(split="test")))
     pictures = dict(zip(corpus.image_ids, corpus.pictures or (), strict=True))

@@ -39,8 +39,8 @@ def command(
         raise DataError(f"{into}: is a folder; name a file to write")
     trained = Trained.open(run, device)
     corpus = open_corpus(data).split(split)
-    with bar("encoding") as watch:
-        encoded = trained.encode(corpus, cores() if workers is None else workers, watch)
+    with bar("encoding") as progress:
+        encoded = trained.encode(corpus, cores() if workers is None else workers, progress)
     say_skipped(encoded.skipped)
     say_unknown(trained, corpus.texts)
     encoded.save(into)

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.console import note, out
-from diptych.cli.measuring import SHARE, Asked, Means, Measured, Modality, PhraseSource, Shifts, Statistics, measure
+from diptych.cli.measuring import (
+    SHARE,
+    Asked,
+    EncodeOptions,
+    Measured,
+    Modality,
+    PhraseSource,
+    Shifts,
+    Statistics,
+    measure,
+)
 from diptych.cli.options import Device, Features, Split, Workers
 from diptych.errors import ScoreError
 from diptych.files import write_json
@@ -122,7 +132,7 @@ def command(
     sources, corpus = _sort(sources, split)
     if corpus is not None and all(source.endswith(".safetensors") for source in [*sources, lister or sources[0]]):
         raise ScoreError("files of encodings hold their groups already; leave the corpus out")
-    means = Means(corpus, device, cores() if workers is None else workers, features, shifts)
+    means = EncodeOptions(corpus, device, cores() if workers is None else workers, features, shifts)
     _print(measure(sources, asked, means), as_json, into)
 
 

@@ -16,12 +16,13 @@ from diptych.cli.console import err, note, say, say_skipped
 from diptych.cli.options import Data, Device, Workers
 from diptych.errors import DataError
 from diptych.features.choices import CropName, Dtype, RegionMethod, Resize
+from diptych.progress import ProgressCallback
 from diptych.settings import first_mistake
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
     from diptych.features.crops import Crops
-    from diptych.features.extract import Stored, Watch
+    from diptych.features.extract import Stored
     from diptych.features.regions import Regions
 
 LINE_SECONDS = 60
@@ -74,7 +75,7 @@ def command(
     from diptych.features.extract import extract
     from diptych.features.names import load_backbone
     from diptych.features.regions import check_seen
-    from diptych.features.store import Making, store_folder
+    from diptych.features.store import FeatureStoreSpec, store_folder
     from diptych.machine import choose_device, cores, keep_freed_memory
 
     keep_freed_memory()
@@ -85,7 +86,7 @@ def command(
     seen, places = _crops(crops, resize, side), _regions(regions, count, edge_model)
     check_seen(places, seen)
     network = load_backbone(backbone, weights)
-    making = Making.of(backbone, network, seen, regions=places, dtype=dtype)
+    making = FeatureStoreSpec.of(backbone, network, seen, regions=places, dtype=dtype)
     folder = into or store_folder(Path("features"), making)
     try:
         with _bar() as watch:
@@ -96,7 +97,7 @@ def command(
                 folder,
                 workers=cores() if workers is None else workers,
                 device=place,
-                watch=watch,
+                progress=watch,
             )
     except KeyboardInterrupt:
         note(f"stopped; the same command goes on where this one was ({folder})")
@@ -146,7 +147,7 @@ def _tell(corpus: Corpus, stored: Stored, folder: Path, side: int) -> None:
 
 
 @contextmanager
-def _bar() -> Iterator[Watch]:
+def _bar() -> Iterator[ProgressCallback]:
     """A progress bar with images a second; where nobody watches, a line a minute."""
     columns = (
         TextColumn("[bold]features"),

@@ -111,8 +111,10 @@ def sync_command(
 
     keep_freed_memory()
     file = into or Path(f"{source_name(source)}.diptych")
-    with bar("indexing") as watch:
-        result = sync(model_at(run, device), source, file, storage=storage, fresh=fresh, workers=workers, watch=watch)
+    with bar("indexing") as progress:
+        result = sync(
+            model_at(run, device), source, file, storage=storage, fresh=fresh, workers=workers, progress=progress
+        )
     again = f"diptych index {quote(run)} {quote(source)} --into {quote(str(file))}{' --fresh' if fresh else ''}"
     _tell(result, file, again)
 
@@ -136,9 +138,9 @@ def rebuild_command(
     from diptych.machine import keep_freed_memory
 
     keep_freed_memory()
-    with bar("indexing") as watch:
+    with bar("indexing") as progress:
         model = None if run is None else model_at(run, device)
-        result = rebuild(file, model, workers=workers, watch=watch)
+        result = rebuild(file, model, workers=workers, progress=progress)
     other = "" if run is None else f" --run {quote(run)}"
     _tell(result, file, f"diptych index rebuild {quote(str(file))}{other}")
 
@@ -155,8 +157,8 @@ def doctor_command(file: IndexFile) -> None:
     """
     from diptych.index.doctor import examine
 
-    with bar("checking") as watch:
-        faults = list(examine(file, watch))
+    with bar("checking") as progress:
+        faults = list(examine(file, progress))
     for fault in faults:
         say(fault)
     if faults:

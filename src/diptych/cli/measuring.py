@@ -104,7 +104,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Means:
+class EncodeOptions:
     """What runs are encoded with: the corpus where there is one, the device, the threads, the folder of stores.
 
     `shifts` is where a text CNN puts texts, if not as the run has it.
@@ -141,12 +141,12 @@ class Means:
         if self.corpus is None:
             raise ScoreError(f"{source}: name the corpus to measure the run on as the last argument")
         trained = self.open(source)
-        with bar(f"encoding {Path(source).name}") as watch:
+        with bar(f"encoding {Path(source).name}") as progress:
             if statistics == "running":
-                encoded = trained.encode(self.corpus, self.workers, watch)
+                encoded = trained.encode(self.corpus, self.workers, progress)
             else:
                 try:
-                    encoded = encode_by_own_statistics(trained, self.corpus, self.workers, watch)
+                    encoded = encode_by_own_statistics(trained, self.corpus, self.workers, progress)
                 except ScoreError as reason:
                     raise ScoreError(f"{source}: {reason}") from None
         say_skipped(encoded.skipped)
@@ -179,7 +179,7 @@ class Measured:
         return cls([result.render()], result.to_json() | more)
 
 
-def measure(sources: list[str], asked: Asked, means: Means) -> Measured:
+def measure(sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
     """Measure the sources in the way that was asked for."""
     from diptych.evaluation.protocols.folds import gallery_of
     from diptych.training.recipe import trained_on_phrases
@@ -207,7 +207,7 @@ def measure(sources: list[str], asked: Asked, means: Means) -> Measured:
     return measured
 
 
-def _matrix(sources: list[str], asked: Asked, means: Means) -> Measured:
+def _matrix(sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
     from diptych.evaluation.runs import evaluate_matrix
 
     asked.check_alone(*_MATRIX)
@@ -220,7 +220,7 @@ def _matrix(sources: list[str], asked: Asked, means: Means) -> Measured:
     )
 
 
-def _localised(run: str, sources: list[str], asked: Asked, means: Means) -> Measured:
+def _localised(run: str, sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
     from diptych.cli.training_runs import find_phrases
     from diptych.data.phrases import mentions
     from diptych.report.run import write_phrase_report
@@ -237,7 +237,7 @@ def _localised(run: str, sources: list[str], asked: Asked, means: Means) -> Meas
     return Measured.of(found)
 
 
-def _reranked(sources: list[str], lister: str, lengths: list[int | None], means: Means) -> Measured:
+def _reranked(sources: list[str], lister: str, lengths: list[int | None], means: EncodeOptions) -> Measured:
     from diptych.evaluation.protocols.rerank import check_lists, rerank
 
     cheap = means.encode(lister)
@@ -247,8 +247,8 @@ def _reranked(sources: list[str], lister: str, lengths: list[int | None], means:
         raise ScoreError(f"{lister}: {reason}") from None
     encoded = [means.encode(source) for source in sources]
     tops = [length for length in lengths if length is not None]
-    with bar("reranking") as watch:
-        return Measured.of(rerank(encoded, cheap, tops, every=None in lengths, watch=watch))
+    with bar("reranking") as progress:
+        return Measured.of(rerank(encoded, cheap, tops, every=None in lengths, progress=progress))
 
 
 def _within(encoded: list[Encoded], modality: Modality) -> Measured:
@@ -257,7 +257,7 @@ def _within(encoded: list[Encoded], modality: Modality) -> Measured:
     return Measured.of(evaluate_within(encoded, modality))
 
 
-def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: Means) -> Measured:
+def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: EncodeOptions) -> Measured:
     """Recall between images and texts, with what is made of the same scores."""
     from diptych.evaluation.analyses.cross_retrieval import cross_retrieval
     from diptych.evaluation.analyses.overlap import overlap
@@ -287,7 +287,7 @@ def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: Me
     return measured
 
 
-def _joined(encoded: Sequence[Encoded], run: str, share: float, source: PhraseSource, means: Means) -> Score:
+def _joined(encoded: Sequence[Encoded], run: str, share: float, source: PhraseSource, means: EncodeOptions) -> Score:
     """The score of encodings joined with that of a region-phrase run, by the phrases of the texts."""
     from diptych.evaluation.localisation.localise import check_locates
     from diptych.evaluation.protocols.sentence_phrases import (
@@ -310,11 +310,13 @@ def _joined(encoded: Sequence[Encoded], run: str, share: float, source: PhraseSo
         check_locates(trained.matcher)
     except RunError as reason:
         raise RunError(f"--phrases {run}: {reason}") from None
-    with bar(f"encoding {Path(run).name}") as watch:
-        return combined_score(sentences, phrase_score(trained, corpus, phrases, means.workers, watch), share)
+    with bar(f"encoding {Path(run).name}") as progress:
+        return combined_score(sentences, phrase_score(trained, corpus, phrases, means.workers, progress), share)
 
 
-def _report(run: Path, encoded: Encoded, result: Result, score: Score | None, asked: Asked, means: Means) -> Path:
+def _report(
+    run: Path, encoded: Encoded, result: Result, score: Score | None, asked: Asked, means: EncodeOptions
+) -> Path:
     from diptych.data.open import open_corpus
     from diptych.report.negatives import hard_negatives
     from diptych.report.run import write_report

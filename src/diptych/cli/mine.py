@@ -58,7 +58,7 @@ def command(
     corpus = whole.split(*(split or ["train"])).matched()
     file = into or run / FILE
     try:
-        with bar("mining") as watch:
+        with bar("mining") as progress:
             lists = mine(
                 trained,
                 corpus,
@@ -67,7 +67,7 @@ def command(
                 top_texts=top_texts,
                 top_images=top_images,
                 workers=cores() if workers is None else workers,
-                watch=watch,
+                progress=progress,
             )
     except KeyboardInterrupt:
         note("stopped; the same command goes on where this one was")

@@ -55,8 +55,8 @@ def find_phrases(run: Path, trained: Trained, corpus: Corpus, split: str, worker
     """How well a run finds the phrases of a split."""
     from diptych.evaluation.localisation.localise import evaluate_phrases
 
-    with bar(f"finding phrases of {split} with {run.name}") as watch:
-        found = evaluate_phrases(trained, corpus, split, workers=workers, watch=watch)
+    with bar(f"finding phrases of {split} with {run.name}") as progress:
+        found = evaluate_phrases(trained, corpus, split, workers=workers, progress=progress)
     say_skipped(found.skipped)
     return found
 
@@ -129,7 +129,7 @@ def _metrics(encoded: Encoded) -> dict[str, float]:
 
 
 def _encode(run: Path, trained: Trained, part: Corpus, split: str, workers: int) -> Encoded:
-    with bar(f"encoding {split} with {run.name}") as watch:
-        encoded = trained.encode(part, workers, watch)
+    with bar(f"encoding {split} with {run.name}") as progress:
+        encoded = trained.encode(part, workers, progress)
     say_skipped(encoded.skipped)
     return encoded

@@ -16,7 +16,7 @@ from diptych.errors import DataError, nearest, place
 SPLIT_NAMES = {**{name: name for name in SPLITS}, "dev": "val", "valid": "val", "validation": "val"}
 
 
-class Gathering:
+class CorpusBuilder:
     """Rows on their way to a corpus: what is wrong with one becomes a Problem, and no other row moves."""
 
     def __init__(self, source: Path) -> None:

@@ -11,7 +11,7 @@ from diptych.data.corpus import Integers
 from diptych.text.tokenisers.words import tokenise
 
 
-class Said:
+class SharedTexts:
     """The texts of a corpus by their words, and the groups that say them.
 
     `strings` numbers the distinct texts, words compared and not spelling: (texts,). The groups that say string s are

@@ -17,7 +17,8 @@ from diptych.evaluation.metrics.recall import measure as metrics_of
 from diptych.evaluation.protocols.folds import Result
 from diptych.evaluation.protocols.folds import evaluate as measure
 from diptych.models.encodings import Encoded
-from diptych.models.trained import Trained, Watch
+from diptych.models.trained import Trained
+from diptych.progress import ProgressCallback
 
 _FLOATS = tuple(np.dtype(kind) for kind in (np.float16, np.float32, np.float64))
 
@@ -37,12 +38,12 @@ def evaluate(
     gallery: int | None = None,
     average_precision: bool = False,
     device: str = "auto",
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Result:
     """Measure a run on a split of a corpus (or of what lies at its address), in both directions."""
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     trained = run if isinstance(run, Trained) else Trained.open(run, device)
-    encoded = trained.encode(corpus.split(split), watch=watch)
+    encoded = trained.encode(corpus.split(split), progress=progress)
     return evaluate_encoded([encoded], folds=folds, gallery=gallery, average_precision=average_precision)
 
 

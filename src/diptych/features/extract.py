@@ -29,8 +29,9 @@ from diptych.features.identity import Seen, file_hash, pixels_hash, stamp
 from diptych.features.places import Annotated, Proposed
 from diptych.features.regions import check_seen
 from diptych.features.roi_align import pool_cells
-from diptych.features.store import FeatureStore, Making, Part
+from diptych.features.store import FeatureStore, FeatureStoreSpec, Part
 from diptych.files import held, remove_leftovers
+from diptych.progress import ProgressCallback
 
 # In one forward pass. On two cores 32 took a tenth less processor time than 16: threads wait for each other less often.
 SQUARES_ON_CPU = 32
@@ -40,8 +41,6 @@ SQUARES_ELSEWHERE = 64
 PART_SECONDS = 60.0
 PART_ROWS = 16384
 PART_BYTES = 128 * 2**20
-
-Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,18 +62,18 @@ class Stored:
 def extract(
     pictures: Sequence[Picture],
     backbone: Backbone,
-    making: Making,
+    making: FeatureStoreSpec,
     folder: Path,
     *,
     workers: int,
     device: torch.device,
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
     boxes: Floats | None = None,
 ) -> Stored:
     """The features of these pictures from the store in a folder, after computing those that it lacks.
 
     `boxes`, for regions that are `annotated`, are those of each picture, (pictures, regions, 4). The backbone is put
-    into evaluation mode on the device. `watch` is told how many of the pictures to look at are done. However this ends,
+    into evaluation mode on the device. `progress` receives the number of pictures done and the total. However this ends,
     what was finished is kept.
     """
     if folder.exists() and not folder.is_dir():
@@ -95,7 +94,7 @@ def extract(
         store = FeatureStore.make(folder, making, network.shape)
         work = _Extraction(pictures, hashes, network, store, seen, find)
         try:
-            work.run(wanted, workers, watch)
+            work.run(wanted, workers, progress)
         except BaseException:
             with suppress(OSError, DataError):  # the first error is the one to tell
                 work.write()
@@ -184,7 +183,7 @@ class _Reader:
 class _Network:
     """The backbone on its device: squares of some images, and their boxes where they have some, to their rows."""
 
-    def __init__(self, backbone: Backbone, making: Making, device: torch.device) -> None:
+    def __init__(self, backbone: Backbone, making: FeatureStoreSpec, device: torch.device) -> None:
         crops = making.crops.count
         squares = SQUARES_ON_CPU if device.type == "cpu" else SQUARES_ELSEWHERE
         self.images = max(1, squares // crops)  # at once
@@ -243,7 +242,7 @@ class _Extraction:
         self._reader = _Reader(pictures, store, seen, network.side, find)
         self._start_part()
 
-    def run(self, wanted: Sequence[int], workers: int, watch: Watch | None) -> None:
+    def run(self, wanted: Sequence[int], workers: int, progress: ProgressCallback | None) -> None:
         """Read ahead, compute and write until every wanted picture is done with."""
         at_once = self._network.images
         chunk = max(1, at_once // 4)  # small, so that all threads work for the first pass
@@ -258,12 +257,12 @@ class _Extraction:
                 self._compute(waiting[:at_once])
                 waiting = waiting[at_once:]
             done += len(looks)
-            if watch:
-                watch(done - len(waiting), len(wanted))
+            if progress:
+                progress(done - len(waiting), len(wanted))
         if waiting:
             self._compute(waiting)
-        if watch:
-            watch(len(wanted), len(wanted))
+        if progress:
+            progress(len(wanted), len(wanted))
         self.write()
 
     def _note(self, look: _Look) -> None:

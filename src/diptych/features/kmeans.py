@@ -13,24 +13,25 @@ Equal vectors are one with a weight, so that they are never parted.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError
+from diptych.progress import ProgressCallback
 
 ONE_MORE_EVERY = 64
 _AT_ONCE = 1 << 24  # numbers in one block: 64 MB
 
-Watch = Callable[[int, int], None]
 
-
-def kmeans(vectors: Floats, clusters: int, seed: int, *, iterations: int = 50, watch: Watch | None = None) -> Integers:
+def kmeans(
+    vectors: Floats, clusters: int, seed: int, *, iterations: int = 50, progress: ProgressCallback | None = None
+) -> Integers:
     """The cluster of each vector of (vectors, size), from 0 to `clusters` - 1, none of them empty.
 
-    The same seed gives the same clusters. `iterations` are steps at most; `watch` is told how many of how many are
+    The same seed gives the same clusters. `iterations` are steps at most; `progress` is told how many of how many are
     done, the start among them.
     """
     points = _Points(vectors)
@@ -39,13 +40,13 @@ def kmeans(vectors: Floats, clusters: int, seed: int, *, iterations: int = 50, w
         raise DataError(f"K-means: {clusters} clusters of {points.count} distinct vectors; {remedy}")
     labels = points.labels(points.start(clusters, np.random.default_rng(seed)))
     for step in range(iterations):
-        if watch:
-            watch(step + 1, iterations + 1)
+        if progress:
+            progress(step + 1, iterations + 1)
         before, labels = labels, points.labels(points.means(labels, clusters))
         if np.array_equal(before, labels):
             break
-    if watch:
-        watch(iterations + 1, iterations + 1)
+    if progress:
+        progress(iterations + 1, iterations + 1)
     return labels[points.kinds]
 
 

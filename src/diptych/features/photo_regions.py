@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from diptych.data.corpus import Corpus, Features, Floats, Integers
 from diptych.data.reader import Draw
 from diptych.features.backbone import Backbone
-from diptych.features.extract import Stored, Watch, extract
+from diptych.features.extract import Stored, extract
 from diptych.features.readers import ImageInput, pictures_of
 from diptych.features.regions import Regions
-from diptych.features.store import Making, free_folder
+from diptych.features.store import FeatureStoreSpec, free_folder
 from diptych.features.stored import making_of
+from diptych.progress import ProgressCallback
 
 ROOM = 8  # annotated boxes a photo are stored in rows of a multiple of this, so that one more needs no other store
 
@@ -64,7 +65,7 @@ def photo_regions(
     *,
     workers: int,
     device: torch.device,
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
 ) -> PhotoRegions:
     """The regions of a corpus' photos, and `annotated` boxes (photos, boxes, 4); stores get what they lack."""
     making = making_of(backbone, wanted)
@@ -74,9 +75,9 @@ def photo_regions(
     given = making.model_copy(update={"regions": Regions(method="annotated", count=room), "forest": None})
     pictures = pictures_of(corpus)
 
-    def stored(made: Making, boxes: Floats | None) -> Stored:
+    def stored(made: FeatureStoreSpec, boxes: Floats | None) -> Stored:
         folder = free_folder(stores, made)
-        return extract(pictures, backbone, made, folder, workers=workers, device=device, watch=watch, boxes=boxes)
+        return extract(pictures, backbone, made, folder, workers=workers, device=device, progress=progress, boxes=boxes)
 
     proposed, told = stored(making, None), stored(given, known)
     assert proposed.boxes is not None

@@ -34,7 +34,7 @@ DECODER = f"Pillow {PIL.__version__}"
 Kind = TypeVar("Kind", bound=Settings)
 
 
-class Making(Settings):
+class FeatureStoreSpec(Settings):
     """How features are made: what two stores must share so that their rows can be compared."""
 
     backbone: str
@@ -59,7 +59,7 @@ class Making(Settings):
         *,
         regions: Regions | None = None,
         dtype: Dtype = "float32",
-    ) -> Making:
+    ) -> FeatureStoreSpec:
         """The making of a backbone that is here, with the digest of its weights."""
         return cls(
             backbone=name,
@@ -76,7 +76,7 @@ class About(Settings):
 
     format: int
     version: str
-    making: Making
+    making: FeatureStoreSpec
     shape: tuple[int, ...]  # of a row: (size,), (regions, channels) or (crops, size)
 
 
@@ -89,7 +89,7 @@ class Part(Settings):
     decoder: str = DECODER  # another one may read what this one cannot
 
 
-def store_folder(root: Path, making: Making) -> Path:
+def store_folder(root: Path, making: FeatureStoreSpec) -> Path:
     """Where features of this making lie by default, such as `features/lite0-1C`."""
     words = [re.sub(r"[^\w.]+", "-", making.backbone).strip("-."), making.crops.name]
     words += ["short"] * (making.crops.resize == "short") + [str(making.crops.side)] * (making.crops.side is not None)
@@ -99,7 +99,7 @@ def store_folder(root: Path, making: Making) -> Path:
     return root / "-".join(words)
 
 
-def free_folder(root: Path, making: Making) -> Path:
+def free_folder(root: Path, making: FeatureStoreSpec) -> Path:
     """Where features of this making lie by default, and a folder of their own where other weights came first."""
     folder = store_folder(root, making)
     if not (folder / "about.json").exists() or _about(folder).making.weights == making.weights:
@@ -126,7 +126,7 @@ class FeatureStore:
             self._add(path)
 
     @classmethod
-    def open(cls, folder: Path, making: Making) -> FeatureStore:
+    def open(cls, folder: Path, making: FeatureStoreSpec) -> FeatureStore:
         """The store in a folder, which must have been made in this way; what else it is, is said in one line."""
         about = _about(folder)
         if difference := _difference(about.making, making):
@@ -134,7 +134,7 @@ class FeatureStore:
         return cls(folder, about)
 
     @classmethod
-    def make(cls, folder: Path, making: Making, shape: tuple[int, ...]) -> FeatureStore:
+    def make(cls, folder: Path, making: FeatureStoreSpec, shape: tuple[int, ...]) -> FeatureStore:
         """The store in a folder, or a new one there; only who holds the folder may call this."""
         file = folder / "about.json"
         if not file.exists():
@@ -262,7 +262,7 @@ def _read(kind: type[Kind], file: Path, remedy: str) -> Kind:
         raise DataError(f"{reason}; {remedy}") from None
 
 
-def _difference(theirs: Making, ours: Making) -> str | None:
+def _difference(theirs: FeatureStoreSpec, ours: FeatureStoreSpec) -> str | None:
     """What two makings differ in first, as words with both values."""
     for name, there, here in (
         ("backbone", theirs.backbone, ours.backbone),

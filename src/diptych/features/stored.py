@@ -11,10 +11,11 @@ from diptych.data.corpus import Corpus, Floats
 from diptych.data.reader import FeatureReader, ImageReader
 from diptych.features.backbone import Backbone, grid_of
 from diptych.features.choices import Dtype
-from diptych.features.extract import Stored, Watch, extract
+from diptych.features.extract import Stored, extract
 from diptych.features.readers import ImageInput, RegionReader, pictures_of, proposed_boxes
 from diptych.features.regions import grid_boxes
-from diptych.features.store import Making, free_folder
+from diptych.features.store import FeatureStoreSpec, free_folder
+from diptych.progress import ProgressCallback
 
 
 def stored_reader(
@@ -25,12 +26,12 @@ def stored_reader(
     *,
     workers: int,
     device: torch.device,
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
 ) -> tuple[ImageReader, Stored]:
     """The reader of a corpus' features in the store of this backbone below a folder, and what is in it."""
     making = making_of(backbone, wanted)
     folder = free_folder(stores, making)
-    stored = extract(pictures_of(corpus), backbone, making, folder, workers=workers, device=device, watch=watch)
+    stored = extract(pictures_of(corpus), backbone, making, folder, workers=workers, device=device, progress=progress)
     reader = FeatureReader(stored.features, stored.readable, stored.skipped)
     return (RegionReader(reader, corpus.image_ids) if _of_map(wanted) else reader), stored
 
@@ -40,11 +41,11 @@ def has_store(backbone: Backbone, wanted: ImageInput, stores: Path) -> bool:
     return (free_folder(stores, making_of(backbone, wanted)) / "about.json").exists()
 
 
-def making_of(backbone: Backbone, wanted: ImageInput) -> Making:
+def making_of(backbone: Backbone, wanted: ImageInput) -> FeatureStoreSpec:
     """How what a tower reads is stored; regions of a map, which are many, in half the space."""
     assert wanted.crops is not None, "a backbone reads crops"
     dtype: Dtype = "float16" if _of_map(wanted) else "float32"
-    return Making.of(backbone.name, backbone, wanted.crops, regions=wanted.regions, dtype=dtype)
+    return FeatureStoreSpec.of(backbone.name, backbone, wanted.crops, regions=wanted.regions, dtype=dtype)
 
 
 def region_boxes(corpus: Corpus, wanted: ImageInput, backbone: Backbone | None) -> Floats | None:

@@ -37,7 +37,7 @@ class _Candidates:
     method: Literal["exact", "ivf"]
 
 
-class Aim:
+class QueryPlan:
     """What queries of one kind want: entries of a pool, all of the same kind, and how they are found."""
 
     def __init__(

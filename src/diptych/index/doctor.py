@@ -32,7 +32,7 @@ _DANGLING = {
 }
 
 
-def examine(path: str | Path, watch: Callable[[int, int], None] | None = None) -> Iterator[str]:
+def examine(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
     """A line for every fault of an index; none for a sound one."""
     try:
         store = Store.open(path)
@@ -42,14 +42,14 @@ def examine(path: str | Path, watch: Callable[[int, int], None] | None = None) -
         yield str(reason)
         return
     try:
-        yield from _examine(store, watch)
+        yield from _examine(store, progress)
     except IndexFileError as reason:  # SQLite cannot go on
         yield str(reason)
     finally:
         store.close()
 
 
-def _examine(store: Store, watch: Callable[[int, int], None] | None) -> Iterator[str]:
+def _examine(store: Store, progress: Callable[[int, int], None] | None) -> Iterator[str]:
     said = [row[0] for row in store.database.rows(f"PRAGMA quick_check({_SHOWN})")]
     if said != ["ok"]:
         yield from (f"{store.path}: {' '.join(str(line).split())}" for line in said)
@@ -63,8 +63,8 @@ def _examine(store: Store, watch: Callable[[int, int], None] | None) -> Iterator
                 yield f"{_name(store, number)}: {fault}"
             last = number
             done += 1
-            if watch:
-                watch(done, total)
+            if progress:
+                progress(done, total)
 
 
 def _contents_after(store: Store, last: int) -> list[tuple[Any, ...]]:

@@ -16,7 +16,7 @@ from diptych.index.store import Store
 REMEMBERED = 4  # filters
 
 
-class Held:
+class LoadedIndex:
     """An index in memory as it was at one moment; each part is loaded when it is first asked for.
 
     Threads may share it. Where the store has changed since, what is loaded later is of another moment: `current`

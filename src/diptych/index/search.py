@@ -13,10 +13,10 @@ from PIL import Image
 
 from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
 from diptych.index import ivf as ivf_cache
-from diptych.index.aim import Aim
+from diptych.index.aim import QueryPlan
 from diptych.index.encoder import Encoder, Encodings, open_encoder
 from diptych.index.entries import Answer, Ask, Filters, Kind
-from diptych.index.held import Held
+from diptych.index.held import LoadedIndex
 from diptych.index.ivf import Ivf
 from diptych.index.store import Store
 from diptych.models.address import run_folder
@@ -55,7 +55,7 @@ class Searcher:
         self._builds = builds
         self._reranked = reranked
         self._lock = threading.Lock()
-        self._held = Held(store)
+        self._held = LoadedIndex(store)
         self._unbuilt: str | None = None
 
     def refresh(self) -> None:
@@ -63,7 +63,7 @@ class Searcher:
         with self._lock:
             if not self._held.current:
                 check_model(self.store, self.encoder)  # somebody may have rebuilt it
-                self._held = Held(self.store)
+                self._held = LoadedIndex(self.store)
 
     def ask_texts(self, texts: Sequence[str], ask: Ask) -> list[Answer]:
         """An answer to each of several texts."""
@@ -117,14 +117,16 @@ class Searcher:
             try:
                 pool, ivf = held.pool(asks[0].to, asks[0].filters), self._ivf_of(held, asks[0].to)
                 whole = held.pool(asks[0].to)
-                answers = Aim(self.store, self.encoder, pool, whole, ivf, of, self._reranked).answers(queries, asks)
+                answers = QueryPlan(self.store, self.encoder, pool, whole, ivf, of, self._reranked).answers(
+                    queries, asks
+                )
                 if held.file == self.store.database.file:  # the numbers of entries begin anew in another file
                     return answers
             except DataError:  # an entry that was found has gone since
                 if held.current:
                     raise
 
-    def _ivf_of(self, held: Held, kind: Kind) -> Ivf | None:
+    def _ivf_of(self, held: LoadedIndex, kind: Kind) -> Ivf | None:
         """The FAISS cache of a kind, where one is wanted and there."""
         pool = held.pool(kind)
         wanted = self._ivf == "always" or (self._ivf == "auto" and len(pool.ids) > self._ivf_above)
@@ -142,7 +144,7 @@ class Searcher:
             threading.Thread(target=self._build, args=(held, kind), daemon=True).start()
         return held.ivfs[kind]
 
-    def _build(self, held: Held, kind: Kind) -> None:
+    def _build(self, held: LoadedIndex, kind: Kind) -> None:
         other: Kind = "text" if kind == "image" else "image"
         file = ivf_cache.cache_file(Path(self.store.path), kind)
         pools = held.pool(kind), held.pool(other).vectors

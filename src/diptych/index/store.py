@@ -30,7 +30,7 @@ _TAKEN = "coalesce(c.taken, date(nullif(i.modified, 0) / 1000000000, 'unixepoch'
 
 
 @dataclass(frozen=True)
-class Making:
+class IndexSpec:
     """What an index was made by and from.
 
     `model` is the model's address, and `size` that of its vectors. `root` is the folder that all files lie below;
@@ -57,7 +57,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.path = database.path
-        self._made: tuple[int, Making] | None = None
+        self._made: tuple[int, IndexSpec] | None = None
         _ = self.making
 
     @classmethod
@@ -71,12 +71,12 @@ class Store:
             raise
 
     @classmethod
-    def create(cls, path: str | Path, making: Making) -> Store:
+    def create(cls, path: str | Path, making: IndexSpec) -> Store:
         """A new index without entries, open for writing."""
         return cls(Database.create(Path(path), asdict(making)))
 
     @property
-    def making(self) -> Making:
+    def making(self) -> IndexSpec:
         """What the index was made by and from."""
         generation = self.generation
         if self._made is None or self._made[0] != generation:
@@ -241,9 +241,9 @@ class Store:
             yield "EXISTS (SELECT 1 FROM json_each(i.columns) AS o WHERE o.key = ? AND o.value = ?)", column, value
 
 
-def _making(path: Path, found: Any) -> Making:
+def _making(path: Path, found: Any) -> IndexSpec:
     try:
-        making = Making(**found)
+        making = IndexSpec(**found)
         valid = making.storage in STORAGES and making.size > 0
     except TypeError:
         valid = False

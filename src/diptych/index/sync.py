@@ -18,15 +18,14 @@ from diptych.files import held_file
 from diptych.index.database import remove_logs
 from diptych.index.encoder import Encoder, open_encoder
 from diptych.index.source import Listing, Source, open_source
-from diptych.index.store import Making, Store
+from diptych.index.store import IndexSpec, Store
 from diptych.index.updating import Update
 from diptych.index.vectors import Storage
 from diptych.machine import cores, interruptible
 from diptych.models.address import run_folder, run_identity
+from diptych.progress import ProgressCallback
 
 PATIENCE = 3.0  # seconds to wait for another writer
-
-Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def sync(
     storage: Storage | None = None,
     fresh: bool = False,
     workers: int | None = None,
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
 ) -> SyncResult:
     """Make the index in a file equal to what is at a source's address now, and say what was done.
 
@@ -102,12 +101,16 @@ def sync(
     with held_file(into, IndexFileError, PATIENCE):
         opened = open_source(source)
         if fresh and into.exists():
-            return _anew(model, opened, into, storage or "float16", workers, watch)
-        return _into(model, opened, into, storage, workers, watch)
+            return _anew(model, opened, into, storage or "float16", workers, progress)
+        return _into(model, opened, into, storage, workers, progress)
 
 
 def rebuild(
-    path: str | Path, model: Model | None = None, *, workers: int | None = None, watch: Watch | None = None
+    path: str | Path,
+    model: Model | None = None,
+    *,
+    workers: int | None = None,
+    progress: ProgressCallback | None = None,
 ) -> SyncResult:
     """Make an index anew from its source, by its own model or another; the old file stays until that is complete."""
     path = Path(path)
@@ -133,11 +136,16 @@ def rebuild(
                 f"{source.address}: {folder} cannot be read, and what is in it would be forgotten; check its "
                 "permissions, nothing was changed"
             )
-        return _anew(model, source, path, making.storage, workers, watch)
+        return _anew(model, source, path, making.storage, workers, progress)
 
 
 def _into(
-    model: Model, source: Source, into: Path, storage: Storage | None, workers: int | None, watch: Watch | None
+    model: Model,
+    source: Source,
+    into: Path,
+    storage: Storage | None,
+    workers: int | None,
+    progress: ProgressCallback | None,
 ) -> SyncResult:
     """Sync into a file, which is made if there is none; the caller holds it."""
     listing = source.listing()
@@ -148,7 +156,7 @@ def _into(
         with interruptible() as interrupted:
             making = replace(store.making, model=model.address, root=source.root)
             update = Update(store, making, source, listing, model.open, cores() if workers is None else workers)
-            update.run(interrupted, watch)
+            update.run(interrupted, progress)
         return _result(store, update)
     finally:
         store.close()
@@ -157,14 +165,14 @@ def _into(
 def _create(model: Model, source: Source, into: Path, storage: Storage) -> Store:
     encoder = model.open()
     size, rescores = encoder.size, encoder.rescores
-    making = Making(
+    making = IndexSpec(
         model.address, model.identity, size, rescores, storage, source.address, source.root, diptych.__version__
     )
     return Store.create(into, making)
 
 
 def _anew(
-    model: Model, source: Source, into: Path, storage: Storage, workers: int | None, watch: Watch | None
+    model: Model, source: Source, into: Path, storage: Storage, workers: int | None, progress: ProgressCallback | None
 ) -> SyncResult:
     """Make an index beside a file and put it in its place; one that was left unfinished goes on."""
     beside = into.parent / f".{into.name}.new"
@@ -178,7 +186,7 @@ def _anew(
             same = False
         if not same:
             _remove(beside)
-    result = _into(model, source, beside, storage, workers, watch)
+    result = _into(model, source, beside, storage, workers, progress)
     if not result.interrupted:
         with suppress(IndexFileError):  # what is still in its log goes where it belongs, for who reads it now
             Store.open(into, write=True).close()
@@ -213,7 +221,7 @@ def _check_target(into: Path, fresh: bool) -> None:
             ) from None
 
 
-def _check_making(making: Making, model: Model, source: Source, into: Path, storage: Storage | None) -> None:
+def _check_making(making: IndexSpec, model: Model, source: Source, into: Path, storage: Storage | None) -> None:
     """Refuse what would mix two things in one index, with the command that does what may have been meant."""
     file = quote(str(into))
     anew = f"diptych index {quote(model.address)} {quote(source.address)} --into {file}"

@@ -37,7 +37,7 @@ class TorchEncoder:
         self.address = address
         self.identity = identity
         self.size = self.texts(["a"]).vectors.shape[1]
-        self.rescores = not trained.matcher.by_product
+        self.rescores = not trained.matcher.is_inner_product
 
     @classmethod
     def open(cls, address: str | Path, device: str = "auto") -> TorchEncoder:

@@ -24,7 +24,7 @@ from diptych.index.encoder import Encoder, Encodings
 from diptych.index.opened import Opened
 from diptych.index.source import About, Listing, Source
 from diptych.index.storage_cost import measure
-from diptych.index.store import Making, Store
+from diptych.index.store import IndexSpec, Store
 from diptych.index.thumbnails import look, thumbnail
 from diptych.index.vectors import encode, encode_set
 from diptych.index.writer import Content, Writer, text_hash
@@ -61,7 +61,7 @@ class Update:
     def __init__(
         self,
         store: Store,
-        making: Making,
+        making: IndexSpec,
         source: Source,
         listing: Listing,
         opener: Callable[[], Encoder],
@@ -104,11 +104,11 @@ class Update:
         unfinished = bool(self._store.meta("unfinished"))
         self._nothing = same and not (self._todo or gone or self._solved or unfinished)
 
-    def run(self, interrupted: threading.Event, watch: Callable[[int, int], None] | None) -> None:
+    def run(self, interrupted: threading.Event, progress: Callable[[int, int], None] | None) -> None:
         """Do it, and stop early, with everything finished written, when asked to."""
         if not self._nothing:
             self._begin()
-            self._read(interrupted, watch)
+            self._read(interrupted, progress)
         if not self.interrupted:
             self._finish()
         self._store.database.set_meta("synced", datetime.now(timezone.utc).isoformat(timespec="seconds"))
@@ -119,12 +119,12 @@ class Update:
             self._store.database.set_meta("unfinished", True)
         self._written = time.monotonic()
 
-    def _read(self, interrupted: threading.Event, watch: Callable[[int, int], None] | None) -> None:
+    def _read(self, interrupted: threading.Event, progress: Callable[[int, int], None] | None) -> None:
         total = len(self._todo)
         for done, seen in enumerate(read_ahead(self._look, self._todo, self._workers), 1):
             self._take(seen)
-            if watch:
-                watch(done, total)
+            if progress:
+                progress(done, total)
             if interrupted.is_set() and done < total:
                 self.interrupted = True
                 break

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from diptych.data.corpus import Integers
-from diptych.data.shared_texts import Said
+from diptych.data.shared_texts import SharedTexts
 
 Places = tuple[Integers, Integers]  # rows and columns in a tile
 
@@ -16,7 +16,7 @@ class Exclusions:
     """The pairs of a corpus that are no negatives, tile by tile: never more at once than a tile has scores."""
 
     def __init__(self, image_groups: Integers, text_groups: Integers, texts: Sequence[str]) -> None:
-        self._said = Said(text_groups, texts)
+        self._said = SharedTexts(text_groups, texts)
         self._image_groups = image_groups
 
     def against(self, columns: slice) -> Callable[[slice], Places]:

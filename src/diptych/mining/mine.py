@@ -22,7 +22,8 @@ from diptych.mining.lists import About, Hardness, Lists, Rows
 from diptych.mining.partial import Partial
 from diptych.mining.tiles import Tiles
 from diptych.mining.top import EMPTY, items_of, scores_of
-from diptych.models.trained import Trained, Watch
+from diptych.models.trained import Trained
+from diptych.progress import ProgressCallback
 
 TOP_TEXTS, TOP_IMAGES = 300, 60  # as in the paper
 POSITIVES = 1000  # how many are scored to tell how hard the negatives are
@@ -40,7 +41,7 @@ def mine(
     top_texts: int = TOP_TEXTS,
     top_images: int = TOP_IMAGES,
     workers: int = 2,
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
     reader: ImageReader | None = None,
     block: int | None = None,
 ) -> Lists:
@@ -48,7 +49,7 @@ def mine(
 
     `weights` is the digest of what `trained` was read from (`weights_digest`). Beside a file that is not finished lies
     one that ends in `.partial`, from which the same call goes on; a finished one with lists that are long enough is
-    not computed again. `watch` is told how many items of how many are done: each image and each text is encoded, and
+    not computed again. `progress` is told how many items of how many are done: each image and each text is encoded, and
     each text is compared.
     """
     corpus = corpus.matched()
@@ -62,15 +63,15 @@ def mine(
     )
     if (known := finished(file, about)) is not None:
         return known.head(top_texts, top_images)
-    watch = watch or (lambda _done, _total: None)
-    encoded = _encode(trained, corpus, workers, watch, reader)
+    progress = progress or (lambda _done, _total: None)
+    encoded = _encode(trained, corpus, workers, progress, reader)
     score = embedding_score(trained.matcher.score, encoded.images, encoded.texts)
     exclusions = Exclusions(encoded.image_groups, encoded.text_groups, encoded.strings)
     block = block or (BLOCK if trained.matcher.joint is not None else BLOCK_OF_SETS)
     tiles = Tiles(score, exclusions, top_texts, top_images, block)
     total = len(corpus.image_ids) + 2 * len(corpus.texts)
     partial = Partial(file, {"lists": about.model_dump(mode="json"), "read": encoded.digest()})
-    partial.run(tiles, lambda compared: watch(total - score.texts + compared, total))
+    partial.run(tiles, lambda compared: progress(total - score.texts + compared, total))
     texts, images = tiles.texts_of_images.best(), tiles.images_of_texts.best()
     if (texts == EMPTY).all():
         raise DataError(f"{corpus.name}: every image has the texts of every other; there are no negatives to mine")
@@ -120,19 +121,21 @@ class _Encoded:
         return hashlib.sha256(self.image_rows.tobytes()).hexdigest()
 
 
-def _encode(trained: Trained, corpus: Corpus, workers: int, watch: Watch, reader: ImageReader | None) -> _Encoded:
+def _encode(
+    trained: Trained, corpus: Corpus, workers: int, progress: ProgressCallback, reader: ImageReader | None
+) -> _Encoded:
     """Encode the images that can be read, and the texts that have one of them."""
     if not len(corpus.texts):
         raise DataError(f"{corpus.name}: no image and text share a group; there is nothing to mine")
     _need_groups(corpus, corpus.image_groups)
     total = len(corpus.image_ids) + 2 * len(corpus.texts)
-    images, image_rows, skipped = trained.encode_images(corpus, workers, lambda done, _: watch(done, total), reader)
+    images, image_rows, skipped = trained.encode_images(corpus, workers, lambda done, _: progress(done, total), reader)
     image_groups = corpus.image_groups[image_rows]
     _need_groups(corpus, image_groups)
     text_rows = np.flatnonzero(np.isin(corpus.text_groups, image_groups))
     strings = [corpus.texts[text] for text in text_rows.tolist()]
     before = total - 2 * len(strings)
-    texts = trained.encode_texts(strings, lambda done, _: watch(before + done, total))
+    texts = trained.encode_texts(strings, lambda done, _: progress(before + done, total))
     text_groups = corpus.text_groups[text_rows]
     return _Encoded(images, texts, image_rows, text_rows, image_groups, text_groups, strings, skipped)
 

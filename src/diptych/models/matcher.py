@@ -65,7 +65,7 @@ class Matcher(nn.Module, ABC):
         return None
 
     @property
-    def by_product(self) -> bool:
+    def is_inner_product(self) -> bool:
         """Whether images and texts are a vector each and the score grows with their inner product, as most do."""
         return True
 

@@ -6,7 +6,6 @@ A tower's name in a recipe is a file in `models/towers/image/`, `models/towers/r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -18,11 +17,10 @@ from diptych import registry
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.readers import ImageInput
+from diptych.progress import ProgressCallback
 from diptych.settings import Settings
 from diptych.text.vocabulary import TokenTable
 from diptych.text.word_vectors import WordVectors
-
-Watch = Callable[[int, int], None]
 
 Kind = TypeVar("Kind", bound=Settings)
 
@@ -101,7 +99,7 @@ class FittedTextTower(TextTower):
     settings: TextTowerSettings
 
     @abstractmethod
-    def fit(self, texts: TokenTable, vectors: WordVectors | None, watch: Watch | None = None) -> None:
+    def fit(self, texts: TokenTable, vectors: WordVectors | None, progress: ProgressCallback | None = None) -> None:
         """Fit to the training texts, with the vectors of the vocabulary's words where there are such."""
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,13 +23,12 @@ from diptych.models.encodings import Encoded, joined
 from diptych.models.matcher import Matcher
 from diptych.models.storage import load_matcher
 from diptych.models.tower import Tokens, fitted_tower
+from diptych.progress import ProgressCallback
 from diptych.text.tokenisers.words import tokenise
 from diptych.text.vocabulary import Vocabulary, padded
 
 IMAGES_AT_ONCE = 64
 TEXTS_AT_ONCE = 512
-
-Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Trained:
         place = choose_device(device)
         return cls(matcher.to(place).eval(), vocabulary, place, stores)
 
-    def reader(self, corpus: Corpus, workers: int = 2, watch: Watch | None = None) -> ImageReader:
+    def reader(self, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None) -> ImageReader:
         """The reader of what the matcher wants of a corpus; who encodes a corpus again keeps it, and its pixels.
 
         Where the backbone has a store, it is read from there, after the features that are missing were added to it.
@@ -68,22 +67,24 @@ class Trained:
         backbone, wanted = self.matcher.pretrained, self.matcher.image_input
         if self.stores is None or backbone is None or not has_store(backbone, wanted, self.stores):
             return image_reader(corpus, wanted, backbone)
-        return stored_reader(corpus, backbone, wanted, self.stores, workers=workers, device=self.device, watch=watch)[0]
+        return stored_reader(
+            corpus, backbone, wanted, self.stores, workers=workers, device=self.device, progress=progress
+        )[0]
 
     def encode(
         self,
         corpus: Corpus,
         workers: int = 2,
-        watch: Watch | None = None,
+        progress: ProgressCallback | None = None,
         reader: ImageReader | None = None,
     ) -> Encoded:
-        """Encode what can be ranked of a corpus; `watch` is told how many items of how many are done."""
+        """Encode what can be ranked of a corpus; `progress` is told how many items of how many are done."""
         corpus = corpus.matched()
         if not len(corpus.texts):
             raise DataError(f"{corpus.name}: no image and text share a group; nothing can be ranked")
         total = len(corpus.image_ids) + len(corpus.texts)
         images, readable, skipped = self.encode_images(
-            corpus, workers, watch and (lambda done, _: watch(done, total)), reader
+            corpus, workers, progress and (lambda done, _: progress(done, total)), reader
         )
         if skipped:
             corpus = corpus.take(readable, np.arange(len(corpus.texts)))
@@ -91,7 +92,7 @@ class Trained:
             here = np.flatnonzero(np.isin(corpus.image_groups, kept.image_groups))
             images, corpus = images[torch.from_numpy(here).to(images.device)], kept
         start = total - len(corpus.texts)
-        texts = self.encode_texts(corpus.texts, watch and (lambda done, _: watch(start + done, total)))
+        texts = self.encode_texts(corpus.texts, progress and (lambda done, _: progress(start + done, total)))
         return Encoded.of(self.matcher, corpus, images, texts, skipped)
 
     @torch.inference_mode()
@@ -99,11 +100,11 @@ class Trained:
         self,
         corpus: Corpus,
         workers: int = 2,
-        watch: Watch | None = None,
+        progress: ProgressCallback | None = None,
         reader: ImageReader | None = None,
     ) -> tuple[Tensor, Integers, dict[str, str]]:
         """Encode a corpus' images: the encodings, the image each row belongs to, and the reasons of the skipped."""
-        reader = reader or self.reader(corpus, workers, watch)
+        reader = reader or self.reader(corpus, workers, progress)
         count = len(corpus.image_ids)
         chunks = np.split(np.arange(count), range(IMAGES_AT_ONCE, count, IMAGES_AT_ONCE))
         rows, numbers, done = [], [], 0
@@ -112,8 +113,8 @@ class Trained:
                 rows.append(self.matcher.encode_images(torch.from_numpy(values).to(self.device)))
                 numbers.append(chunk[readable])
             done += len(chunk)
-            if watch:
-                watch(done, count)
+            if progress:
+                progress(done, count)
         skipped = {corpus.image_ids[image]: reason for image, reason in sorted(reader.skipped.items())}
         if not rows:
             splits = "+".join(sorted(set(corpus.image_splits.tolist())))
@@ -131,7 +132,7 @@ class Trained:
         return self.matcher.encode_images(torch.from_numpy(values).to(self.device))
 
     @torch.inference_mode()
-    def encode_texts(self, texts: Sequence[str], watch: Watch | None = None) -> Tensor:
+    def encode_texts(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Tensor:
         """Encode sentences; row j belongs to sentence j."""
         # In alphabetical order neighbours share beginnings, which the text tower computes once.
         order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
@@ -141,8 +142,8 @@ class Trained:
             ids, lengths = table.batch(chunk)
             rows.append(self.matcher.encode_texts(self.tokens(ids, lengths)))
             done += len(chunk)
-            if watch:
-                watch(done, len(order))
+            if progress:
+                progress(done, len(order))
         encoded = joined(rows)
         out = torch.empty_like(encoded)
         out[torch.from_numpy(order).to(out.device)] = encoded

@@ -75,6 +75,6 @@ class Contrastive(Tempered):
         return Hinge(margin=self.margin).stuck(batch, total * self.temperature * len(batch.positives))
 
     @property
-    def way_out(self) -> str:
+    def collapse_hint(self) -> str:
         """What being stuck looks like, and what to do."""
         return "all embeddings are equal; start from a trained model, use negatives = 'sum', or lower optimiser.rate"

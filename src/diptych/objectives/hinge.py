@@ -82,7 +82,7 @@ class Hinge(Ranking):
         return trap > 0 and abs(total - trap) < 0.01 * trap and spread < 0.25 * self.margin
 
     @property
-    def way_out(self) -> str:
+    def collapse_hint(self) -> str:
         """What being stuck looks like, and what to do."""
         level = "2 x margin a pair" if self.softness == 0 else "what equal scores cost"
         return (

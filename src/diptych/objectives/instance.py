@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from diptych.objectives.hinge import Hinge, Negatives
-from diptych.objectives.objective import Given, Instances, Loss, Objective, ScoredPairs, Summary
+from diptych.objectives.objective import Instances, Loss, Objective, ObjectiveContext, ScoredPairs, Summary
 from diptych.objectives.softmax import class_losses
 from diptych.settings import Count, Flag, Number
 
@@ -74,7 +74,7 @@ class Instance(Objective):
                 terms[name], errors[name] = weight * losses.mean(), wrong.float().mean()
         return Loss(terms, averaged=True, errors=errors)
 
-    def start_learned(self, given: Given) -> dict[str, Tensor]:
+    def start_learned(self, given: ObjectiveContext) -> dict[str, Tensor]:
         """The classifier's weights, a row a class, and its bias where it has one."""
         if not self.needs_classes:
             return {}
@@ -88,9 +88,9 @@ class Instance(Objective):
         return self._hinge.stuck(batch, total / self.rank * len(batch.positives))
 
     @property
-    def way_out(self) -> str:
+    def collapse_hint(self) -> str:
         """What being stuck looks like, and what to do."""
-        return f"{self._hinge.way_out}; or begin with a stage of visual = 1 and textual = 1, as the paper does"
+        return f"{self._hinge.collapse_hint}; or begin with a stage of visual = 1 and textual = 1, as the paper does"
 
     @property
     def _hinge(self) -> Hinge:

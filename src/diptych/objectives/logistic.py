@@ -51,6 +51,6 @@ class Logistic(Objective):
         return undecided and total > 2 * math.log(2) * (1 - UNDECIDED)
 
     @property
-    def way_out(self) -> str:
+    def collapse_hint(self) -> str:
         """What being stuck looks like, and what to do."""
         return "every pair scores about 0, as if nothing was known of it; raise optimiser.rate, or train longer"

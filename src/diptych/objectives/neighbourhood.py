@@ -112,7 +112,7 @@ class Neighbourhood(Objective):
         return total > 0 and batch.highest - batch.lowest < 0.1 * self.margin
 
     @property
-    def way_out(self) -> str:
+    def collapse_hint(self) -> str:
         """What being stuck looks like, and what to do."""
         return (
             "all distances are equal and every negative violates the margin; raise objective.most, so that more than "

@@ -96,7 +96,7 @@ class Instances:
 
 
 @dataclass(frozen=True)
-class Given:
+class ObjectiveContext:
     """What an objective is told before it begins to learn: the size of features, and how many classes there are."""
 
     size: int = 0
@@ -173,11 +173,11 @@ class Objective(Settings, ABC):
         """Whether this batch and its loss lie in a trap of this objective, such as all encodings being equal."""
 
     @property
-    def way_out(self) -> str:
+    def collapse_hint(self) -> str:
         """What being stuck looks like, and what to do."""
         return "lower optimiser.rate"
 
-    def start_learned(self, given: Given) -> dict[str, Tensor]:
+    def start_learned(self, given: ObjectiveContext) -> dict[str, Tensor]:
         """What the objective itself learns, by name, as it begins; most learn nothing."""
         return {}
 

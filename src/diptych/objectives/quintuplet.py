@@ -93,7 +93,7 @@ class Quintuplet(Objective):
         return equal and abs(total / len(batch.positives) - trap) < near
 
     @property
-    def way_out(self) -> str:
+    def collapse_hint(self) -> str:
         """What being stuck looks like, and what to do."""
         return (
             "the loss stands at what equal scores cost and all embeddings are equal; start with an epoch of sum of "

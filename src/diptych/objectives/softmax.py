@@ -59,7 +59,7 @@ class _InBlocks(torch.autograd.Function):
         own = highest.new_full(highest.shape, torch.nan)
         total = torch.zeros_like(highest)
         for block, logits in _blocks(features, weight, offset, at_once):
-            rows, columns = _here(labels, block)
+            rows, columns = _to_device(labels, block)
             raised = torch.maximum(highest, logits.amax(1))
             total.mul_((highest - raised).exp_())
             highest = raised
@@ -85,7 +85,7 @@ class _InBlocks(torch.autograd.Function):
         share = (lost / total)[:, None]
         for block, logits in _blocks(features, weight, offset, context.at_once):
             slopes = logits.sub_(highest[:, None]).exp_().mul_(share)  # (items, block): probability x lost
-            rows, columns = _here(labels, block)
+            rows, columns = _to_device(labels, block)
             slopes[rows, columns] -= lost[rows]
             if by_features is not None:
                 by_features.addmm_(slopes, weight[block].to(features.dtype))
@@ -104,7 +104,7 @@ def _blocks(features: Tensor, weight: Tensor, offset: Tensor | None, at_once: in
         yield block, logits
 
 
-def _here(labels: Tensor, block: slice) -> tuple[Tensor, Tensor]:
+def _to_device(labels: Tensor, block: slice) -> tuple[Tensor, Tensor]:
     """The items whose class is in a block, and where in it."""
     rows = ((labels >= block.start) & (labels < block.stop)).nonzero().squeeze(1)
     return rows, labels[rows] - block.start

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from diptych.objectives.hinge import own_places, own_scores
-from diptych.objectives.objective import Given, Queries, Ranking, Summary
+from diptych.objectives.objective import ObjectiveContext, Queries, Ranking, Summary
 from diptych.settings import Flag, Number
 
 # Below this, gradients of a small batch in half precision overflow: they are 1 / (pairs x temperature).
@@ -30,7 +30,7 @@ class Tempered(Ranking):
     temperature: Annotated[Number, Field(ge=COLDEST)] = 0.1
     learn_temperature: Flag = False
 
-    def start_learned(self, given: Given) -> dict[str, Tensor]:
+    def start_learned(self, given: ObjectiveContext) -> dict[str, Tensor]:
         """The logarithm of the temperature, where it is learned."""
         return {"log_temperature": torch.tensor(math.log(self.temperature))} if self.learn_temperature else {}
 

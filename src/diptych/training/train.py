@@ -17,7 +17,7 @@ from diptych.models.trained import Trained
 from diptych.training.engine.callbacks import Silent, Watcher
 from diptych.training.engine.checkpoint import Position, Snapshot, snapshot_path
 from diptych.training.engine.journal import Journal
-from diptych.training.engine.loop import StageLoop, Surroundings
+from diptych.training.engine.loop import StageLoop, TrainingContext
 from diptych.training.origin import Origin
 from diptych.training.recipe import Recipe, load_recipe
 from diptych.training.start import Start, stage_file, with_model
@@ -55,7 +55,7 @@ def train(
     with held(run, RunError), interruptible() as interrupted:
         threads = cores() if workers is None else workers
         start = replace(start, interrupted=interrupted)
-        around = Surroundings(recipe, corpus, digest, run, threads, watcher, Path(features), interrupted)
+        around = TrainingContext(recipe, corpus, digest, run, threads, watcher, Path(features), interrupted)
         remove_leftovers(run)
         position = snapshot.position if snapshot else Position()
         Journal(run).rewind(position.stage, position.epoch, position.step)

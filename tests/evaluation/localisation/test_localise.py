@@ -283,7 +283,7 @@ def test_a_score_that_is_not_a_number_names_the_photo(trained, corpus):
 def test_photos_without_a_mention_are_not_read(trained, corpus):
     some = replace(corpus, boxes=[*corpus.boxes[:2], []])
     seen = []
-    found = evaluate_phrases(trained, some, workers=0, watch=lambda done, total: seen.append((done, total)))
+    found = evaluate_phrases(trained, some, workers=0, progress=lambda done, total: seen.append((done, total)))
     assert halves.asked == 2
     assert len(found) == 6
     assert seen == [(2, 2)]
@@ -348,7 +348,7 @@ class Fitted(FittedTextTower):
         super().__init__()
         self.word = word
 
-    def fit(self, texts, vectors, watch=None):
+    def fit(self, texts, vectors, progress=None):
         pass
 
     def known(self, tokens):

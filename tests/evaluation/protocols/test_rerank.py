@@ -143,7 +143,7 @@ def encodings(digest: str = "one", images: int = 8) -> tuple[Encoded, Encoded]:
 def test_a_run_of_pairs_reranks_the_lists_of_an_embedding_run():
     cheap, scan = encodings()
     seen = []
-    found = rerank([scan], cheap, [16, 3], every=True, watch=lambda done, total: seen.append((done, total)))
+    found = rerank([scan], cheap, [16, 3], every=True, progress=lambda done, total: seen.append((done, total)))
     assert [row.top for row in found.rows] == [0, 3, 16, None]
     alone, three, lists, full = found.rows
     assert (

@@ -11,7 +11,7 @@ from diptych.features import identity
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops
 from diptych.features.extract import extract
-from diptych.features.store import Making
+from diptych.features.store import FeatureStoreSpec
 
 CPU = torch.device("cpu")
 AT_ONCE = 16
@@ -71,10 +71,10 @@ def part_a_batch(monkeypatch):
     monkeypatch.setattr(extraction, "PART_SECONDS", 0)
 
 
-def run(pictures, folder, backbone=None, *, crops="1C", regions=None, dtype="float32", workers=2, watch=None):
+def run(pictures, folder, backbone=None, *, crops="1C", regions=None, dtype="float32", workers=2, progress=None):
     backbone = backbone or Tiny()
-    making = Making.of("tiny", backbone, Crops(name=crops), regions=regions, dtype=dtype)
-    return extract(pictures, backbone, making, folder, workers=workers, device=CPU, watch=watch)
+    making = FeatureStoreSpec.of("tiny", backbone, Crops(name=crops), regions=regions, dtype=dtype)
+    return extract(pictures, backbone, making, folder, workers=workers, device=CPU, progress=progress)
 
 
 def expected(pictures, *, crops="1C", regions=None, dtype="float32"):

@@ -19,7 +19,7 @@ from diptych.data.images import PictureFile
 from diptych.errors import DataError, ImageError
 from diptych.features import extract as extraction
 from diptych.features.crops import Crops
-from diptych.features.store import FeatureStore, Making
+from diptych.features.store import FeatureStore, FeatureStoreSpec
 
 
 def test_a_second_run_computes_and_reads_nothing(pictures, folder, later, monkeypatch, extracted, values, tiny):
@@ -193,24 +193,24 @@ def test_nobody_gets_another_ones_features(tmp_path_factory, runs, missing, work
         assert all(str(pictures[place].path) in reason for place, reason in stored.skipped.items())
         if good:
             np.testing.assert_array_equal(values(stored), expected([pictures[place] for place in good]))
-    making = Making.of("tiny", tiny(), Crops())
+    making = FeatureStoreSpec.of("tiny", tiny(), Crops())
     distinct = {kind for kinds in runs for place, kind in enumerate(kinds) if kind >= 0 and place not in missing}
     assert len(FeatureStore.open(root / "features", making)) == len(distinct)
 
 
 def stop_after(count, error):
-    def watch(done, total):
+    def progress(done, total):
         assert total == 40
         if done >= count:
             raise error
 
-    return watch
+    return progress
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError()], ids=["Ctrl-C", "memory"])
 def test_interrupted_work_is_kept_and_gone_on_with(pictures, folder, error, extracted, values):
     with pytest.raises(type(error)):
-        extracted(pictures, folder, watch=stop_after(16, error))
+        extracted(pictures, folder, progress=stop_after(16, error))
     assert sum(len(np.load(part)) for part in folder.glob("part-*.npy")) == 16
     stored = extracted(pictures, folder)
     assert stored.computed == 24
@@ -220,7 +220,7 @@ def test_interrupted_work_is_kept_and_gone_on_with(pictures, folder, error, extr
 
 def test_the_end_is_told(pictures, folder, extracted):
     told = []
-    extracted(pictures, folder, watch=lambda done, total: told.append((done, total)))
+    extracted(pictures, folder, progress=lambda done, total: told.append((done, total)))
     assert told == sorted(told)
     assert told[-1] == (40, 40)
 

@@ -102,7 +102,7 @@ def test_memory_is_that_of_a_block(monkeypatch):
     """The most differences that are ever held, forward and backward, are watched."""
     largest, block, matcher = 0, 4096, scorer()
 
-    class Watch(torch.overrides.TorchFunctionMode):
+    class ProgressCallback(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             nonlocal largest
             result = function(*args, **(kwargs or {}))
@@ -114,7 +114,7 @@ def test_memory_is_that_of_a_block(monkeypatch):
     for images, texts in ((200, 1), (1, 200), (40, 50)):
         largest = 0
         sides = torch.randn(images, 64, requires_grad=True), torch.randn(texts, 64, requires_grad=True)
-        with Watch():
+        with ProgressCallback():
             matcher.score(*sides).sum().backward()
         assert 0 < largest <= block
 

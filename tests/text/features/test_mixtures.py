@@ -130,7 +130,7 @@ def test_the_seed_alone_decides_and_progress_is_told():
     vectors, counts = clusters(words=60)
     words = CountedWords.of(vectors, counts)
     told = []
-    first = fit_mixture(words, 4, hybrid=True, iterations=3, seed=5, watch=lambda *each: told.append(each))
+    first = fit_mixture(words, 4, hybrid=True, iterations=3, seed=5, progress=lambda *each: told.append(each))
     assert torch.equal(first.locations, fit_mixture(words, 4, hybrid=True, iterations=3, seed=5).locations)
     assert told == [(1, 3), (2, 3), (3, 3)]
 

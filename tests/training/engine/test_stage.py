@@ -133,9 +133,9 @@ def equal_scores(value=0.3):
 
 
 def test_a_collapse_is_called_once_after_enough_steps_in_a_row():
-    watch = CollapseWatch(Hinge(margin=0.2), 3)
+    progress = CollapseWatch(Hinge(margin=0.2), 3)
     trap = 2 * 4 * 0.2
-    assert [watch.collapsed(trap, equal_scores().summary()) for _ in range(5)] == [False, False, True, False, False]
+    assert [progress.collapsed(trap, equal_scores().summary()) for _ in range(5)] == [False, False, True, False, False]
 
 
 @pytest.mark.parametrize(("parts", "moving"), [(("text",), False), (("image",), True), (("all",), True)])
@@ -161,10 +161,10 @@ def test_nothing_to_train_is_refused(parts):
 
 
 def test_a_way_out_of_the_trap_starts_the_count_again():
-    watch = CollapseWatch(Hinge(margin=0.2), 3)
-    watch.collapsed(1.6, equal_scores().summary())
-    watch.collapsed(0.9, equal_scores().summary())
-    assert watch.stuck == 0
+    progress = CollapseWatch(Hinge(margin=0.2), 3)
+    progress.collapsed(1.6, equal_scores().summary())
+    progress.collapsed(0.9, equal_scores().summary())
+    assert progress.stuck == 0
 
 
 def two_branch(**settings):

@@ -47,8 +47,8 @@ def unwanted():
     raise AssertionError("nothing is to be read where each group is a class of its own")
 
 
-def found(objective, train, reader=unwanted, seed=0, watch=lambda *_: None):
-    return stage_classes(objective, train, reader, seed, watch)
+def found(objective, train, reader=unwanted, seed=0, progress=lambda *_: None):
+    return stage_classes(objective, train, reader, seed, progress)
 
 
 def reader_of(train):
@@ -74,7 +74,7 @@ def test_classes_are_kept_as_tensors():
 def test_clusters_put_groups_together_whose_images_look_alike(at_once, monkeypatch):
     monkeypatch.setattr(module, "IMAGES_AT_ONCE", at_once)
     train, told = corpus(), []
-    classes = found(Instance(clusters=2), train, reader_of(train), watch=lambda *step: told.append(step))
+    classes = found(Instance(clusters=2), train, reader_of(train), progress=lambda *step: told.append(step))
     assert classes.count == 2
     first, second, third, fourth = classes.labels.tolist()
     assert first == second != third == fourth
@@ -86,7 +86,7 @@ def test_clusters_put_groups_together_whose_images_look_alike(at_once, monkeypat
 def test_the_mean_of_a_groups_images_is_clustered_and_a_set_is_averaged_first(shape, monkeypatch):
     seen = []
 
-    def watched(vectors, clusters, seed, *, watch):
+    def watched(vectors, clusters, seed, *, progress):
         seen.append((vectors, clusters, seed))
         return np.arange(len(vectors)) % clusters
 

@@ -18,7 +18,7 @@ from diptych.errors import DataError, DiptychError, RecipeError
 from diptych.features.crops import Crops
 from diptych.features.extract import extract
 from diptych.features.names import load_backbone
-from diptych.features.store import Making
+from diptych.features.store import FeatureStoreSpec
 from diptych.models.storage import load_tensors, save_tensors
 from diptych.models.trained import Trained
 from diptych.training.engine.callbacks import Silent
@@ -119,7 +119,7 @@ def test_validation_from_the_store_equals_encoding_the_pictures(corpus, frozen, 
     trained = Trained.open(frozen[0], "cpu")
     val = corpus.split("val")
     from_pictures = trained.encode(val).images
-    making = Making.of("lite0", trained.matcher.pretrained, Crops(side=SIDE))
+    making = FeatureStoreSpec.of("lite0", trained.matcher.pretrained, Crops(side=SIDE))
     stored = extract(val.pictures, trained.matcher.pretrained, making, stores / STORE, workers=0, device=CPU)
     assert stored.computed == 0  # training left them all
     with torch.inference_mode():

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
-from diptych.data.corpus_builder import Gathering, filled, id_in, object_in, split_in, text_in
+from diptych.data.corpus_builder import CorpusBuilder, filled, id_in, object_in, split_in, text_in
 from diptych.data.images import ImageFinder, folder_of
 from diptych.errors import DataError
 from diptych.files import read_json
@@ -28,7 +28,7 @@ def read_coco(source: Path, images: Path | None = None) -> Corpus:
     files = caption_files(source) if source.is_dir() else [source]
     if not files:
         raise DataError(f"{source}: no caption file in it; name it like captions_train.json")
-    gathering = Gathering(source)
+    gathering = CorpusBuilder(source)
     for file in files:
         _add_file(gathering, file, images, in_company=len(files) > 1)
     return gathering.corpus()
@@ -39,7 +39,7 @@ def caption_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("captions_*.json")) or sorted(folder.glob("annotations/captions_*.json"))
 
 
-def _add_file(gathering: Gathering, file: Path, images: Path | None, *, in_company: bool) -> None:
+def _add_file(gathering: CorpusBuilder, file: Path, images: Path | None, *, in_company: bool) -> None:
     content = read_json(file, DataError)
     content = content if isinstance(content, dict) else {}
     entries, annotations = content.get("images"), content.get("annotations")
@@ -68,7 +68,7 @@ def _add_file(gathering: Gathering, file: Path, images: Path | None, *, in_compa
 
 
 def _add_images(
-    gathering: Gathering, file: Path, entries: list[object], finder: ImageFinder, prefix: str, split: str
+    gathering: CorpusBuilder, file: Path, entries: list[object], finder: ImageFinder, prefix: str, split: str
 ) -> dict[int | str, Path | None]:
     """Gather the images; the group of each id, or None for an image that was left out with its captions."""
     groups: dict[int | str, Path | None] = {}

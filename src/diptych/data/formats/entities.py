@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from diptych.data.corpus import Box, Corpus, Phrase
-from diptych.data.corpus_builder import Gathering, filled, lines_of
+from diptych.data.corpus_builder import CorpusBuilder, filled, lines_of
 from diptych.data.entities.archive import Archive, open_archive
 from diptych.data.entities.markup import Boxes, read_boxes, read_sentence
 from diptych.data.images import SUFFIXES, folder_of
@@ -33,7 +33,7 @@ def read_entities(folder: Path, images: Path | None = None) -> Corpus:
     if not lists:
         raise DataError(f"{folder}: none of train.txt, val.txt and test.txt; list the ids of the photos, one a line")
     roots = [folder / "images", folder / "flickr30k-images", folder] if images is None else [folder_of(images)]
-    reading = _Reading(Gathering(folder), archive, _Photos(roots))
+    reading = _Reading(CorpusBuilder(folder), archive, _Photos(roots))
     for split, file in lists.items():
         for row, line in enumerate(lines_of(file), 1):
             if line.strip():
@@ -71,7 +71,7 @@ class _Photos:
 class _Reading:
     """Photo after photo on the way to a corpus; the columns here keep step with the rows of the gathering."""
 
-    gathering: Gathering
+    gathering: CorpusBuilder
     archive: Archive
     photos: _Photos
     boxes: list[list[Box]] = field(default_factory=list)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from diptych.data.corpus import SPLITS, Corpus
-from diptych.data.corpus_builder import SPLIT_NAMES, Gathering, filled, hashed_split, lines_of, text_in
+from diptych.data.corpus_builder import SPLIT_NAMES, CorpusBuilder, filled, hashed_split, lines_of, text_in
 from diptych.data.formats.table import TABLE_SUFFIXES, add_table, has_header
 from diptych.data.images import SUFFIXES, ImageFinder, folder_of
 from diptych.errors import DataError
@@ -24,7 +24,7 @@ _REMEDY = "put the texts of dog.jpg in dog.txt beside it, or all of them in capt
 
 def read_folder(folder: Path) -> Corpus:
     """The corpus in a folder of images, or in its folders train, val and test."""
-    gathering = Gathering(folder)
+    gathering = CorpusBuilder(folder)
     parts = [] if _captions_file(folder) else _split_folders(folder)
     for part in parts:
         _add(gathering, part, prefix=f"{part.name}/", split=SPLIT_NAMES[part.name.lower()])
@@ -38,7 +38,7 @@ def read_folder(folder: Path) -> Corpus:
 
 def read_captions(file: Path, images: Path | None = None) -> Corpus:
     """The corpus in a text file of captions, with its images in `images`, else beside the file."""
-    gathering = Gathering(file)
+    gathering = CorpusBuilder(file)
     _add_captions(gathering, file, file.parent if images is None else folder_of(images))
     return gathering.corpus()
 
@@ -67,14 +67,16 @@ def _captions_file(folder: Path) -> Path | None:
     return found[0] if found else None
 
 
-def _add(gathering: Gathering, folder: Path, prefix: str = "", split: str | None = None) -> None:
+def _add(gathering: CorpusBuilder, folder: Path, prefix: str = "", split: str | None = None) -> None:
     if (file := _captions_file(folder)) is not None:
         _add_captions(gathering, file, folder, prefix, split)
     else:
         _add_pairs(gathering, folder, prefix, split)
 
 
-def _add_captions(gathering: Gathering, file: Path, folder: Path, prefix: str = "", split: str | None = None) -> None:
+def _add_captions(
+    gathering: CorpusBuilder, file: Path, folder: Path, prefix: str = "", split: str | None = None
+) -> None:
     """Gather one file's captions: lines of `dog.jpg#0`, a tab and a caption, or a table."""
     inside = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
     only = inside if len(inside) == 1 else []  # with more, two of them could hold the same name
@@ -106,7 +108,7 @@ def _add_captions(gathering: Gathering, file: Path, folder: Path, prefix: str = 
             gathering.text(text, whole, splits[name])
 
 
-def _add_pairs(gathering: Gathering, folder: Path, prefix: str, split: str | None) -> None:
+def _add_pairs(gathering: CorpusBuilder, folder: Path, prefix: str, split: str | None) -> None:
     """Gather images with the text files of their names."""
     for stem, images, text_file in _walk(folder):
         group = prefix + stem.relative_to(folder).as_posix()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
-from diptych.data.corpus_builder import Gathering, filled, id_in, object_in, split_in, text_in
+from diptych.data.corpus_builder import CorpusBuilder, filled, id_in, object_in, split_in, text_in
 from diptych.data.images import ImageFinder, folder_of
 from diptych.errors import DataError
 from diptych.files import read_json
@@ -22,14 +22,14 @@ def read_karpathy(file: Path, images: Path | None = None) -> Corpus:
     if not isinstance(entries, list):
         raise DataError(f"{file}: no list 'images'; a split file is one JSON object that holds it")
     finder = ImageFinder([file.parent / "images", file.parent] if images is None else [folder_of(images)])
-    gathering = Gathering(file)
+    gathering = CorpusBuilder(file)
     for row, entry in enumerate(entries, 1):
         with gathering.row(file, row):
             _add(gathering, finder, file, row, object_in(entry))
     return gathering.corpus()
 
 
-def _add(gathering: Gathering, finder: ImageFinder, file: Path, row: int, entry: dict[str, object]) -> None:
+def _add(gathering: CorpusBuilder, finder: ImageFinder, file: Path, row: int, entry: dict[str, object]) -> None:
     filename = filled(entry.get("filename"), "filename")
     split = split_in(entry.get("split"))
     sentences = entry.get("sentences")

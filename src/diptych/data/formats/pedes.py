@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from pathlib import Path, PureWindowsPath
 
 from diptych.data.corpus import Corpus
-from diptych.data.corpus_builder import Gathering, filled, id_in, object_in, split_in, text_in
+from diptych.data.corpus_builder import CorpusBuilder, filled, id_in, object_in, split_in, text_in
 from diptych.data.images import ImageFinder, folder_of
 from diptych.errors import DataError
 from diptych.files import read_json
@@ -32,7 +32,7 @@ def read_pedes(file: Path, images: Path | None = None) -> Corpus:
     if not isinstance(entries, list):
         raise DataError(f"{file}: not a list; one of people is a list of objects with id, file_path, split, captions")
     finder = ImageFinder([file.parent / "imgs", file.parent] if images is None else [folder_of(images)])
-    gathering = Gathering(file.parent if file.name == FILE_NAME else file)  # whose name says which people
+    gathering = CorpusBuilder(file.parent if file.name == FILE_NAME else file)  # whose name says which people
     splits: dict[Hashable, tuple[str, int]] = {}  # of each person, and the row that told it
     for row, entry in enumerate(entries, 1):
         with gathering.row(file, row):
@@ -41,7 +41,7 @@ def read_pedes(file: Path, images: Path | None = None) -> Corpus:
 
 
 def _add(
-    gathering: Gathering,
+    gathering: CorpusBuilder,
     finder: ImageFinder,
     file: Path,
     row: int,

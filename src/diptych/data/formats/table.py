@@ -17,7 +17,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
-from diptych.data.corpus_builder import Gathering, filled, hashed_split, id_in, lines_of, object_in, split_in, text_in
+from diptych.data.corpus_builder import (
+    CorpusBuilder,
+    filled,
+    hashed_split,
+    id_in,
+    lines_of,
+    object_in,
+    split_in,
+    text_in,
+)
 from diptych.data.images import ImageFinder, folder_of
 from diptych.errors import DataError, place
 
@@ -44,7 +53,7 @@ def has_header(line: str) -> bool:
 
 def read_table(file: Path, images: Path | None = None) -> Corpus:
     """The corpus in a table; its images are in `images`, else beside the table or in `images/` there."""
-    gathering = Gathering(file)
+    gathering = CorpusBuilder(file)
     roots = [file.parent, file.parent / "images"] if images is None else [folder_of(images)]
     add_table(gathering, file, ImageFinder(roots))
     return gathering.corpus()
@@ -73,7 +82,7 @@ def further_columns(file: Path) -> dict[str, dict[str, str]]:
 
 
 def add_table(
-    gathering: Gathering,
+    gathering: CorpusBuilder,
     file: Path,
     finder: ImageFinder,
     *,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Corpus, Integers
-from diptych.data.shared_texts import Said
+from diptych.data.shared_texts import SharedTexts
 from diptych.settings import Count, Flag, Settings
 
 DRAWS = 50  # before an image and a text that correspond are left as they are
@@ -89,7 +89,7 @@ class OfflineSampler:
         self._images_of = images_of_texts[:, : settings.top_images]
         self._image_lengths = (self._texts_of >= 0).sum(1)
         self._text_lengths = (self._images_of >= 0).sum(1)
-        self._said = Said(corpus.text_groups, corpus.texts)
+        self._said = SharedTexts(corpus.text_groups, corpus.texts)
         self._images = _Members(corpus.image_groups)
         self._texts = _Members(corpus.text_groups)
 

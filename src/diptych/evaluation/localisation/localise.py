@@ -27,7 +27,8 @@ from diptych.features.readers import ProposalReader, RegionReader, image_reader,
 from diptych.features.stored import has_store, stored_reader
 from diptych.models.matcher import Matcher
 from diptych.models.matchers.two_towers import TwoTowers
-from diptych.models.trained import Trained, Watch
+from diptych.models.trained import Trained
+from diptych.progress import ProgressCallback
 
 PHOTOS_AT_ONCE = 16
 
@@ -101,18 +102,20 @@ def evaluate_phrases(
     device: str = "auto",
     stores: Path | None = None,
     workers: int = 2,
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Grounding:
     """Measure how well a run finds the phrases of a split of a corpus; what `stores` holds is not computed again."""
     corpus = (corpus if isinstance(corpus, Corpus) else open_corpus(corpus)).split(split)
     trained = run if isinstance(run, Trained) else Trained.open(run, device, stores=stores)
     mentions = mentions_of(corpus)
-    reader, boxes = region_reader(trained, corpus, workers, watch)
-    return measure_phrases(trained, mentions, reader, boxes, corpus.image_ids, watch, overlap=overlap, workers=workers)
+    reader, boxes = region_reader(trained, corpus, workers, progress)
+    return measure_phrases(
+        trained, mentions, reader, boxes, corpus.image_ids, progress, overlap=overlap, workers=workers
+    )
 
 
 def region_reader(
-    trained: Trained, corpus: Corpus, workers: int = 2, watch: Watch | None = None
+    trained: Trained, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None
 ) -> tuple[ImageReader, Floats]:
     """The reader of a corpus' proposed regions and their boxes, (images, regions, 4), zeros for an image without any.
 
@@ -126,7 +129,7 @@ def region_reader(
         assert isinstance(reader, ProposalReader)
         return reader, reader.boxes
     stored, found = stored_reader(
-        corpus, backbone, wanted, trained.stores, workers=workers, device=trained.device, watch=watch
+        corpus, backbone, wanted, trained.stores, workers=workers, device=trained.device, progress=progress
     )
     assert found.boxes is not None and wanted.regions is not None
     boxes = np.zeros((len(corpus.image_ids), wanted.regions.count, 4), np.float32)
@@ -141,7 +144,7 @@ def measure_phrases(
     reader: ImageReader,
     boxes: Floats,
     image_ids: Sequence[str],
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
     *,
     overlap: float = OVERLAP,
     workers: int = 2,
@@ -149,7 +152,7 @@ def measure_phrases(
     """Measure the mentions of a corpus on the regions that a reader gives, whose boxes are (images, regions, 4).
 
     The mentions of a photo that cannot be read are left out, and the photo is named; those of a photo that has no
-    regions are misses. `watch` is told how many photos of how many are done.
+    regions are misses. `progress` is told how many photos of how many are done.
     """
     work = _Measuring(trained, mentions, image_ids, overlap)
     photos = np.unique(mentions.images)
@@ -162,8 +165,8 @@ def measure_phrases(
                 there = candidates(boxes[photo], regions)
                 work.measure(photo, boxes[photo][there], own[torch.from_numpy(there).to(own.device)])
         done += len(chunk)
-        if watch:
-            watch(done, len(photos))
+        if progress:
+            progress(done, len(photos))
     empty = reader.empty if isinstance(reader, RegionReader) else set()
     return work.result(set(photos.tolist()), reader.skipped, empty)
 

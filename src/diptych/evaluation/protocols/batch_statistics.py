@@ -17,10 +17,13 @@ from torch import Tensor, nn
 from diptych.data.corpus import Corpus
 from diptych.errors import ScoreError
 from diptych.models.encodings import Encoded
-from diptych.models.trained import Trained, Watch
+from diptych.models.trained import Trained
+from diptych.progress import ProgressCallback
 
 
-def encode_by_own_statistics(trained: Trained, corpus: Corpus, workers: int = 2, watch: Watch | None = None) -> Encoded:
+def encode_by_own_statistics(
+    trained: Trained, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None
+) -> Encoded:
     """Encode a corpus as if all its images, and all its texts, were one batch for every batch normalisation.
 
     The run's own matcher is not changed; that of the encodings is a copy with the statistics of the corpus.
@@ -32,12 +35,12 @@ def encode_by_own_statistics(trained: Trained, corpus: Corpus, workers: int = 2,
         raise ScoreError(
             f"a model {name!r} has no batch normalisation; use the running statistics, there are no others"
         )
-    reader = copy.reader(corpus, workers, watch)
+    reader = copy.reader(corpus, workers, progress)
     # A pass settles the layers whose input was settled before it: a pass more for each layer that lies behind another,
     # until one finds nothing left to change, as the second does where no layer lies behind another.
     for _ in range(len(layers) + 1):
         with _recorded(layers) as records:
-            encoded = copy.encode(corpus, workers, watch, reader)
+            encoded = copy.encode(corpus, workers, progress, reader)
         changed = [record.settle(layer) for layer, record in zip(layers, records, strict=True)]
         if not any(changed):
             break

@@ -24,7 +24,7 @@ from diptych.evaluation.metrics.ranks import BLOCK, Index, Ranks, Score, ranks
 from diptych.evaluation.metrics.recall import Metrics, measure
 from diptych.evaluation.runs import ensemble_score
 from diptych.models.encodings import Encoded
-from diptych.models.trained import Watch
+from diptych.progress import ProgressCallback
 
 # Numbers of the gathered encodings of one block of pairs: 64 MB.
 GATHERED = 1 << 24
@@ -102,16 +102,16 @@ def rerank(
     tops: Sequence[int],
     *,
     every: bool = False,
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Reranking:
     """Measure a costly run, or the mean of several, on the lists of a cheap one for each length of the lists.
 
-    `every` adds the costly run on all pairs. `watch` is told how many pairs of how many are scored.
+    `every` adds the costly run on all pairs. `progress` is told how many pairs of how many are scored.
     """
     for each in encoded:
         check_listed(each, cheap)
     score, groups = ensemble_score([cheap]), (cheap.image_groups, cheap.text_groups)
-    rows = list(reranked(pair_score(encoded), score, *groups, tops, watch=watch))
+    rows = list(reranked(pair_score(encoded), score, *groups, tops, progress=progress))
     if every:
         start = time.perf_counter()
         full = ranks(ensemble_score(encoded), *groups)
@@ -166,7 +166,7 @@ def reranked(
     tops: Sequence[int],
     *,
     block: int = BLOCK,
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Iterator[Reranked]:
     """The cheap score alone, then each length of its lists in ascending order."""
     if not tops or min(tops) < 1:
@@ -178,7 +178,7 @@ def reranked(
     yield Reranked(0, alone, 0, seconds)
     texts_of, images_of = lists.texts_of_images(), lists.images_of_texts()
     total = len(_codes(texts_of, images_of, cheap.texts))
-    scored = _Scored(pairs, cheap.texts, watch and (lambda done: watch(done, total)))
+    scored = _Scored(pairs, cheap.texts, progress and (lambda done: progress(done, total)))
     for top in sorted(set(tops)):
         start = time.perf_counter()
         texts, images = texts_of[:, :top], images_of[:, :top]
@@ -214,8 +214,8 @@ def _within(
 class _Scored:
     """The pairs that were scored so far, in the order of their codes."""
 
-    def __init__(self, pairs: PairScore, texts: int, watch: Callable[[int], None] | None) -> None:
-        self.pairs, self.texts, self.watch = pairs, texts, watch
+    def __init__(self, pairs: PairScore, texts: int, progress: Callable[[int], None] | None) -> None:
+        self.pairs, self.texts, self.progress = pairs, texts, progress
         self.codes, self.scores = np.empty(0, np.int64), np.empty(0)
 
     def add(self, codes: Integers, at_once: int = 1 << 14) -> None:
@@ -225,8 +225,8 @@ class _Scored:
         for start in range(0, len(fresh), at_once):
             images, texts = np.divmod(fresh[start : start + at_once], self.texts)
             parts.append(self._checked(self.pairs(images, texts), images, texts))
-            if self.watch:
-                self.watch(len(self.codes) + start + len(images))
+            if self.progress:
+                self.progress(len(self.codes) + start + len(images))
         codes = np.concatenate([self.codes, fresh])
         order = np.argsort(codes)
         self.codes, self.scores = codes[order], np.concatenate(parts)[order]

@@ -73,7 +73,7 @@ def export_onnx(run: str | Path, into: Path) -> float:
 def check_exportable(matcher: Matcher, run: str | Path) -> None:
     """Refuse a matcher whose photos and texts do not become one vector each, with the product as the score."""
     wanted, name = matcher.image_input, matcher.settings.name
-    if not matcher.by_product:
+    if not matcher.is_inner_product:
         reason = f"the score of {name!r} is no product of two vectors"
     elif wanted.kind == "features":
         reason = "it reads features that came with its data, and cannot see photos"

@@ -124,7 +124,7 @@ class CCA(TwoTowers):
 
 @dataclass
 class Moments:
-    """Means, and sums of products around them, of all pairs so far; in float64, on the CPU."""
+    """EncodeOptions, and sums of products around them, of all pairs so far; in float64, on the CPU."""
 
     pairs: int
     image_mean: Tensor

@@ -56,7 +56,7 @@ class Order(VSE):
         return self._signed(super().encode_texts(tokens))
 
     @property
-    def by_product(self) -> bool:
+    def is_inner_product(self) -> bool:
         """The order is not symmetric, so no product is the score."""
         return False
 

@@ -47,7 +47,7 @@ class SetMatcher(Matcher):
         nn.init.zeros_(self.project.bias)
 
     @property
-    def by_product(self) -> bool:
+    def is_inner_product(self) -> bool:
         """Sets are scored against sets."""
         return False
 

@@ -52,7 +52,7 @@ class SimilarityNet(Branched):
         self.fused = nn.Sequential(layers[0], *(step for layer in layers[1:] for step in (nn.ReLU(), layer)))
 
     @property
-    def by_product(self) -> bool:
+    def is_inner_product(self) -> bool:
         """The score is learned."""
         return False
 

@@ -54,7 +54,7 @@ class TwoTowers(Matcher):
         return regions is not None and regions.of_map
 
     @property
-    def by_product(self) -> bool:
+    def is_inner_product(self) -> bool:
         """Only where an image is one vector."""
         return not self.has_regions
 

@@ -91,15 +91,15 @@ def fit_mixture(
     hybrid: bool,
     iterations: int,
     seed: int,
-    watch: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Mixture:
-    """Fit a mixture, an HGLMM where `hybrid`, else a GMM; `watch` is told how many iterations of how many are done."""
+    """Fit a GMM, or an HGLMM if `hybrid` is set; `progress` receives the iterations done and the maximum."""
     mixture = start_mixture(words, centres, seed)
     before = -math.inf
     for iteration in range(iterations):
         mixture, likelihood = improved(mixture, words, hybrid=hybrid)
-        if watch:
-            watch(iteration + 1, iterations)
+        if progress:
+            progress(iteration + 1, iterations)
         if likelihood - before < TOLERANCE:
             break
         before = likelihood

@@ -16,8 +16,9 @@ from diptych.data.sampling.pairs import PairBatch, read_ahead
 from diptych.errors import RunError
 from diptych.files import write_json
 from diptych.models.storage import save_matcher
-from diptych.models.trained import Trained, Watch
+from diptych.models.trained import Trained
 from diptych.objectives.correlation import Correlation
+from diptych.progress import ProgressCallback
 from diptych.training.engine.callbacks import Watcher
 from diptych.training.engine.checkpoint import Position, Snapshot, save_snapshot
 from diptych.training.engine.journal import Journal
@@ -37,7 +38,7 @@ STUCK_STEPS = 100
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class TrainingContext:
     """What all stages of one training share."""
 
     recipe: Recipe
@@ -58,7 +59,9 @@ class Surroundings:
 class StageLoop:
     """Trains one stage from a position to its end, leaving snapshots on the way."""
 
-    def __init__(self, around: Surroundings, trained: Trained, position: Position, snapshot: Snapshot | None) -> None:
+    def __init__(
+        self, around: TrainingContext, trained: Trained, position: Position, snapshot: Snapshot | None
+    ) -> None:
         """Prepare a stage; with a snapshot its state is put back, without one the start is saved as the first."""
         self.around, self.trained, self.position = around, trained, position
         self.stage = around.recipe.stage[position.stage - 1]
@@ -88,8 +91,8 @@ class StageLoop:
 
     def _stage_images(self) -> StageImages:
         """How the stage reads its images; call after its parts were made trainable."""
-        around, watch = self.around, partial(self._prepare, "features")
-        return StageImages(self.trained, self.stage, around.stores, around.workers, watch, around.watcher.say)
+        around, progress = self.around, partial(self._prepare, "features")
+        return StageImages(self.trained, self.stage, around.stores, around.workers, progress, around.watcher.say)
 
     def _prepared_step(self, train: Corpus, snapshot: Snapshot | None) -> Step:
         """The steps of the stage; one that classifies goes on with the classifier of what it starts from."""
@@ -107,8 +110,8 @@ class StageLoop:
         return step
 
     def _stage_classes(self, train: Corpus) -> Classes:
-        reader, watch = partial(self.images.for_encoding, train), partial(self._prepare, "clusters")
-        return stage_classes(self.stage.objective, train, reader, self.around.recipe.seed, watch)
+        reader, progress = partial(self.images.for_encoding, train), partial(self._prepare, "clusters")
+        return stage_classes(self.stage.objective, train, reader, self.around.recipe.seed, progress)
 
     def _kept_classifier(self, train: Corpus) -> KeptClassifier | None:
         """The classifier of what the stage starts from, if it told the same groups apart."""
@@ -147,9 +150,9 @@ class StageLoop:
             return None
         before = self.stage.offline.stage(self.position.stage)
         weights = None if before is None else stage_file(self.around.run, before)
-        watch = partial(self._prepare, "mining")
+        progress = partial(self._prepare, "mining")
         lists = stage_lists(
-            self.stage.offline, train, weights, self.trained, self.around.stores, self.around.workers, watch
+            self.stage.offline, train, weights, self.trained, self.around.stores, self.around.workers, progress
         )
         if lists.notice:
             self.around.watcher.say(lists.notice)
@@ -204,8 +207,8 @@ class StageLoop:
 
     def _rate(self) -> float:
         """The learning rate of the step to come."""
-        progress = self.position.epoch - 1 + self.position.step / len(self.sampler)
-        return self.stage.optimiser.rate * self.stage.schedule.share(progress, self.stage.epochs)
+        done = self.position.epoch - 1 + self.position.step / len(self.sampler)
+        return self.stage.optimiser.rate * self.stage.schedule.share(done, self.stage.epochs)
 
     def _step(self, batch: PairBatch) -> None:
         position = self.position
@@ -280,8 +283,8 @@ class StageLoop:
 
     def _validate(self) -> dict[str, float]:
         self.trained.matcher.eval()
-        watch: Watch = lambda _done, _total: self._stop_if_interrupted()  # noqa: E731
-        return self.data.validate(watch)
+        progress: ProgressCallback = lambda _done, _total: self._stop_if_interrupted()  # noqa: E731
+        return self.data.validate(progress)
 
     def _keep_best(self, metrics: dict[str, float]) -> None:
         folder = self.around.run / "best"
@@ -295,7 +298,7 @@ class StageLoop:
         save_snapshot(self.around.run, self.trained.vocabulary, self.step, self.position, self.around.digest)
 
     def _say_collapsed(self) -> None:
-        message = f"collapsed, for {self.watch.stuck} steps now: {self.stage.objective.way_out}"
+        message = f"collapsed, for {self.watch.stuck} steps now: {self.stage.objective.collapse_hint}"
         self.journal.add({**_at(self.position), "event": "collapsed", "message": message})
         self.around.watcher.say(message, "bold red")
 

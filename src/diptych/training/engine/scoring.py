@@ -47,18 +47,20 @@ class Scoring:
         return scored, pairs.encoded.terms
 
     def _encode(self, batch: PairBatch) -> _EncodedPairs:
-        image_of = self._here(batch.image_of)
-        text_of = torch.arange(len(batch), device=self.device) if batch.text_of is None else self._here(batch.text_of)
+        image_of = self._to_device(batch.image_of)
+        text_of = (
+            torch.arange(len(batch), device=self.device) if batch.text_of is None else self._to_device(batch.text_of)
+        )
         image_of_text = image_of
         if batch.text_of is not None:  # a text that is in several pairs belongs to the image of the first
-            image_of_text = image_of[self._here(np.unique(batch.text_of, return_index=True)[1])]
+            image_of_text = image_of[self._to_device(np.unique(batch.text_of, return_index=True)[1])]
         tokens = tokens_of(batch.ids, batch.lengths, batch.text_features, self.device)
-        encoded = self.matcher.encode_batch(self._here(batch.images), tokens, image_of_text)
+        encoded = self.matcher.encode_batch(self._to_device(batch.images), tokens, image_of_text)
         return _EncodedPairs(encoded, image_of, text_of, repeated=batch.text_of is not None)
 
     def _crossed(self, batch: PairBatch, pairs: _EncodedPairs) -> ScoredPairs:
         """The scores of all images of a batch with all of its texts."""
-        image_of, groups = pairs.image_of, self._here(batch.groups)
+        image_of, groups = pairs.image_of, self._to_device(batch.groups)
         # Behind the pairs' own stand the images and texts that only offline negatives or rivals need.
         images = pairs.encoded.images[: int(batch.image_of.max()) + 1]
         texts = pairs.encoded.texts[: int(pairs.text_of.max()) + 1]
@@ -67,7 +69,7 @@ class Scoring:
         if self.objective.needs_within:
             among_texts = self.matcher.score(texts, texts)[pairs.text_of]
             within = (self.matcher.score(images, images)[image_of][:, image_of], pairs.by_texts(among_texts))
-        asking = None if batch.asking is None else self._here(batch.asking)
+        asking = None if batch.asking is None else self._to_device(batch.asking)
         return ScoredPairs(
             scores,
             groups[:, None] == groups,
@@ -101,7 +103,7 @@ class Scoring:
 
     def _scattered(self, rows: Integers, sides: _Sides, encoded: EncodedBatch) -> Tensor:
         """The scores of what was drawn, (pairs, rivals), minus infinity where nothing was."""
-        drawn = self._here(rows)
+        drawn = self._to_device(rows)
         pair, place = (drawn >= 0).nonzero(as_tuple=True)
         images, texts = sides(pair, drawn[pair, place])
         found = self.matcher.score_pairs(encoded.images.index_select(0, images), encoded.texts.index_select(0, texts))
@@ -111,19 +113,19 @@ class Scoring:
         """Which pairs are the first with their image, or with their text."""
         first = np.zeros(len(of), bool)
         first[np.unique(of, return_index=True)[1]] = True
-        return self._here(first)
+        return self._to_device(first)
 
     def _offline(self, offline: Offline, encoded: EncodedBatch, image_of: Tensor) -> OfflineScores:
         """Score each pair's offline negatives; all of them were encoded once, however often they are drawn."""
-        images, texts = self._here(offline.images), self._here(offline.texts)  # (pairs, 2)
+        images, texts = self._to_device(offline.images), self._to_device(offline.texts)  # (pairs, 2)
         own = torch.arange(len(images), device=self.device)
         pairs = ((image_of, texts[:, 0]), (images[:, 0], own), (images[:, 0], texts[:, 0]), (images[:, 1], texts[:, 1]))
         rows = [torch.cat(side) for side in zip(*pairs, strict=True)]
         scores = self.matcher.score_pairs(encoded.images[rows[0]], encoded.texts[rows[1]])
         text, image, both, derived = scores.chunk(4)
-        return OfflineScores(text, image, both, derived, self._here(offline.drawn), self._here(offline.apart))
+        return OfflineScores(text, image, both, derived, self._to_device(offline.drawn), self._to_device(offline.apart))
 
-    def _here(self, values: NDArray[Any]) -> Tensor:
+    def _to_device(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)
 
 

@@ -1,4 +1,4 @@
-"""One stage: what is trainable, the optimiser and its rates, and the watch for collapse."""
+"""One stage: what is trainable, the optimiser and its rates, and the progress for collapse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from diptych.models.matchers.cca import CCA
 from diptych.objectives.correlation import Correlation
 from diptych.objectives.instance import Instance
 from diptych.objectives.neighbourhood import Neighbourhood
-from diptych.objectives.objective import Given, Objective, Ranking, Summary
+from diptych.objectives.objective import Objective, ObjectiveContext, Ranking, Summary
 from diptych.training.engine.step import SolvingStep, Step
 from diptych.training.inputs.classes import Classes
 from diptych.training.inputs.sampled import SampledRows
@@ -109,7 +109,7 @@ def make_optimiser(matcher: Matcher, settings: Optimiser, learned: Iterable[nn.P
 def prepare_step(matcher: Matcher, stage: Stage, device: torch.device, classes: Classes | None = None) -> Step:
     """The steps of a stage on what is trainable now, with a fresh optimiser and fresh parameters of the objective."""
     objective = stage.objective
-    given = Given() if classes is None else Given(matcher.joint or 0, classes.count)
+    given = ObjectiveContext() if classes is None else ObjectiveContext(matcher.joint or 0, classes.count)
     starts = {name: start.to(device) for name, start in objective.start_learned(given).items()}
     sampled = None
     if isinstance(objective, Instance) and objective.sampled is not None and objective.sampled < given.classes:

@@ -85,7 +85,7 @@ class Step:
         """The class of each pair, after a part of all classes was drawn where only a part is looked at."""
         if self.classes is None:
             return None
-        labels = self._here(self.classes.of(batch.groups))
+        labels = self._to_device(self.classes.of(batch.groups))
         if self.sampled is None:
             return PairClasses(labels)
         rows, correction = self.sampled.draw(labels)
@@ -137,15 +137,15 @@ class Step:
         return Queries(scores, own, pairs.groups[own][:, None] == pairs.groups, within, dict(self.learned))
 
     def _pairs(self, batch: PairBatch, images: Tensor, texts: Tensor) -> _Pairs:
-        return _Pairs(images, texts, self._here(batch.image_of), self._here(batch.groups))
+        return _Pairs(images, texts, self._to_device(batch.image_of), self._to_device(batch.groups))
 
     def _encode_images(self, images: NDArray[Any]) -> Tensor:
-        return self.matcher.encode_images(self._here(images))
+        return self.matcher.encode_images(self._to_device(images))
 
     def _encode_texts(self, ids: Integers, lengths: Integers) -> Tensor:
         return self.matcher.encode_texts(tokens_of(ids, lengths, None, self.device))
 
-    def _here(self, values: NDArray[Any]) -> Tensor:
+    def _to_device(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)
 
 
@@ -157,10 +157,10 @@ class SolvingStep(Step):
         """Take in one batch; there is no loss before the end."""
         assert isinstance(self.matcher, CCA)  # checked before training began
         tokens = tokens_of(batch.ids, batch.lengths, batch.text_features, self.device)
-        images, texts = self.matcher.vectors(self._here(batch.images), tokens, self._here(batch.image_of))
+        images, texts = self.matcher.vectors(self._to_device(batch.images), tokens, self._to_device(batch.image_of))
         # A text may be in several pairs, and behind those of the pairs stand texts that only rivals need.
         own = np.arange(len(batch)) if batch.text_of is None else batch.text_of
-        self.matcher.add(images, texts[self._here(own)])
+        self.matcher.add(images, texts[self._to_device(own)])
         none = torch.zeros((), device=self.device)
         return Loss({"correlation": none}), Summary(0.0, 0.0, torch.ones(len(batch)))
 

@@ -15,12 +15,11 @@ from diptych.errors import DataError, RecipeError
 from diptych.features.kmeans import kmeans
 from diptych.objectives.instance import Instance
 from diptych.objectives.objective import Objective
+from diptych.progress import ProgressCallback
 from diptych.training.inputs.offline import training_corpus
 from diptych.training.recipe import Recipe
 
 IMAGES_AT_ONCE = 1024
-
-Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +84,7 @@ def _check_sampled(objective: Instance, size: int, classes: int) -> None:
 
 
 def stage_classes(
-    objective: Objective, train: Corpus, reader: Callable[[], ImageReader], seed: int, watch: Watch
+    objective: Objective, train: Corpus, reader: Callable[[], ImageReader], seed: int, progress: ProgressCallback
 ) -> Classes:
     """Each group of a training corpus as a class of its own, or put together where the objective has `clusters`.
 
@@ -96,7 +95,7 @@ def stage_classes(
     clusters = clusters_of(objective)
     if clusters is None:
         return classes
-    return replace(classes, labels=kmeans(_group_means(classes, train, reader()), clusters, seed, watch=watch))
+    return replace(classes, labels=kmeans(_group_means(classes, train, reader()), clusters, seed, progress=progress))
 
 
 def clusters_of(objective: Objective) -> int | None:

@@ -14,7 +14,7 @@ from diptych.data.corpus import Corpus
 from diptych.errors import RunError
 from diptych.models.matcher import Matcher
 from diptych.models.storage import load_tensors, save_tensors
-from diptych.objectives.objective import Given, Objective
+from diptych.objectives.objective import Objective, ObjectiveContext
 from diptych.training.inputs.classes import Classes, clusters_of
 
 FILE = "objective.safetensors"
@@ -45,7 +45,7 @@ class KeptClassifier:
     def fits(self, objective: Objective, train: Corpus, matcher: Matcher) -> bool:
         """Whether a stage with this objective can go on with it: with the same groups, classes and vectors."""
         classes = clusters_of(objective) or len(np.unique(train.text_groups))
-        given = Given(matcher.joint or 0, classes)
+        given = ObjectiveContext(matcher.joint or 0, classes)
         with torch.device("meta"):
             shapes = {name: tensor.shape for name, tensor in objective.start_learned(given).items()}
         here = {name: tensor.shape for name, tensor in self.learned.items()}

@@ -13,9 +13,8 @@ from diptych.features.readers import CropReader, pictures_of
 from diptych.features.stored import stored_reader
 from diptych.models.matcher import Matcher
 from diptych.models.trained import Trained
+from diptych.progress import ProgressCallback
 from diptych.training.recipe import Stage
-
-Watch = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class StageImages:
     stage: Stage
     stores: Path  # the folder that holds feature stores
     workers: int
-    watch: Watch  # told how many features of how many are computed
+    progress: ProgressCallback  # told how many features of how many are computed
     say: Callable[[str], None]
     _stored: dict[int, tuple[Corpus, ImageReader]] = field(
         default_factory=dict, init=False, repr=False
@@ -55,7 +54,7 @@ class StageImages:
             self.stores,
             workers=self.workers,
             device=self.trained.device,
-            watch=self.watch,
+            progress=self.progress,
         )
         self._say_enlarged(stored.enlarged, corpus.image_ids)
         self._stored[id(corpus)] = corpus, reader

@@ -13,7 +13,8 @@ from diptych.features.identity import file_hash
 from diptych.mining.lists import Lists, lists_file, weights_digest
 from diptych.mining.mine import mine
 from diptych.models.storage import load_matcher
-from diptych.models.trained import Trained, Watch
+from diptych.models.trained import Trained
+from diptych.progress import ProgressCallback
 from diptych.training.recipe import Recipe, Stage
 
 
@@ -76,7 +77,7 @@ def stage_lists(
     trained: Trained,
     stores: Path,
     workers: int,
-    watch: Watch,
+    progress: ProgressCallback,
 ) -> Lists:
     """The lists of a stage: those of a run, or mined with the weights `before` of an earlier stage, and kept there."""
     if before is None:
@@ -90,5 +91,5 @@ def stage_lists(
         top_texts=settings.top_texts,
         top_images=settings.top_images,
         workers=workers,
-        watch=watch,
+        progress=progress,
     )

@@ -16,7 +16,8 @@ from diptych.data.sampling.pairs import PairBatch, PairReader, Pairs, PairSample
 from diptych.errors import DataError
 from diptych.evaluation.runs import validate
 from diptych.models.tower import fitted_tower
-from diptych.models.trained import Trained, Watch
+from diptych.models.trained import Trained
+from diptych.progress import ProgressCallback
 from diptych.text.vocabulary import UNKNOWN, TokenTable
 from diptych.training.inputs.images import StageImages
 from diptych.training.inputs.texts import TextFeatures, known_texts, text_features
@@ -48,7 +49,7 @@ class StageData(Protocol):
         """The name of an image that a batch left out, and the reason."""
         ...
 
-    def validate(self, watch: Watch) -> dict[str, float]:
+    def validate(self, progress: ProgressCallback) -> dict[str, float]:
         """Measure the model on val."""
         ...
 
@@ -59,7 +60,7 @@ class StageTexts:
 
     trained: Trained
     stores: Path  # the folder that holds what is computed once
-    watch: Callable[[str, int, int], None]
+    progress: Callable[[str, int, int], None]
     say: Callable[[str], None]
 
     def known(self, texts: list[str]) -> Integers:
@@ -90,7 +91,7 @@ class StageTexts:
         tower = fitted_tower(self.trained.matcher)
         if tower is None or not tower.kept:
             return None
-        return text_features(tower, table, self.trained.device, self.stores, partial(self.watch, "text features"))
+        return text_features(tower, table, self.trained.device, self.stores, partial(self.progress, "text features"))
 
 
 def _counted(rows: Integers) -> str:
@@ -135,9 +136,9 @@ class ImageTextData:
         """The name of an image that a batch left out, and the reason."""
         return self._ids[image], self._images.skipped[image]
 
-    def validate(self, watch: Watch) -> dict[str, float]:
+    def validate(self, progress: ProgressCallback) -> dict[str, float]:
         """Recall in both directions on val; after the first epoch, random crops have shown which photos are small."""
         if not self._told:
             self._enlarged()
             self._told = True
-        return validate(self._trained.encode(self._val, self._workers, watch, self._val_images))
+        return validate(self._trained.encode(self._val, self._workers, progress, self._val_images))

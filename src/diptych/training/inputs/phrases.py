@@ -15,7 +15,7 @@ from diptych.evaluation.localisation.localise import measure_phrases, region_rea
 from diptych.features.photo_regions import PhotoRegions, photo_regions
 from diptych.models.matcher import Matcher
 from diptych.models.matchers.two_towers import TwoTowers
-from diptych.models.trained import Watch
+from diptych.progress import ProgressCallback
 from diptych.training.inputs.images import StageImages
 from diptych.training.inputs.pairs import Sampler, StageTexts
 from diptych.training.recipe import Stage
@@ -54,14 +54,14 @@ class PhraseData:
         val = corpus.split("val")
         self._val, self._val_ids = mentions(val), val.image_ids
         self._val_regions, self._val_boxes = region_reader(
-            replace(images.trained, stores=images.stores), val, images.workers, images.watch
+            replace(images.trained, stores=images.stores), val, images.workers, images.progress
         )
 
     def why_skipped(self, image: int) -> tuple[str, str]:
         """The name of a photo that a batch left out, and the reason; there is none, since all were looked at before."""
         return self._ids[image], self._skipped[image]
 
-    def validate(self, watch: Watch) -> dict[str, float]:
+    def validate(self, progress: ProgressCallback) -> dict[str, float]:
         """Localisation recall on val."""
         found = measure_phrases(
             self._trained,
@@ -69,7 +69,7 @@ class PhraseData:
             self._val_regions,
             self._val_boxes,
             self._val_ids,
-            watch,
+            progress,
             workers=self._workers,
         )
         return found.metrics
@@ -88,7 +88,7 @@ def _regions(corpus: Corpus, named: Mentions, images: StageImages) -> PhotoRegio
         images.stores,
         workers=images.workers,
         device=trained.device,
-        watch=images.watch,
+        progress=images.progress,
     )
 
 

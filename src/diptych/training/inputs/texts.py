@@ -16,7 +16,8 @@ from torch import Tensor
 from diptych.errors import RunError
 from diptych.files import replacing
 from diptych.models.storage import load_tensors, save_tensors
-from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens, Watch
+from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens
+from diptych.progress import ProgressCallback
 from diptych.text.features.bags import Distinct
 from diptych.text.vocabulary import TokenTable
 from diptych.text.word_vectors import WordVectors
@@ -32,7 +33,7 @@ def fit_texts(
     vectors: WordVectors | None,
     vocabulary_digest: str,
     stores: Path,
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
 ) -> bool:
     """Fit a tower to the training texts, or take the same fit from the folder of stores; whether it was computed.
 
@@ -43,7 +44,7 @@ def fit_texts(
     if path.exists():
         _load(tower, path, digest)
         return False
-    tower.fit(texts, vectors, watch)
+    tower.fit(texts, vectors, progress)
     save_tensors(path, tower.state_dict(), {"tower": settings.model_dump(mode="json"), "digest": digest})
     return True
 
@@ -99,11 +100,15 @@ def known_texts(tower: FittedTextTower, table: TokenTable, device: torch.device)
 
 
 def text_features(
-    tower: FittedTextTower, table: TokenTable, device: torch.device, stores: Path, watch: Watch | None = None
+    tower: FittedTextTower,
+    table: TokenTable,
+    device: torch.device,
+    stores: Path,
+    progress: ProgressCallback | None = None,
 ) -> TextFeatures:
     """What a tower on a device makes of all texts of a table, kept in the folder of stores and read from there.
 
-    They belong to the fitted tower and to the texts. `watch` is told how many distinct ones are done.
+    They belong to the fitted tower and to the texts. `progress` is told how many distinct ones are done.
     """
     distinct = Distinct.of_table(table)
     path = stores / "texts" / f"{tower.settings.name}-{_features_digest(tower, table)[:16]}.npy"
@@ -111,7 +116,7 @@ def text_features(
         with replacing(path) as temporary:
             shape = (len(distinct.first), tower.size)
             rows = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
-            put_features(tower, table, distinct, device, rows, watch)
+            put_features(tower, table, distinct, device, rows, progress)
             rows.flush()
     return TextFeatures(_mapped(path, (len(distinct.first), tower.size)), distinct.of)
 
@@ -123,7 +128,7 @@ def put_features(
     distinct: Distinct,
     device: torch.device,
     rows: NDArray[np.float32],
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
 ) -> None:
     """Write what a tower makes of each distinct text of a table into rows, (distinct texts, size)."""
     done = 0
@@ -131,8 +136,8 @@ def put_features(
         made: Tensor = tower(Tokens(ids.to(device), lengths.to(device)))
         rows[done : done + len(ids)] = made.cpu().numpy()
         done += len(ids)
-        if watch:
-            watch(done, len(rows))
+        if progress:
+            progress(done, len(rows))
 
 
 def _features_digest(tower: FittedTextTower, table: TokenTable) -> str:

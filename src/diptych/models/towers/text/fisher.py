@@ -15,7 +15,8 @@ from torch.nn.functional import normalize
 
 from diptych.errors import RecipeError
 from diptych.models.layers.word_table import WordTableTower
-from diptych.models.tower import TextTowerSettings, Tokens, Watch
+from diptych.models.tower import TextTowerSettings, Tokens
+from diptych.progress import ProgressCallback
 from diptych.settings import Count, Flag
 from diptych.text.features.bags import Distinct, known_words, word_counts
 from diptych.text.features.fisher import fisher_vectors, plain_fisher_vectors
@@ -86,15 +87,15 @@ class Fisher(WordTableTower):
         self.size = settings.size or entries
 
     @torch.no_grad()
-    def fit(self, texts: TokenTable, vectors: WordVectors | None, watch: Watch | None = None) -> None:
+    def fit(self, texts: TokenTable, vectors: WordVectors | None, progress: ProgressCallback | None = None) -> None:
         """Fit ICA and mixture to the words of the texts, then the PCA to the texts' Fisher vectors."""
         self.fill(vectors)
         distinct = Distinct.of_table(texts)
         steps = self.settings.iterations
         total = steps + (0 if self.settings.size is None else len(distinct.first))
-        self._fit_words(texts, watch and (lambda done, _: watch(done, total)))
+        self._fit_words(texts, progress and (lambda done, _: progress(done, total)))
         if self.settings.size is not None:
-            self._fit_texts(texts, distinct, watch and (lambda done, _: watch(steps + done, total)))
+            self._fit_texts(texts, distinct, progress and (lambda done, _: progress(steps + done, total)))
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Padded words to (texts, size)."""
@@ -110,7 +111,7 @@ class Fisher(WordTableTower):
             return plain_fisher_vectors(ids, self.found, self.table, mixture)
         return fisher_vectors(*known_words(ids, self.found), self.table, mixture)
 
-    def _fit_words(self, texts: TokenTable, watch: Watch | None) -> None:
+    def _fit_words(self, texts: TokenTable, progress: ProgressCallback | None) -> None:
         """Turn the table's vectors into what the mixture is one of, and fit it to those that occur."""
         settings = self.settings
         counts = torch.from_numpy(word_counts(texts, len(self.found)))
@@ -131,13 +132,13 @@ class Fisher(WordTableTower):
             hybrid=settings.mixture == "hglmm",
             iterations=settings.iterations,
             seed=settings.seed,
-            watch=watch,
+            progress=progress,
         )
         self.table.copy_(vectors)
         for name, value in vars(mixture).items():
             getattr(self, name).copy_(value)
 
-    def _fit_texts(self, texts: TokenTable, distinct: Distinct, watch: Watch | None) -> None:
+    def _fit_texts(self, texts: TokenTable, distinct: Distinct, progress: ProgressCallback | None) -> None:
         """Fit the PCA to the texts' Fisher vectors, each distinct text once, with its count."""
         assert self.settings.size is not None
         covariance = Covariance(len(self.text_mean))
@@ -146,8 +147,8 @@ class Fisher(WordTableTower):
         for ids, _ in distinct.padded(texts, TEXTS_AT_ONCE):
             covariance.add(self._vectors(ids.to(self.found.device)).cpu(), counts[done : done + len(ids)])
             done += len(ids)
-            if watch:
-                watch(done, len(counts))
+            if progress:
+                progress(done, len(counts))
         principal = covariance.principal(self.settings.size)
         self.text_mean.copy_(principal.mean)
         self.components.copy_(principal.components)

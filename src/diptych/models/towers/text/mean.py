@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from diptych.models.layers.word_table import WordTableTower
-from diptych.models.tower import TextTowerSettings, Tokens, Watch
+from diptych.models.tower import TextTowerSettings, Tokens
+from diptych.progress import ProgressCallback
 from diptych.settings import Count
 from diptych.text.features.bags import known_words
 from diptych.text.vocabulary import TokenTable
@@ -35,7 +36,7 @@ class Mean(WordTableTower):
         self.settings = settings
         self.size = settings.word
 
-    def fit(self, texts: TokenTable, vectors: WordVectors | None, watch: Watch | None = None) -> None:
+    def fit(self, texts: TokenTable, vectors: WordVectors | None, progress: ProgressCallback | None = None) -> None:
         """Keep the vectors; the texts have no part in it."""
         self.fill(vectors)
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens, Watch
+from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens
+from diptych.progress import ProgressCallback
 from diptych.text.features.bags import known_words
 from diptych.text.features.tfidf import inverse_document_frequency, tfidf
 from diptych.text.vocabulary import SPECIALS, UNKNOWN, TokenTable
@@ -36,7 +37,7 @@ class Tfidf(FittedTextTower):
         self.register_buffer("rarity", torch.zeros(words))
         self.size = words - len(SPECIALS)
 
-    def fit(self, texts: TokenTable, vectors: WordVectors | None, watch: Watch | None = None) -> None:
+    def fit(self, texts: TokenTable, vectors: WordVectors | None, progress: ProgressCallback | None = None) -> None:
         """Count in how many texts each word occurs; vectors of words have no part in it."""
         self.rarity.copy_(torch.from_numpy(inverse_document_frequency(texts, len(self.rarity))))
 
