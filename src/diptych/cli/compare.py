@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.console import bar, note, out, say_skipped
+from diptych.cli.console import print_note, print_skipped, progress_bar, stdout
 from diptych.cli.options import Device, Features, Split, Workers
 from diptych.errors import RunError
 
@@ -73,22 +73,22 @@ def command(
         return
 
     def encode(name: str, trained: Trained, corpus: Corpus) -> Encoded:
-        with bar(f"encoding {name}") as progress:
+        with progress_bar(f"encoding {name}") as progress:
             encoded = trained.encode(corpus, threads, progress)
-        say_skipped(encoded.skipped)
+        print_skipped(encoded.skipped)
         return encoded
 
     corpus = None if data is None else open_corpus(data)
     comparison = compare(runs, corpus, split, folds=folds, device=device, stores=features, encode=encode)
     for line in comparison.notes:
-        note(line)
+        print_note(line)
     if as_json:
-        out.print_json(json.dumps(comparison_json(comparison)))
+        stdout.print_json(json.dumps(comparison_json(comparison)))
     else:
-        out.print(comparison_table(comparison))
+        stdout.print(comparison_table(comparison))
     for file in files:
         _write(file, comparison, seed)
-        note(f"wrote {file}")
+        print_note(f"wrote {file}")
 
 
 def _compare_phrases(
@@ -121,17 +121,17 @@ def _compare_phrases(
     corpus = None if data is None else open_corpus(data)
     comparison = compare_phrases(runs, corpus, split, device=device, stores=features, find=find)
     for line in comparison.notes:
-        note(line)
+        print_note(line)
     if as_json:
-        out.print_json(json.dumps(comparison.to_json()))
+        stdout.print_json(json.dumps(comparison.to_json()))
     else:
-        out.print(comparison.render())
+        stdout.print(comparison.render())
     for file in files:
         if file.suffix.lower() == ".md":
             write_text(file, comparison.to_markdown())
         else:
             write_json(file, comparison.to_json())
-        note(f"wrote {file}")
+        print_note(f"wrote {file}")
 
 
 def _check_file(file: Path) -> None:

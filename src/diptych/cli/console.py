@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from diptych.models.trained import Trained
     from diptych.progress import ProgressCallback
 
-out = Console()
-err = Console(stderr=True)
+stdout = Console()
+stderr = Console(stderr=True)
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Print an error as one line."""
-    err.print(
+    stderr.print(
         f"diptych: {printable(' '.join(message.split()))}", style="red", highlight=False, markup=False, soft_wrap=True
     )
 
@@ -29,33 +29,35 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
 
 
-def say(message: str, style: str = "") -> None:
+def print_result(message: str, style: str = "") -> None:
     """Print a result as it is: names of files and texts may hold anything."""
-    out.print(printable(message), style=style, highlight=False, markup=False, soft_wrap=True)
+    stdout.print(printable(message), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
-def note(message: str) -> None:
+def print_note(message: str) -> None:
     """Print something that a person should know but no program should read."""
-    err.print(printable(message), highlight=False, markup=False, soft_wrap=True)
+    stderr.print(printable(message), highlight=False, markup=False, soft_wrap=True)
 
 
-def say_skipped(skipped: dict[str, str], shown: int = 5) -> None:
+def print_skipped(skipped: dict[str, str], shown: int = 5) -> None:
     """Name the images that were left out, and why."""
     for reason in list(skipped.values())[:shown]:
-        note(f"skipped {reason}")
+        print_note(f"skipped {reason}")
     if len(skipped) > shown:
-        note(f"skipped {len(skipped) - shown} more images; `diptych data check` lists them all")
+        print_note(f"skipped {len(skipped) - shown} more images; `diptych data check` lists them all")
 
 
-def say_unknown(trained: Trained, texts: Sequence[str]) -> None:
+def print_unknown_texts(trained: Trained, texts: Sequence[str]) -> None:
     """Name the texts that are nothing to a run: they are encoded, and found by luck alone."""
     unknown = [text for text, known in zip(texts, trained.known(texts).tolist(), strict=True) if not known]
     if unknown:
-        note(f"{len(unknown):,} of {len(texts):,} texts have no word that the run knows; the first is {unknown[0]!r}")
+        print_note(
+            f"{len(unknown):,} of {len(texts):,} texts have no word that the run knows; the first is {unknown[0]!r}"
+        )
 
 
 @contextmanager
-def bar(title: str) -> Iterator[ProgressCallback]:
+def progress_bar(title: str) -> Iterator[ProgressCallback]:
     """A progress bar on stderr, moved by calling it with how many of how many are done."""
     columns = (
         TextColumn("[bold]{task.description}"),
@@ -63,6 +65,6 @@ def bar(title: str) -> Iterator[ProgressCallback]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

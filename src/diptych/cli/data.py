@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.console import bar, out
+from diptych.cli.console import progress_bar, stdout
 from diptych.cli.options import Data
 
 app = typer.Typer(help="Look at a corpus.", no_args_is_help=True)
@@ -38,11 +38,11 @@ def check_command(
     from diptych.data.open import open_corpus
 
     corpus = open_corpus(data)
-    with bar("images") as watch:
+    with progress_bar("images") as watch:
         report = check(corpus, decode=decode, progress=watch)
     if as_json:
-        out.print_json(json.dumps(report.to_json()))
+        stdout.print_json(json.dumps(report.to_json()))
     else:
-        out.print(report.render(), soft_wrap=True)
+        stdout.print(report.render(), soft_wrap=True)
     if report.problems:
         raise typer.Exit(1)

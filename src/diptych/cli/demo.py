@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli import serve
-from diptych.cli.console import bar, err, note, out
+from diptych.cli.console import print_note, progress_bar, stderr, stdout
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
@@ -46,23 +46,25 @@ def command(
     keep_freed_memory()
     recipe = load_recipe("scenes")
     corpus = open_corpus(f"scenes:train={TRAIN_SCENES},val={VAL_SCENES},test={TEST_SCENES}")
-    note(f"training {recipe.title!r} on {TRAIN_SCENES:,} scenes into {into}; Ctrl-C stops, the same command goes on")
-    with Bar(err) as watcher:
+    print_note(
+        f"training {recipe.title!r} on {TRAIN_SCENES:,} scenes into {into}; Ctrl-C stops, the same command goes on"
+    )
+    with Bar(stderr) as watcher:
         train(recipe, corpus, into, resume=(into / "recipe.toml").exists(), watcher=watcher)
 
     trained = Trained.open(into)
     test = corpus.split("test")
-    with bar("encoding test") as progress:
+    with progress_bar("encoding test") as progress:
         encoded = trained.encode(test, progress=progress)
     result = evaluate_encoded([encoded])
-    out.print(result.render())
-    out.print(f"chance is {100 / TEST_SCENES:.1f}% at R@1", highlight=False, style="dim")
+    stdout.print(result.render())
+    stdout.print(f"chance is {100 / TEST_SCENES:.1f}% at R@1", highlight=False, style="dim")
 
     index = into / "scenes.diptych"
     answered = _ask(index, trained, corpus, into)
     report = write_report(into, encoded, result, "test", answered, hard_negatives(into, trained, corpus))
     minutes = (time.monotonic() - started) / 60
-    out.print(
+    stdout.print(
         f"[bold green]done[/] in {minutes:.1f} min; the report: {report.resolve()}", highlight=False, soft_wrap=True
     )
     _offer(index)
@@ -78,7 +80,7 @@ def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tupl
     from diptych.report.pictures import contact_sheet
 
     encoder = TorchEncoder.of(trained, into)
-    with bar("indexing") as progress:
+    with progress_bar("indexing") as progress:
         sync(encoder, str(corpus.address), index, progress=progress)
     searcher = Searcher(Store.open(index), encoder)
     answers = searcher.ask_texts(QUESTIONS, Ask(k=5, filters=Filters(split="test")))
@@ -88,8 +90,8 @@ def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tupl
         shown = [pictures[hit.entry.key] for hit in answer.hits]
         contact_sheet(sheet, shown, [f"{hit.score:.3f}" for hit in answer.hits], title=question)
         caption = searcher.store.captions([best.entry.id])[best.entry.id][0]
-        out.print(f"[bold]{question}[/]\n  best hit {best.entry.key} ({best.score:.3f}): {caption}", highlight=False)
-        out.print(f"  pictures: {sheet}", highlight=False, soft_wrap=True)
+        stdout.print(f"[bold]{question}[/]\n  best hit {best.entry.key} ({best.score:.3f}): {caption}", highlight=False)
+        stdout.print(f"  pictures: {sheet}", highlight=False, soft_wrap=True)
     searcher.store.close()
     return [(question, answer.hits) for question, answer in zip(QUESTIONS, answers, strict=True)]
 
@@ -97,6 +99,8 @@ def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tupl
 def _offer(index: Path) -> None:
     """Name the command that serves the page and, where somebody sits at the terminal, offer to run it."""
     program = sys.argv[0] if Path(sys.argv[0]).name == "diptych" else "diptych"
-    out.print(f"search the scenes in your browser: [bold]{program} serve {index}[/]", highlight=False, soft_wrap=True)
-    if sys.stdin.isatty() and out.is_terminal and typer.confirm("start it now?", default=False):
+    stdout.print(
+        f"search the scenes in your browser: [bold]{program} serve {index}[/]", highlight=False, soft_wrap=True
+    )
+    if sys.stdin.isatty() and stdout.is_terminal and typer.confirm("start it now?", default=False):
         serve.command([index])

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from diptych import __version__
-from diptych.cli.console import out
+from diptych.cli.console import stdout
 
 EXTRAS = {"parquet": "pyarrow", "regions": "cv2", "faiss": "faiss", "onnx": "onnxruntime"}
 
@@ -26,7 +26,7 @@ def command() -> None:
         table.add_row(name, value)
     faults = _faults()
     table.add_row("works", "[green]yes" if not faults else "[red]" + "; ".join(faults))
-    out.print(table)
+    stdout.print(table)
     if faults:
         raise typer.Exit(1)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.console import bar, say, say_skipped, say_unknown
+from diptych.cli.console import print_result, print_skipped, print_unknown_texts, progress_bar
 from diptych.cli.options import Data, Device, Run, Split, Workers
 from diptych.errors import DataError
 
@@ -39,9 +39,9 @@ def command(
         raise DataError(f"{into}: is a folder; name a file to write")
     trained = Trained.open(run, device)
     corpus = open_corpus(data).split(split)
-    with bar("encoding") as progress:
+    with progress_bar("encoding") as progress:
         encoded = trained.encode(corpus, cores() if workers is None else workers, progress)
-    say_skipped(encoded.skipped)
-    say_unknown(trained, corpus.texts)
+    print_skipped(encoded.skipped)
+    print_unknown_texts(trained, corpus.texts)
     encoded.save(into)
-    say(f"wrote {into}: {len(encoded.images):,} images, {len(encoded.texts):,} texts")
+    print_result(f"wrote {into}: {len(encoded.images):,} images, {len(encoded.texts):,} texts")

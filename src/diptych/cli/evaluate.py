@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.console import note, out
+from diptych.cli.console import print_note, stdout
 from diptych.cli.measuring import (
     SHARE,
     Asked,
@@ -162,10 +162,10 @@ def _sort(sources: list[str], split: str) -> tuple[list[str], Corpus | None]:
 
 def _print(measured: Measured, as_json: bool, into: Path | None) -> None:
     if as_json:
-        out.print_json(json.dumps(measured.told))
+        stdout.print_json(json.dumps(measured.told))
     else:
         for table in measured.tables:
-            out.print(table)
+            stdout.print(table)
     if into is not None:
         write_json(into, measured.told)
-        note(f"wrote {into}")
+        print_note(f"wrote {into}")

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from diptych.cli.console import note, out
+from diptych.cli.console import print_note, stdout
 from diptych.cli.options import Device, Features, Run
 from diptych.errors import DataError
 
@@ -56,15 +56,15 @@ def command(
     trained = Trained.open(run, device, stores=features)
     found = explain(trained, _encoded(trained, image, data), sentence)
     if found.unknown:
-        note(f"not known to the model: {', '.join(found.unknown)}")
+        print_note(f"not known to the model: {', '.join(found.unknown)}")
     if as_json:
         told = {"image": image, **found.to_json()}
         told["by_importance"] = told["by_importance"][:top]
-        out.print_json(json.dumps(told))
+        stdout.print_json(json.dumps(told))
         return
-    out.print(f"score {found.score:.3f}", highlight=False)
-    out.print(_coloured(found), soft_wrap=True)
-    out.print(_table(found, top))
+    stdout.print(f"score {found.score:.3f}", highlight=False)
+    stdout.print(_coloured(found), soft_wrap=True)
+    stdout.print(_table(found, top))
 
 
 def _encoded(trained: Trained, image: str, data: str | None) -> Tensor:

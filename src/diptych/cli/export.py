@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.console import say
+from diptych.cli.console import print_result
 from diptych.cli.options import Run
 from diptych.errors import DiptychError
 
@@ -40,10 +40,10 @@ def command(
     if onnx:
         from diptych.models.export.onnx import export_onnx
 
-        say(f"agrees with torch within {export_onnx(run, into):.1e}")
+        print_result(f"agrees with torch within {export_onnx(run, into):.1e}")
     else:
         from diptych.models.export.float16 import export_float16
 
         export_float16(run, into)
     size = sum(file.stat().st_size for file in into.rglob("*") if file.is_file())
-    say(f"wrote {into}: {size / 1e6:.1f} MB")
+    print_result(f"wrote {into}: {size / 1e6:.1f} MB")

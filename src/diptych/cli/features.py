@@ -12,7 +12,7 @@ import typer
 from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from diptych.cli.console import err, note, say, say_skipped
+from diptych.cli.console import print_note, print_result, print_skipped, stderr
 from diptych.cli.options import Data, Device, Workers
 from diptych.errors import DataError
 from diptych.features.choices import CropName, Dtype, RegionMethod, Resize
@@ -100,7 +100,7 @@ def command(
                 progress=watch,
             )
     except KeyboardInterrupt:
-        note(f"stopped; the same command goes on where this one was ({folder})")
+        print_note(f"stopped; the same command goes on where this one was ({folder})")
         raise
     _tell(corpus, stored, folder, side_of(seen, network))
 
@@ -128,7 +128,7 @@ def _regions(method: RegionMethod | None, count: int, edge_model: Path | None) -
 
 def _tell(corpus: Corpus, stored: Stored, folder: Path, side: int) -> None:
     """The closing lines: what was left out and why, what was enlarged, what there is."""
-    say_skipped({corpus.image_ids[image]: reason for image, reason in stored.skipped.items()})
+    print_skipped({corpus.image_ids[image]: reason for image, reason in stored.skipped.items()})
     if not len(stored.readable):
         first = next(iter(stored.skipped.values()), "there is none")
         raise DataError(f"{corpus.name}: no image could be read; first reason: {first}")
@@ -136,14 +136,14 @@ def _tell(corpus: Corpus, stored: Stored, folder: Path, side: int) -> None:
         image, (width, height) = next(iter(stored.enlarged.items()))
         photos = "1 photo is" if len(stored.enlarged) == 1 else f"{len(stored.enlarged):,} photos are"
         first = f"{corpus.image_ids[image]} ({width} x {height})"
-        note(f"{photos} smaller than the crop of {side} x {side} and had to be enlarged; first {first}")
+        print_note(f"{photos} smaller than the crop of {side} x {side} and had to be enlarged; first {first}")
     there = len(stored.readable) - stored.computed
     size = sum(file.stat().st_size for file in folder.glob("part-*.npy")) / 1e6
     if stored.computed:
         of = f"{stored.computed:,} of {len(stored.readable):,} images"
-        say(f"computed {of}, {there:,} were there: {folder} ({size:,.1f} MB)", "bold green")
+        print_result(f"computed {of}, {there:,} were there: {folder} ({size:,.1f} MB)", "bold green")
     else:
-        say(f"nothing to do: all {there:,} images were there: {folder} ({size:,.1f} MB)", "bold green")
+        print_result(f"nothing to do: all {there:,} images were there: {folder} ({size:,.1f} MB)", "bold green")
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def _bar() -> Iterator[ProgressCallback]:
         TimeRemainingColumn(),
     )
     started = told = time.monotonic()
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task("", total=None, rate="")
 
         def watch(done: int, total: int) -> None:
@@ -165,8 +165,8 @@ def _bar() -> Iterator[ProgressCallback]:
             now = time.monotonic()
             rate = f"{done / max(now - started, 1e-9):,.1f} images/s"
             progress.update(task, completed=done, total=total, rate=rate)
-            if not err.is_terminal and now - told >= LINE_SECONDS:
+            if not stderr.is_terminal and now - told >= LINE_SECONDS:
                 told = now
-                note(f"{done:,} of {total:,} images, {rate}")
+                print_note(f"{done:,} of {total:,} images, {rate}")
 
         yield watch

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from diptych.cli.console import bar, note, out, say
+from diptych.cli.console import print_note, print_result, progress_bar, stdout
 from diptych.cli.options import Device, Workers
 from diptych.index.vectors import Storage
 
@@ -111,7 +111,7 @@ def sync_command(
 
     keep_freed_memory()
     file = into or Path(f"{source_name(source)}.diptych")
-    with bar("indexing") as progress:
+    with progress_bar("indexing") as progress:
         result = sync(
             model_at(run, device), source, file, storage=storage, fresh=fresh, workers=workers, progress=progress
         )
@@ -138,7 +138,7 @@ def rebuild_command(
     from diptych.machine import keep_freed_memory
 
     keep_freed_memory()
-    with bar("indexing") as progress:
+    with progress_bar("indexing") as progress:
         model = None if run is None else model_at(run, device)
         result = rebuild(file, model, workers=workers, progress=progress)
     other = "" if run is None else f" --run {quote(run)}"
@@ -157,15 +157,15 @@ def doctor_command(file: IndexFile) -> None:
     """
     from diptych.index.doctor import examine
 
-    with bar("checking") as progress:
+    with progress_bar("checking") as progress:
         faults = list(examine(file, progress))
     for fault in faults:
-        say(fault)
+        print_result(fault)
     if faults:
         count = "a fault" if len(faults) == 1 else f"{len(faults):,} faults"
-        note(f"{count}; make it anew from the images: diptych index rebuild {quote(str(file))}")
+        print_note(f"{count}; make it anew from the images: diptych index rebuild {quote(str(file))}")
         raise typer.Exit(1)
-    say(f"{file}: sound")
+    print_result(f"{file}: sound")
 
 
 @app.command("status")
@@ -189,7 +189,7 @@ def status_command(
     finally:
         store.close()
     if as_json:
-        out.print_json(json.dumps(found))
+        stdout.print_json(json.dumps(found))
     else:
         _show(found)
 
@@ -200,14 +200,14 @@ def _tell(result: SyncResult, file: Path, again: str) -> None:
     done = f"encoded {result.encoded:,}, kept {result.kept:,}, renamed {result.renamed:,}, removed {result.removed:,}"
     texts = f", {result.texts_encoded:,} new texts" if result.texts_encoded else ""
     skipped = f"; {result.problems:,} skipped: `diptych index status {name}` lists them" if result.problems else ""
-    say(f"{file}: {done}{texts}{skipped}")
+    print_result(f"{file}: {done}{texts}{skipped}")
     if result.interrupted:
-        note(f"interrupted; what was finished is kept, and this goes on: {again}")
+        print_note(f"interrupted; what was finished is kept, and this goes on: {again}")
         raise typer.Exit(130)
     if not (result.encoded or result.kept or result.renamed):
-        note("no image was found there; is it the right folder?")
+        print_note("no image was found there; is it the right folder?")
         return
-    note(f'next: diptych search {name} "a dog on the beach", or diptych serve {name}')
+    print_note(f'next: diptych search {name} "a dog on the beach", or diptych serve {name}')
 
 
 def _show(found: dict[str, Any]) -> None:
@@ -230,9 +230,9 @@ def _show(found: dict[str, Any]) -> None:
     if found["problems"]:
         lines.append(("skipped", f"{len(found['problems']):,}:"))
     for name, value in lines:
-        say(f"{name:<10} {value}")
+        print_result(f"{name:<10} {value}")
     for problem in found["problems"]:
-        say(f"  {problem['key']}: {problem['reason']}")
+        print_result(f"  {problem['key']}: {problem['reason']}")
 
 
 def _local(moment: str) -> str:

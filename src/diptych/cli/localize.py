@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from diptych.cli.console import note, out
+from diptych.cli.console import print_note, stdout
 from diptych.cli.options import Device, Run
 from diptych.errors import DataError, RunError
 
@@ -61,12 +61,12 @@ def command(
     named = list(zip(phrases, found, strict=True))
     photo = picture.load()
     if as_json:
-        out.print_json(json.dumps(_told(image, photo.size, named, into)))
+        stdout.print_json(json.dumps(_told(image, photo.size, named, into)))
     else:
         for phrase, places in named:
-            out.print(_table(phrase, places))
+            stdout.print(_table(phrase, places))
     _draw(photo, named, into)
-    note(f"wrote {into}")
+    print_note(f"wrote {into}")
 
 
 def _target(image: Path, into: Path | None) -> Path:

@@ -30,7 +30,7 @@ from diptych.cli import (
     sweep,
     train,
 )
-from diptych.cli.console import complain
+from diptych.cli.console import print_error
 from diptych.errors import DiptychError
 
 # Must be set before torch is loaded: threads that wait by spinning for long take the cores from those that work, and on
@@ -82,15 +82,15 @@ def main() -> None:
     try:
         app()
     except DiptychError as error:
-        complain(str(error))
+        print_error(str(error))
         sys.exit(1)
     except OSError as error:
         if error.strerror is None:
             raise
-        complain(f"{error.filename or 'writing'}: {error.strerror}; free space or check the permissions")
+        print_error(f"{error.filename or 'writing'}: {error.strerror}; free space or check the permissions")
         sys.exit(1)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "memory" not in str(error):
             raise
-        complain("out of memory; use smaller batches (--set stage.1.batches.size=64) or --device cpu")
+        print_error("out of memory; use smaller batches (--set stage.1.batches.size=64) or --device cpu")
         sys.exit(1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rich.table import Table
 
-from diptych.cli.console import bar, note, say_skipped, say_unknown
+from diptych.cli.console import print_note, print_skipped, print_unknown_texts, progress_bar
 from diptych.errors import RunError, ScoreError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class EncodeOptions:
         if self.corpus is None:
             raise ScoreError(f"{source}: name the corpus to measure the run on as the last argument")
         trained = self.open(source)
-        with bar(f"encoding {Path(source).name}") as progress:
+        with progress_bar(f"encoding {Path(source).name}") as progress:
             if statistics == "running":
                 encoded = trained.encode(self.corpus, self.workers, progress)
             else:
@@ -149,8 +149,8 @@ class EncodeOptions:
                     encoded = encode_by_own_statistics(trained, self.corpus, self.workers, progress)
                 except ScoreError as reason:
                     raise ScoreError(f"{source}: {reason}") from None
-        say_skipped(encoded.skipped)
-        say_unknown(trained, self.corpus.texts)
+        print_skipped(encoded.skipped)
+        print_unknown_texts(trained, self.corpus.texts)
         return encoded
 
 
@@ -231,9 +231,9 @@ def _localised(run: str, sources: list[str], asked: Asked, means: EncodeOptions)
         raise ScoreError(f"{why}; give this one run and the corpus")
     trained = means.open(run)
     found = find_phrases(Path(run), trained, means.corpus, asked.split, means.workers)
-    say_unknown(trained, mentions(means.corpus).words)
+    print_unknown_texts(trained, mentions(means.corpus).words)
     if asked.report:
-        note(f"wrote {write_phrase_report(Path(run), found, means.corpus, asked.split)}")
+        print_note(f"wrote {write_phrase_report(Path(run), found, means.corpus, asked.split)}")
     return Measured.of(found)
 
 
@@ -247,7 +247,7 @@ def _reranked(sources: list[str], lister: str, lengths: list[int | None], means:
         raise ScoreError(f"{lister}: {reason}") from None
     encoded = [means.encode(source) for source in sources]
     tops = [length for length in lengths if length is not None]
-    with bar("reranking") as progress:
+    with progress_bar("reranking") as progress:
         return Measured.of(rerank(encoded, cheap, tops, every=None in lengths, progress=progress))
 
 
@@ -273,7 +273,7 @@ def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: En
     result = evaluate_encoded(encoded, folds=asked.folds, gallery=asked.gallery, average_precision=precise, score=score)
     measured = Measured.of(result, **more)
     if asked.report:
-        note(f"wrote {_report(Path(sources[0]), encoded[0], result, score, asked, means)}")
+        print_note(f"wrote {_report(Path(sources[0]), encoded[0], result, score, asked, means)}")
     if asked.cross:
         assert score is not None
         cross = cross_retrieval(score, encoded[0].image_groups, encoded[0].text_groups)
@@ -304,13 +304,13 @@ def _joined(encoded: Sequence[Encoded], run: str, share: float, source: PhraseSo
     if corpus is None:
         raise ScoreError("--phrases needs a run and a corpus; files of encodings do not hold the texts")
     phrases = annotated_phrases(corpus) if source == "annotation" else chunked_phrases(corpus)
-    note(f"{len(phrases.words):,} distinct phrases of {len(corpus.texts):,} texts")
+    print_note(f"{len(phrases.words):,} distinct phrases of {len(corpus.texts):,} texts")
     trained = means.open(run)
     try:
         check_locates(trained.matcher)
     except RunError as reason:
         raise RunError(f"--phrases {run}: {reason}") from None
-    with bar(f"encoding {Path(run).name}") as progress:
+    with progress_bar(f"encoding {Path(run).name}") as progress:
         return combined_score(sentences, phrase_score(trained, corpus, phrases, means.workers, progress), share)
 
 

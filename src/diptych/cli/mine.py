@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from diptych.cli.console import bar, note, out, say, say_skipped
+from diptych.cli.console import print_note, print_result, print_skipped, progress_bar, stdout
 from diptych.cli.options import Data, Device, Features, Run, Workers
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def command(
     corpus = whole.split(*(split or ["train"])).matched()
     file = into or run / FILE
     try:
-        with bar("mining") as progress:
+        with progress_bar("mining") as progress:
             lists = mine(
                 trained,
                 corpus,
@@ -70,7 +70,7 @@ def command(
                 progress=progress,
             )
     except KeyboardInterrupt:
-        note("stopped; the same command goes on where this one was")
+        print_note("stopped; the same command goes on where this one was")
         raise
     _tell(lists, corpus, file)
 
@@ -80,17 +80,17 @@ def _warn(run: Path, corpus: Corpus) -> None:
     from diptych.training.origin import Origin
 
     if (run / "data.json").is_file() and Origin.read(run).digest != corpus.digest():
-        note(f"{corpus.name} is not what {run} was trained on, or has changed since; mining it all the same")
+        print_note(f"{corpus.name} is not what {run} was trained on, or has changed since; mining it all the same")
 
 
 def _tell(lists: Lists, corpus: Corpus, file: Path) -> None:
     """What there is, how hard it is, and a few of the hardest to look at."""
-    say_skipped(lists.about.skipped)
+    print_skipped(lists.about.skipped)
     if lists.notice:
-        note(lists.notice)
+        print_note(lists.notice)
     images, texts = (int((side[:, 0] >= 0).sum()) for side in (lists.texts, lists.images))
     size = file.stat().st_size / 1e6
-    say(f"lists of {images:,} images and {texts:,} texts: {file} ({size:,.1f} MB)", "bold green")
+    print_result(f"lists of {images:,} images and {texts:,} texts: {file} ({size:,.1f} MB)", "bold green")
     if (hardness := lists.about.hardness) is not None:
         table = Table("median score", box=None)
         for column in ("own", "hardest", "last of the list"):
@@ -100,7 +100,7 @@ def _tell(lists: Lists, corpus: Corpus, file: Path) -> None:
             ("a text's images", hardness.first_image, hardness.last_image),
         ):
             table.add_row(name, *(f"{score:.3f}" for score in (hardness.positive, first, last)))
-        out.print(table)
+        stdout.print(table)
     for image in _spread(lists):
         _show(image, lists, corpus)
 
@@ -118,6 +118,6 @@ def _show(image: int, lists: Lists, corpus: Corpus) -> None:
     import numpy as np
 
     own = int(np.flatnonzero(corpus.text_groups == corpus.image_groups[image])[0])
-    out.print(Text(corpus.image_ids[image], "bold"), soft_wrap=True)
-    out.print(Text.assemble("  own      ", corpus.texts[own]), soft_wrap=True)
-    out.print(Text.assemble("  hardest  ", corpus.texts[lists.texts[image, 0]]), soft_wrap=True)
+    stdout.print(Text(corpus.image_ids[image], "bold"), soft_wrap=True)
+    stdout.print(Text.assemble("  own      ", corpus.texts[own]), soft_wrap=True)
+    stdout.print(Text.assemble("  hardest  ", corpus.texts[lists.texts[image, 0]]), soft_wrap=True)

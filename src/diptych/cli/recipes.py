@@ -8,7 +8,7 @@ import typer
 from rich.syntax import Syntax
 from rich.table import Column, Table
 
-from diptych.cli.console import note, out
+from diptych.cli.console import print_note, stdout
 from diptych.errors import RecipeError, nearest
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def list_command(
         recipe = load_recipe(name)
         more = f" [dim]({len(families[name])} more)" if not part and families[name] else ""
         table.add_row(f"[bold]{name}", str(len(recipe.stage)), recipe.title + more)
-    out.print(table)
+    stdout.print(table)
     if not part:
-        note("all of a family, such as the rows of a paper: diptych recipes list NAME")
+        print_note("all of a family, such as the rows of a paper: diptych recipes list NAME")
 
 
 def _families(names: list[str]) -> dict[str, list[str]]:
@@ -75,15 +75,15 @@ def show_command(
 
     parsed = load_recipe(recipe)
     text = parsed.to_toml() if full else recipe_text(recipe)[0]
-    if out.is_terminal:
-        out.print(Syntax(text, "toml", background_color="default", word_wrap=True))
+    if stdout.is_terminal:
+        stdout.print(Syntax(text, "toml", background_color="default", word_wrap=True))
     else:
         typer.echo(text, nl=False)
     if parsed.paper is not None:
-        note(f"follows {parsed.paper.reference}")
+        print_note(f"follows {parsed.paper.reference}")
         for row in parsed.paper.row:
             whose = f" of {row.reference}" if row.reference else ""
-            note(f"published, row {row.number}{whose} ({row.data}):")
+            print_note(f"published, row {row.number}{whose} ({row.data}):")
             for label, figures in (
                 ("image to text", row.i2t),
                 ("text to image", row.t2i),
@@ -91,7 +91,7 @@ def show_command(
                 ("phrases", row.phrases),
             ):
                 if figures is not None:
-                    note(f"  {label:13}  {_figures(figures)}")
+                    print_note(f"  {label:13}  {_figures(figures)}")
 
 
 def _figures(values: Figures) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from diptych.cli.console import note, out, printable
+from diptych.cli.console import print_note, printable, stdout
 from diptych.cli.options import Device
 from diptych.errors import DataError
 
@@ -78,13 +78,13 @@ def command(
     try:
         answer = _answer(searcher, ask, question, image, like)
         for line in searcher.notes():
-            note(line)
+            print_note(line)
         _tell(searcher, answer, question, to)
         if as_json:
             unknown = {} if question is None else {"unknown": searcher.unknown_words(question)}
-            out.print_json(json.dumps({**answer.to_json(), **unknown}))
+            stdout.print_json(json.dumps({**answer.to_json(), **unknown}))
         else:
-            (out if out.is_terminal else Console(width=_WIDE)).print(_table(store, answer, to))
+            (stdout if stdout.is_terminal else Console(width=_WIDE)).print(_table(store, answer, to))
         if sheet is not None:
             _write_sheet(sheet, store, answer)
     finally:
@@ -114,18 +114,18 @@ def _answer(searcher: Searcher, ask: Ask, question: str | None, image: Path | No
 def _tell(searcher: Searcher, answer: Answer, question: str | None, to: str) -> None:
     """What a person should know beside the hits."""
     if question is not None and (unknown := searcher.unknown_words(question)):
-        note(f"not in the model's vocabulary: {', '.join(unknown)}")
+        print_note(f"not in the model's vocabulary: {', '.join(unknown)}")
     if question is not None and _knows_none(searcher, question):
-        note("the model knows no word of the question: these are as good as the answers to an empty text")
+        print_note("the model knows no word of the question: these are as good as the answers to an empty text")
     how = " by way of an IVF" if answer.method == "ivf" else ""
-    note(f"searched {answer.searched:,} {to}{how}")
+    print_note(f"searched {answer.searched:,} {to}{how}")
     if not answer.searched:
-        note(f"there are no {to} to find, in the index or within the filters")
+        print_note(f"there are no {to} to find, in the index or within the filters")
     elif not answer.hits:
-        note("nothing else is in the index: all of it shows the same")
+        print_note("nothing else is in the index: all of it shows the same")
     elif not answer.found:
         asked = repr(question) if question is not None else "it"
-        note(f"nothing stands out for {asked}: the hits are no better than chance would have it")
+        print_note(f"nothing stands out for {asked}: the hits are no better than chance would have it")
 
 
 def _knows_none(searcher: Searcher, question: str) -> bool:
@@ -156,4 +156,4 @@ def _write_sheet(path: Path, store: Store, answer: Answer) -> None:
     shown = [(hit, jpeg) for hit, jpeg in thumbnails if jpeg is not None]
     pictures = [Decoded(Image.open(io.BytesIO(jpeg)).convert("RGB")) for _, jpeg in shown]
     contact_sheet(path, pictures, [f"{hit.score:.3f}" for hit, _ in shown])
-    note(f"wrote {path}")
+    print_note(f"wrote {path}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.console import note, say
+from diptych.cli.console import print_note, print_result
 from diptych.cli.options import Device
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ def command(
         server = _server(searchers, [host, *(allow_host or [])])
         for searcher in searchers.values():
             for told in searcher.notes():
-                note(told)
-        say(f"serving {', '.join(searchers)} at {address_of(listening)}")
+                print_note(told)
+        print_result(f"serving {', '.join(searchers)} at {address_of(listening)}")
         if host in ("0.0.0.0", "::"):
-            note("asked by another name than that, it refuses; allow names with --allow-host NAME")
+            print_note("asked by another name than that, it refuses; allow names with --allow-host NAME")
         try:
             server.run(sockets=[listening])
         except KeyboardInterrupt:
-            note("ended")
+            print_note("ended")
 
 
 def _server(searchers: dict[str, Searcher], hosts: list[str]) -> uvicorn.Server:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.console import note, out, say
+from diptych.cli.console import print_note, print_result, stdout
 from diptych.cli.options import Data, Device, Features, Overrides, RecipeName, ReportOn, Seeds, Workers
 
 
@@ -53,8 +53,8 @@ def command(
     )
     result = SweepResult.of(sweep, measured, report_on)
     title = f"{recipe} on {data}, split {report_on}"
-    out.print(result.sheet(title).render())
-    say(result.best_line, "bold green")
+    stdout.print(result.sheet(title).render())
+    print_result(result.best_line, "bold green")
     write_json(folder / "summary.json", {"recipe": recipe, "data": data, **result.to_json()})
     write_text(folder / "summary.md", result.to_markdown(title))
-    note(f"wrote {folder / 'summary.json'} and summary.md")
+    print_note(f"wrote {folder / 'summary.json'} and summary.md")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.console import err, note, out, say
+from diptych.cli.console import print_note, print_result, stderr, stdout
 from diptych.cli.options import Data, Device, Features, Overrides, RecipeName, ReportOn, Seeds, Workers
 from diptych.errors import RecipeError
 
@@ -59,7 +59,7 @@ def command(
         raise RecipeError("--resume and --seeds; leave --resume out: the same command with --seeds goes on by itself")
     several = _train_seeds(recipe, data, folder, set_ or [], seeds, report_on, features, device, workers)
     even = "" if len(several.runs) % 2 else ", the lower of the two in the middle"
-    say(f"median run by {several.total}: {folder / several.median_run}{even}", "bold green")
+    print_result(f"median run by {several.total}: {folder / several.median_run}{even}", "bold green")
 
 
 def _train_one(
@@ -83,7 +83,7 @@ def _train_one(
     chosen = load_recipe(recipe, overrides)
     corpus = open_data(data)
     try:
-        with Bar(err) as watcher:
+        with Bar(stderr) as watcher:
             train(
                 chosen,
                 corpus,
@@ -96,14 +96,14 @@ def _train_one(
             )
     except KeyboardInterrupt:
         if snapshot_path(folder).exists():
-            note(f"stopped; go on with the same command and --resume (run folder {folder})")
+            print_note(f"stopped; go on with the same command and --resume (run folder {folder})")
         else:
-            note("stopped before anything was saved; start again with the same command")
+            print_note("stopped before anything was saved; start again with the same command")
         raise
     trained = Trained.open(folder, device, stores=features)
     report_on_val(folder, trained, corpus, cores() if workers is None else workers)
-    say(f"trained {folder}, report {folder / 'report.html'}", "bold green")
-    note(f"measure it: diptych evaluate {folder} {data}")
+    print_result(f"trained {folder}, report {folder / 'report.html'}", "bold green")
+    print_note(f"measure it: diptych evaluate {folder} {data}")
 
 
 def _train_seeds(
@@ -129,7 +129,7 @@ def _train_seeds(
         runs, open_data(data), folder, {report_on}, device=device, workers=workers, features=features
     )
     several = Several({name: metrics[report_on] for name, metrics in measured.items()})
-    out.print(seeds_sheet(several, f"{recipe} on {data}, split {report_on}").render())
+    stdout.print(seeds_sheet(several, f"{recipe} on {data}, split {report_on}").render())
     write_json(folder / "summary.json", {"recipe": recipe, "data": data, "split": report_on, **several.to_json()})
-    note(f"wrote {folder / 'summary.json'}")
+    print_note(f"wrote {folder / 'summary.json'}")
     return several

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diptych.cli.console import bar, err, note, say_skipped
+from diptych.cli.console import print_note, print_skipped, progress_bar, stderr
 from diptych.errors import RunError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def open_data(data: str) -> Corpus:
     if corpus.problems:
         count = len(corpus.problems)
         problems = "1 problem" if count == 1 else f"{count:,} problems"
-        note(f"the data has {problems}, each left out or mended; `diptych data check {data}` lists them")
+        print_note(f"the data has {problems}, each left out or mended; `diptych data check {data}` lists them")
     return corpus
 
 
@@ -55,9 +55,9 @@ def find_phrases(run: Path, trained: Trained, corpus: Corpus, split: str, worker
     """How well a run finds the phrases of a split."""
     from diptych.evaluation.localisation.localise import evaluate_phrases
 
-    with bar(f"finding phrases of {split} with {run.name}") as progress:
+    with progress_bar(f"finding phrases of {split} with {run.name}") as progress:
         found = evaluate_phrases(trained, corpus, split, workers=workers, progress=progress)
-    say_skipped(found.skipped)
+    print_skipped(found.skipped)
     return found
 
 
@@ -87,7 +87,7 @@ def train_and_measure(
             trained = Trained.open(folder, device, stores=features)
             measured[name] = _measure(folder, trained, corpus, parts, splits, threads)
     except KeyboardInterrupt:
-        note(f"stopped; go on with the same command (folder {into})")
+        print_note(f"stopped; go on with the same command (folder {into})")
         raise
     return measured
 
@@ -97,8 +97,8 @@ def _watching(title: str) -> Iterator[Watcher]:
     """A bar for each training, below a line that says which one it is."""
     from diptych.training.engine.callbacks import Bar
 
-    note(title)
-    with Bar(err) as watcher:
+    print_note(title)
+    with Bar(stderr) as watcher:
         yield watcher
 
 
@@ -129,7 +129,7 @@ def _metrics(encoded: Encoded) -> dict[str, float]:
 
 
 def _encode(run: Path, trained: Trained, part: Corpus, split: str, workers: int) -> Encoded:
-    with bar(f"encoding {split} with {run.name}") as progress:
+    with progress_bar(f"encoding {split} with {run.name}") as progress:
         encoded = trained.encode(part, workers, progress)
-    say_skipped(encoded.skipped)
+    print_skipped(encoded.skipped)
     return encoded

@@ -73,8 +73,8 @@ def extract(
     """The features of these pictures from the store in a folder, after computing those that it lacks.
 
     `boxes`, for regions that are `annotated`, are those of each picture, (pictures, regions, 4). The backbone is put
-    into evaluation mode on the device. `progress` receives the number of pictures done and the total. However this ends,
-    what was finished is kept.
+    into evaluation mode on the device. `progress` receives the number of pictures done and the total. Finished parts
+    are kept even if extraction fails.
     """
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file; name a folder for the features")
