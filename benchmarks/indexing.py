@@ -18,7 +18,7 @@ from diptych.data.images import SUFFIXES, PictureFile, decode
 from diptych.features.crops import resized_side
 from diptych.index.encoder import Encoder, open_encoder
 from diptych.index.opened import Opened
-from diptych.index.store import Store
+from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
 from diptych.machine import keep_freed_memory
 from features import draw_photos

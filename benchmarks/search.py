@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.index.exact import Pool
-from diptych.index.verdict import bars
+from diptych.index.relevance import bars
 from diptych.machine import cores
 from harness import arguments, finish, interleaved
 

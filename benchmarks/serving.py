@@ -26,9 +26,9 @@ import torch
 
 from diptych.index.entries import Ask
 from diptych.index.search import Searcher
-from diptych.index.store import FeatureStoreSpec, Store
+from diptych.index.sqlite.store import IndexSpec, Store
+from diptych.index.sqlite.vectors import encode
 from diptych.index.torch_encoder import TorchEncoder
-from diptych.index.vectors import encode
 from diptych.machine import keep_freed_memory
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
@@ -58,7 +58,7 @@ def encoder() -> TorchEncoder:
 
 def make_index(file: Path) -> None:
     """An index of random vectors of length one, an image each."""
-    making = FeatureStoreSpec("benchmark", "benchmark", SIZE, False, "float32", "nowhere", None, "0")
+    making = IndexSpec("benchmark", "benchmark", SIZE, False, "float32", "nowhere", None, "0")
     store = Store.create(file, making)
     random = np.random.default_rng(0)
     with store.database.transaction():

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
-from diptych.index.verdict import EXPECTED, Reference, bars, reference
+from diptych.index.relevance import EXPECTED, Reference, bars, reference
 from diptych.machine import keep_freed_memory
 from diptych.models.trained import Trained
 

@@ -112,7 +112,7 @@ def test_filters_and_nothing_left(index):
 
 
 def test_what_does_not_stand_out_is_said(index, monkeypatch):
-    monkeypatch.setattr("diptych.index.aim.bars", lambda scores, *_: np.full(len(scores), np.inf))
+    monkeypatch.setattr("diptych.index.query_plan.bars", lambda scores, *_: np.full(len(scores), np.inf))
     assert "nothing stands out for 'two dogs'" in invoke(index, "two dogs").stderr
     assert not json.loads(invoke(index, "two dogs", "--json").stdout)["found"]
 

@@ -9,15 +9,15 @@ from PIL import Image
 
 from diptych.errors import DataError, DiptychError, IndexFileError
 from diptych.index import exact, search
-from diptych.index.aim import QueryPlan
 from diptych.index.encoder import Encodings
 from diptych.index.entries import Ask, Filters
 from diptych.index.exact import Pool
+from diptych.index.query_plan import QueryPlan
 from diptych.index.search import Searcher
 from diptych.index.source import About
-from diptych.index.store import IndexSpec, Store
-from diptych.index.vectors import encode, encode_set
-from diptych.index.writer import Content, Writer, text_hash
+from diptych.index.sqlite.store import IndexSpec, Store
+from diptych.index.sqlite.vectors import encode, encode_set
+from diptych.index.sqlite.writer import Content, Writer, text_hash
 
 SIZE = 6
 

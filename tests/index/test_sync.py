@@ -20,11 +20,11 @@ from PIL import Image
 from diptych.errors import DataError, DiptychError, IndexFileError
 from diptych.files import held_file
 from diptych.index import sync as syncing
-from diptych.index import updating
-from diptych.index.database import Database
+from diptych.index import update
 from diptych.index.encoder import Encodings
 from diptych.index.entries import Filters
-from diptych.index.store import Store
+from diptych.index.sqlite.database import Database
+from diptych.index.sqlite.store import Store
 from diptych.index.sync import Model, rebuild, sync
 
 
@@ -271,7 +271,7 @@ def test_a_full_disk_is_one_line_and_what_was_finished_stays(photos, tmp_path, m
         connection.execute(f"PRAGMA max_page_count = {pages + 20}")
         return connection
 
-    monkeypatch.setattr(updating, "IMAGES_A_TRANSACTION", 2)
+    monkeypatch.setattr(update, "IMAGES_A_TRANSACTION", 2)
     with monkeypatch.context() as patch:
         patch.setattr(Database, "_opened", small)
         with pytest.raises(IndexFileError, match="the disk is full; free some space and run the command again"):
@@ -425,5 +425,5 @@ def test_rebuilding_leaves_the_old_file_until_the_new_one_is_complete(photos, tm
 
 
 if __name__ == "__main__":
-    updating.IMAGES_A_TRANSACTION = 2
+    update.IMAGES_A_TRANSACTION = 2
     sync(Fake(pause=0.05), sys.argv[1], sys.argv[2], workers=1)

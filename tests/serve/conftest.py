@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from diptych.index.encoder import Encodings
 from diptych.index.search import Searcher
-from diptych.index.store import Store
+from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
 from diptych.serve.app import create_app
 from diptych.text.tokenisers.words import tokenise

@@ -4,7 +4,7 @@ import shutil
 import sqlite3
 
 from diptych.index.search import Searcher
-from diptych.index.store import IndexSpec, Store
+from diptych.index.sqlite.store import IndexSpec, Store
 from diptych.index.sync import sync
 
 

@@ -74,7 +74,7 @@ def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tupl
     """Bring the index up to date and answer the questions from its test split, each with a sheet of pictures."""
     from diptych.index.entries import Ask, Filters
     from diptych.index.search import Searcher
-    from diptych.index.store import Store
+    from diptych.index.sqlite.store import Store
     from diptych.index.sync import sync
     from diptych.index.torch_encoder import TorchEncoder
     from diptych.report.pictures import contact_sheet

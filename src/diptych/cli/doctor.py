@@ -60,7 +60,7 @@ def _faults() -> list[str]:
     from diptych.evaluation.runs import evaluate
     from diptych.index.entries import Ask
     from diptych.index.search import Searcher
-    from diptych.index.store import Store
+    from diptych.index.sqlite.store import Store
     from diptych.index.sync import sync
     from diptych.index.torch_encoder import TorchEncoder
     from diptych.training.recipe import load_recipe, recipe_names

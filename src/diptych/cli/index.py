@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from diptych.cli.console import print_note, print_result, progress_bar, stdout
 from diptych.cli.options import Device, Workers
-from diptych.index.vectors import Storage
+from diptych.index.sqlite.vectors import Storage
 
 if TYPE_CHECKING:
     from diptych.index.sync import SyncResult
@@ -155,7 +155,7 @@ def doctor_command(file: IndexFile) -> None:
 
         diptych index doctor Pictures.diptych
     """
-    from diptych.index.doctor import examine
+    from diptych.index.sqlite.doctor import examine
 
     with progress_bar("checking") as progress:
         faults = list(examine(file, progress))
@@ -180,8 +180,8 @@ def status_command(
 
         diptych index status Pictures.diptych --json
     """
+    from diptych.index.sqlite.store import Store
     from diptych.index.status import status
-    from diptych.index.store import Store
 
     store = Store.open(file)
     try:

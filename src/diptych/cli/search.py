@@ -20,7 +20,7 @@ from diptych.errors import DataError
 if TYPE_CHECKING:
     from diptych.index.entries import Answer, Ask
     from diptych.index.search import Searcher
-    from diptych.index.store import Store
+    from diptych.index.sqlite.store import Store
 
 _WIDE = 10_000  # columns for a program that reads the table: nothing of a name or a caption is cut off
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
-from diptych.index.verdict import Reference, reference
+from diptych.index.relevance import Reference, reference
 
 BLOCK = 8192  # entries a product of several queries: enough for a good rate, and the scores stay in the cache
 SAMPLE = 4096  # entries that stand for all

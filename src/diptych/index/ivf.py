@@ -26,7 +26,7 @@ from diptych.index.exact import Pool
 from diptych.machine import cores
 
 if TYPE_CHECKING:
-    from diptych.index.store import Store
+    from diptych.index.sqlite.store import Store
 
 ABOVE = 200_000  # entries; of fewer an exact search is quick enough
 NEEDED = "needs faiss: pip install 'diptych[faiss]'"

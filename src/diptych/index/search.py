@@ -13,12 +13,12 @@ from PIL import Image
 
 from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
 from diptych.index import ivf as ivf_cache
-from diptych.index.aim import QueryPlan
 from diptych.index.encoder import Encoder, Encodings, open_encoder
 from diptych.index.entries import Answer, Ask, Filters, Kind
-from diptych.index.held import LoadedIndex
 from diptych.index.ivf import Ivf
-from diptych.index.store import Store
+from diptych.index.loaded import LoadedIndex
+from diptych.index.query_plan import QueryPlan
+from diptych.index.sqlite.store import Store
 from diptych.models.address import run_folder
 from diptych.text.tokenisers.words import tokenise
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from diptych.index.ivf import describe
-from diptych.index.store import Store
-from diptych.index.vectors import STORAGES
+from diptych.index.sqlite.store import Store
+from diptych.index.sqlite.vectors import STORAGES
 
 
 def status(store: Store) -> dict[str, Any]:

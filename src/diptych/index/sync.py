@@ -15,12 +15,12 @@ from shlex import quote
 import diptych
 from diptych.errors import DataError, IndexFileError
 from diptych.files import held_file
-from diptych.index.database import remove_logs
 from diptych.index.encoder import Encoder, open_encoder
 from diptych.index.source import Listing, Source, open_source
-from diptych.index.store import IndexSpec, Store
-from diptych.index.updating import Update
-from diptych.index.vectors import Storage
+from diptych.index.sqlite.database import remove_logs
+from diptych.index.sqlite.store import IndexSpec, Store
+from diptych.index.sqlite.vectors import Storage
+from diptych.index.update import Update
 from diptych.machine import cores, interruptible
 from diptych.models.address import run_folder, run_identity
 from diptych.progress import ProgressCallback

@@ -16,7 +16,7 @@ from playwright.sync_api import expect, sync_playwright
 from diptych.data.formats.scenes import make_scenes
 from diptych.index.encoder import Encodings
 from diptych.index.search import Searcher
-from diptych.index.store import Store
+from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
 from diptych.serve.app import create_app
 from diptych.text.tokenisers.words import tokenise

@@ -16,9 +16,9 @@ from diptych.index.encoder import Encoder, Encodings
 from diptych.index.entries import Answer, Ask, Entry, Hit, Kind
 from diptych.index.exact import Found, Pool
 from diptych.index.ivf import Ivf
-from diptych.index.store import Store
+from diptych.index.relevance import EQUAL, bars
+from diptych.index.sqlite.store import Store
 from diptych.index.thumbnails import colours
-from diptych.index.verdict import EQUAL, bars
 
 _DEEPER = 4  # times as many candidates, where too many of them show the same
 

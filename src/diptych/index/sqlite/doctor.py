@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image
 
 from diptych.errors import IndexFileError
-from diptych.index.store import Store
-from diptych.index.vectors import checksum, decode, decode_set
+from diptych.index.sqlite.store import Store
+from diptych.index.sqlite.vectors import checksum, decode, decode_set
 
 _AT_ONCE = 500
 _SHOWN = 10  # of what SQLite itself has to say

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from diptych.errors import DataError, IndexFileError
-from diptych.index.database import remove_logs
 from diptych.index.entries import Filters
 from diptych.index.source import About
-from diptych.index.store import IndexSpec, Store
-from diptych.index.vectors import encode, encode_set
-from diptych.index.writer import Content, Writer, text_hash
+from diptych.index.sqlite.database import remove_logs
+from diptych.index.sqlite.store import IndexSpec, Store
+from diptych.index.sqlite.vectors import encode, encode_set
+from diptych.index.sqlite.writer import Content, Writer, text_hash
 
 DAY = 86400 * 10**9
 MAKING = IndexSpec("run", "i" * 64, 4, False, "float32", "/photos", "/photos", "0.1.0")

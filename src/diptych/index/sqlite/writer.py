@@ -11,8 +11,8 @@ import numpy as np
 
 from diptych.index.entries import Kind
 from diptych.index.source import About, Stamp
-from diptych.index.store import Store
-from diptych.index.vectors import checksum
+from diptych.index.sqlite.store import Store
+from diptych.index.sqlite.vectors import checksum
 
 _AMONG = "(SELECT value FROM json_each(?))"
 

@@ -11,7 +11,7 @@ from diptych.errors import IndexFileError
 from diptych.index.entries import Filters, Kind
 from diptych.index.exact import Pool
 from diptych.index.ivf import Ivf
-from diptych.index.store import Store
+from diptych.index.sqlite.store import Store
 
 REMEMBERED = 4  # filters
 

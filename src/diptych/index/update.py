@@ -23,11 +23,11 @@ from diptych.features.identity import pixels_hash
 from diptych.index.encoder import Encoder, Encodings
 from diptych.index.opened import Opened
 from diptych.index.source import About, Listing, Source
+from diptych.index.sqlite.store import IndexSpec, Store
+from diptych.index.sqlite.vectors import encode, encode_set
+from diptych.index.sqlite.writer import Content, Writer, text_hash
 from diptych.index.storage_cost import measure
-from diptych.index.store import IndexSpec, Store
 from diptych.index.thumbnails import look, thumbnail
-from diptych.index.vectors import encode, encode_set
-from diptych.index.writer import Content, Writer, text_hash
 
 TEXTS = 256  # in one forward pass
 

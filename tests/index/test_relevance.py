@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diptych.index.verdict import FEWEST, Reference, bars, reference
+from diptych.index.relevance import FEWEST, Reference, bars, reference
 
 ONE = np.ones(1, np.float32)
 

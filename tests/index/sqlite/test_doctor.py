@@ -8,12 +8,12 @@ import pytest
 from PIL import Image
 
 from diptych.errors import IndexFileError
-from diptych.index.doctor import examine
 from diptych.index.source import About
-from diptych.index.store import IndexSpec, Store
+from diptych.index.sqlite.doctor import examine
+from diptych.index.sqlite.store import IndexSpec, Store
+from diptych.index.sqlite.vectors import checksum, encode
+from diptych.index.sqlite.writer import Content, Writer, text_hash
 from diptych.index.thumbnails import look, thumbnail
-from diptych.index.vectors import checksum, encode
-from diptych.index.writer import Content, Writer, text_hash
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError, IndexFileError, nearest
-from diptych.index.database import Database
 from diptych.index.encoder import Encodings
 from diptych.index.entries import Entry, Filters, Kind
-from diptych.index.vectors import STORAGES, Storage, decode, decode_set
+from diptych.index.sqlite.database import Database
+from diptych.index.sqlite.vectors import STORAGES, Storage, decode, decode_set
 
 Ids: TypeAlias = Sequence[int] | Integers
 
