@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from diptych.index.entries import Ask
+from diptych.index.entries import SearchRequest
 from diptych.index.search import Searcher
 from diptych.index.sqlite.store import IndexSpec, Store
 from diptych.index.sqlite.vectors import encode
@@ -58,8 +58,8 @@ def encoder() -> TorchEncoder:
 
 def make_index(file: Path) -> None:
     """An index of random vectors of length one, an image each."""
-    making = IndexSpec("benchmark", "benchmark", SIZE, False, "float32", "nowhere", None, "0")
-    store = Store.create(file, making)
+    spec = IndexSpec("benchmark", "benchmark", SIZE, False, "float32", "nowhere", None, "0")
+    store = Store.create(file, spec)
     random = np.random.default_rng(0)
     with store.database.transaction():
         for start in range(0, ENTRIES, 10_000):
@@ -86,7 +86,7 @@ def serve(file: str) -> None:
 
     keep_freed_memory()
     searcher = Searcher(Store.open(file), encoder())
-    searcher.ask_texts(WORDS, Ask(k=K))
+    searcher.search_texts(WORDS, SearchRequest(k=K))
     with listen("127.0.0.1", 0) as listening:
         print(address_of(listening), flush=True)
         app = create_app({"benchmark": searcher})
@@ -124,7 +124,7 @@ def main() -> None:
         file = Path(folder) / "index.diptych"
         make_index(file)
         searcher = Searcher(Store.open(file), encoder())
-        searcher.ask_texts(WORDS, Ask(k=K))
+        searcher.search_texts(WORDS, SearchRequest(k=K))
         asked, seen, direct, sizes = each * CLIENTS, [], [], []
         with started(file) as port:
             for number in range(rounds):
@@ -164,7 +164,7 @@ def _told(command: list[str]) -> dict[str, Any]:
 def _directly(searcher: Searcher, asked: list[str], size: int) -> float:
     begun = time.perf_counter()
     for start in range(0, len(asked), size):
-        searcher.ask_texts(asked[start : start + size], Ask(k=K))
+        searcher.search_texts(asked[start : start + size], SearchRequest(k=K))
     return time.perf_counter() - begun
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate
     from diptych.index.encoder import open_encoder
-    from diptych.index.entries import Ask, Filters
+    from diptych.index.entries import Filters, SearchRequest
     from diptych.index.search import Searcher, open_index
     from diptych.index.sync import sync
     from diptych.models.trained import Trained
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from diptych.training.train import train
 
 _HOMES = {
-    "Ask": "diptych.index.entries",
+    "SearchRequest": "diptych.index.entries",
     "Filters": "diptych.index.entries",
     "Searcher": "diptych.index.search",
     "Trained": "diptych.models.trained",
@@ -36,8 +36,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "Ask",
     "Filters",
+    "SearchRequest",
     "Searcher",
     "Trained",
     "__version__",

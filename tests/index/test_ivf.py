@@ -71,7 +71,7 @@ def test_a_damaged_file_is_no_cache(pool, built, tmp_path, damage):
 
 def test_what_is_said_of_it(built, tmp_path):
     file, made = built
-    store = SimpleNamespace(path=file.with_name("x.diptych"), making=SimpleNamespace(identity="model"), generation=7)
+    store = SimpleNamespace(path=file.with_name("x.diptych"), spec=SimpleNamespace(identity="model"), generation=7)
     (line,) = ivf.describe(store)
     assert f"recall@10 {made.made.recall:.3f} against exact search (asked by " in line
     assert "1,200 entries" in line

@@ -10,7 +10,7 @@ from PIL import Image
 from diptych.errors import DataError, DiptychError, IndexFileError
 from diptych.index import exact, search
 from diptych.index.encoder import Encodings
-from diptych.index.entries import Ask, Filters
+from diptych.index.entries import Filters, SearchRequest
 from diptych.index.exact import Pool
 from diptych.index.query_plan import QueryPlan
 from diptych.index.search import Searcher
@@ -168,11 +168,11 @@ def test_a_batch_with_several_aims_equals_single_queries(store):
     put(store, [f"m{i}" for i in range(10)], ["car"], folder="b/c", split="test", columns={"year": "1999"})
     searcher = Searcher(store, FakeEncoder())
     asks = [
-        Ask(k=3),
-        Ask(k=7, filters=Filters(split="test")),
-        Ask(to="text", k=2),
-        Ask(k=4, filters=Filters(folder="b", columns=(("year", "1999"),))),
-        Ask(k=1),
+        SearchRequest(k=3),
+        SearchRequest(k=7, filters=Filters(split="test")),
+        SearchRequest(to="text", k=2),
+        SearchRequest(k=4, filters=Filters(folder="b", columns=(("year", "1999"),))),
+        SearchRequest(k=1),
     ]
     kinds = ["text", "text", "image", "image", "image"]
     queries = searcher.encoder.texts([f"q{i}" for i in range(5)])
@@ -193,14 +193,16 @@ def test_all_four_directions_and_an_entry_of_its_own(store):
     searcher = Searcher(store, FakeEncoder())
     ids, vectors = store.vectors("image")
     cosines = vectors @ vectors[4] / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vectors[4])
-    found = searcher.like(int(ids[4]), Ask(k=8))
+    found = searcher.search_similar(int(ids[4]), SearchRequest(k=8))
     assert [hit.entry.id for hit in found.hits] == [ids[row] for row in np.argsort(-cosines, kind="stable") if row != 4]
     assert found.hits[0].score == pytest.approx(np.sort(cosines)[-2], abs=1e-6)
     photo = Image.new("RGB", (4, 4), (1, 2, 3))
-    assert len(searcher.ask_image(photo, Ask(to="text")).hits) == 2  # the same words are one hit
-    assert searcher.ask_texts(["blue"], Ask(to="text"))[0].hits[0].score == pytest.approx(1, abs=1e-6)
+    assert len(searcher.search_image(photo, SearchRequest(to="text")).hits) == 2  # the same words are one hit
+    assert searcher.search_texts(["blue"], SearchRequest(to="text"))[0].hits[0].score == pytest.approx(1, abs=1e-6)
     text = store.vectors("text")[0][0]
-    assert keys(searcher.like(int(text), Ask(k=1))) == keys(searcher.ask_texts(["red dog"], Ask(k=1))[0])
+    assert keys(searcher.search_similar(int(text), SearchRequest(k=1))) == keys(
+        searcher.search_texts(["red dog"], SearchRequest(k=1))[0]
+    )
     assert searcher.unknown_words("a longword and a longword!") == ["longword"]
 
 
@@ -208,16 +210,16 @@ def test_equal_contents_are_one_hit_and_leave_with_the_asking_one(store):
     put(store, ["p", "q", "p", "r", "p"])
     ids = store.vectors("image")[0].tolist()
     searcher = Searcher(store, FakeEncoder())
-    hits = searcher.search(Encodings(small("p")), [Ask(k=3)], "image")[0].hits
+    hits = searcher.search(Encodings(small("p")), [SearchRequest(k=3)], "image")[0].hits
     assert hits[0].entry.id == ids[0]
     assert hits[0].near == (ids[2], ids[4])
     assert {hit.entry.id for hit in hits} == {ids[0], ids[1], ids[3]}
-    assert {hit.entry.id for hit in searcher.like(ids[2], Ask(k=9)).hits} == {ids[1], ids[3]}
+    assert {hit.entry.id for hit in searcher.search_similar(ids[2], SearchRequest(k=9)).hits} == {ids[1], ids[3]}
 
 
 def test_many_copies_do_not_crowd_out_other_hits(store):
     put(store, ["p"] * 60 + ["q", "r"])
-    hits = Searcher(store, FakeEncoder()).search(Encodings(small("p")), [Ask(k=3)], "image")[0].hits
+    hits = Searcher(store, FakeEncoder()).search(Encodings(small("p")), [SearchRequest(k=3)], "image")[0].hits
     assert len(hits) == 3
     assert len(hits[0].near) == 59
 
@@ -226,10 +228,10 @@ def test_changes_of_another_writer_are_seen(store, tmp_path):
     put(store, ["a"])
     reader = Store.open(tmp_path / "x.diptych")
     searcher = Searcher(reader, FakeEncoder())
-    asked = Ask(filters=Filters(folder="a"))
-    assert searcher.ask_texts(["x"], asked)[0].searched == 1
+    asked = SearchRequest(filters=Filters(folder="a"))
+    assert searcher.search_texts(["x"], asked)[0].searched == 1
     put(store, ["b", "c"])
-    assert searcher.ask_texts(["x"], asked)[0].searched == 3
+    assert searcher.search_texts(["x"], asked)[0].searched == 3
     reader.close()
 
 
@@ -246,12 +248,12 @@ def test_an_index_that_another_model_rebuilt_is_not_searched(store, tmp_path):
     put(store, ["a", "b"])
     store.close()
     searcher = Searcher(Store.open(store.path), FakeEncoder())
-    assert len(searcher.ask_texts(["x"], Ask())[0].hits) == 2
+    assert len(searcher.search_texts(["x"], SearchRequest())[0].hits) == 2
     other_file(store.path, ["a", "c", "d"])
-    assert len(searcher.ask_texts(["x"], Ask())[0].hits) == 3
+    assert len(searcher.search_texts(["x"], SearchRequest())[0].hits) == 3
     other_file(store.path, ["a"], "another")
     with pytest.raises(IndexFileError, match="made by another model"):
-        searcher.ask_texts(["x"], Ask())
+        searcher.search_texts(["x"], SearchRequest())
 
 
 def test_an_index_that_is_replaced_during_a_search_is_searched_again(store, monkeypatch):
@@ -267,10 +269,10 @@ def test_an_index_that_is_replaced_during_a_search_is_searched_again(store, monk
 
     replaced = []
     monkeypatch.setattr(QueryPlan, "_hits", late)
-    found = searcher.ask_texts(["x"], Ask())[0]
+    found = searcher.search_texts(["x"], SearchRequest())[0]
     monkeypatch.undo()
     assert replaced
-    assert found == searcher.ask_texts(["x"], Ask())[0]
+    assert found == searcher.search_texts(["x"], SearchRequest())[0]
 
 
 def test_an_entry_that_goes_while_it_is_found_is_looked_for_again(store, monkeypatch):
@@ -285,7 +287,7 @@ def test_an_entry_that_goes_while_it_is_found_is_looked_for_again(store, monkeyp
         return plain(ids)
 
     monkeypatch.setattr(store, "entries", once)
-    assert keys(searcher.ask_texts(["x"], Ask())[0]) == ["a/1-b"]
+    assert keys(searcher.search_texts(["x"], SearchRequest())[0]) == ["a/1-b"]
 
 
 @pytest.mark.parametrize("sets", [("image", "text"), ("image",), ()], ids=["sets", "regions", "vectors"])
@@ -300,10 +302,10 @@ def test_re_ranking_equals_scoring_everything(store, sets, of):
     assert (everything.sets is None) == (to not in sets)
     scores = (encoder.score(everything, query) if of == "text" else encoder.score(query, everything)).ravel()
     best = np.lexsort((ids, -scores))
-    found = Searcher(store, encoder).search(query, [Ask(to, k=25)], of)[0]
+    found = Searcher(store, encoder).search(query, [SearchRequest(to, k=25)], of)[0]
     assert [hit.entry.id for hit in found.hits] == ids[best].tolist()
     assert [hit.score for hit in found.hits] == pytest.approx(scores[best].tolist())
-    like = Searcher(store, encoder).like(int(ids[3]), Ask(of, k=2))
+    like = Searcher(store, encoder).search_similar(int(ids[3]), SearchRequest(of, k=2))
     others, own = store.vectors(of), Encodings(vectors[[3]], everything.sets and everything.sets[3:4])
     rows = Encodings(others[1], store.sets(others[0]))
     scores = (encoder.score(own, rows) if to == "image" else encoder.score(rows, own)).ravel()
@@ -313,7 +315,7 @@ def test_re_ranking_equals_scoring_everything(store, sets, of):
 def test_a_cache_is_used_kept_and_made_anew_when_it_is_stale(store, tmp_path):
     put(store, [f"n{i}" for i in range(70)], ["x"])
     encoder = FakeEncoder()
-    ask, query = [Ask(k=5)], encoder.texts(["q"])
+    ask, query = [SearchRequest(k=5)], encoder.texts(["q"])
     wanted = Searcher(store, encoder, ivf="never").search(query, ask, "text")[0]
     found = Searcher(store, encoder, ivf="always").search(query, ask, "text")[0]
     assert (found.method, found.hits) == ("ivf", wanted.hits)
@@ -326,7 +328,9 @@ def test_a_cache_is_used_kept_and_made_anew_when_it_is_stale(store, tmp_path):
     again = Searcher(store, encoder, ivf="always").search(query, ask, "text")[0]
     assert (again.method, again.searched) == ("ivf", 71)
     assert (file.stat().st_mtime_ns, file.stat().st_ino) != before
-    assert reader.search(query, [Ask(k=5, filters=Filters(folder="a"))], "text")[0].method == "exact"  # held since
+    assert (
+        reader.search(query, [SearchRequest(k=5, filters=Filters(folder="a"))], "text")[0].method == "exact"
+    )  # held since
     assert Searcher(store, encoder, ivf_above=1000).search(query, ask, "text")[0].method == "exact"
 
 
@@ -337,8 +341,8 @@ def test_a_cache_serves_images_like_an_image_whose_vectors_were_rounded(store, m
     rounded = vectors.astype(np.float16).astype(np.float32)
     monkeypatch.setattr(store, "vectors", lambda kind: (np.arange(1, 71), rounded))
     query = Encodings(rounded[:1])
-    wanted = Searcher(store, FakeEncoder(), ivf="never").search(query, [Ask(k=5)], "image")[0]
-    found = Searcher(store, FakeEncoder(), ivf="always").search(query, [Ask(k=5)], "image")[0]
+    wanted = Searcher(store, FakeEncoder(), ivf="never").search(query, [SearchRequest(k=5)], "image")[0]
+    found = Searcher(store, FakeEncoder(), ivf="always").search(query, [SearchRequest(k=5)], "image")[0]
     assert (found.method, found.hits) == ("ivf", wanted.hits)
 
 
@@ -347,7 +351,7 @@ def test_without_faiss_a_large_index_is_searched_exactly_and_it_is_said(store, m
     assert Searcher(store, FakeEncoder(), ivf_above=1).notes() == []
     monkeypatch.setattr(search.ivf_cache, "available", lambda: False)
     searcher = Searcher(store, FakeEncoder(), ivf_above=1)
-    assert searcher.ask_texts(["x"], Ask())[0].method == "exact"
+    assert searcher.search_texts(["x"], SearchRequest())[0].method == "exact"
     assert "pip install 'diptych[faiss]'" in searcher.notes()[0]
     assert Searcher(store, FakeEncoder()).notes() == []
     with pytest.raises(DiptychError, match="faiss"):
@@ -364,31 +368,33 @@ def test_nothing_stands_out_among_entries_that_have_nothing_to_do_with_it(store,
     searcher = Searcher(store, FakeEncoder())
     there, nowhere = np.eye(SIZE, dtype=np.float32)[:1], random.standard_normal((1, SIZE)).astype(np.float32)
     nowhere[:, 0] = 0
-    found = searcher.search(Encodings(there), [Ask(k=3)], "text")[0]
+    found = searcher.search(Encodings(there), [SearchRequest(k=3)], "text")[0]
     assert found.found
     assert [hit.stands_out for hit in found.hits] == [True, False, False]
-    lost = searcher.search(Encodings(nowhere), [Ask(k=3)], "text")[0]
+    lost = searcher.search(Encodings(nowhere), [SearchRequest(k=3)], "text")[0]
     assert not lost.found
     assert len(lost.hits) == 3
     monkeypatch.setattr(
         store, "matching", lambda kind, filters: np.arange(10, 15)
     )  # the one that fits is not let through
-    copy = searcher.search(Encodings(vectors[11:12] * 2), [Ask(k=2)], "image")[0]  # no cosine could be beyond the bar
+    copy = searcher.search(Encodings(vectors[11:12] * 2), [SearchRequest(k=2)], "image")[
+        0
+    ]  # no cosine could be beyond the bar
     assert [hit.stands_out for hit in copy.hits] == [True, False]
-    few = searcher.search(Encodings(there), [Ask(k=3, filters=Filters(split="test"))], "text")[0]
+    few = searcher.search(Encodings(there), [SearchRequest(k=3, filters=Filters(split="test"))], "text")[0]
     assert (few.searched, few.found) == (5, False)
 
 
 def test_bad_questions_are_one_line(store):
     put(store, ["a"])
     searcher = Searcher(store, FakeEncoder())
-    for words, ask, expected in ((" ", Ask(), "empty"), ("x", Ask(k=0), "k = 0")):
+    for words, ask, expected in ((" ", SearchRequest(), "empty"), ("x", SearchRequest(k=0), "k = 0")):
         with pytest.raises(DataError, match=expected):
-            searcher.ask_texts([words], ask)
+            searcher.search_texts([words], ask)
     with pytest.raises(DataError, match="no entry 99"):
-        searcher.like(99, Ask())
+        searcher.search_similar(99, SearchRequest())
     with pytest.raises(IndexFileError, match=r"another model than runs/other.*diptych index runs/other s --into"):
         Searcher(store, SimpleNamespace(identity="other", address="runs/other", rescores=False))
-    assert searcher.ask_texts([], Ask()) == []
-    assert searcher.ask_texts(["x"], Ask(to="text"))[0].hits == ()
-    assert not searcher.ask_texts(["x"], Ask(to="text"))[0].found
+    assert searcher.search_texts([], SearchRequest()) == []
+    assert searcher.search_texts(["x"], SearchRequest(to="text"))[0].hits == ()
+    assert not searcher.search_texts(["x"], SearchRequest(to="text"))[0].found

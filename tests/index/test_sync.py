@@ -337,7 +337,7 @@ def test_a_corpus_keeps_its_splits_texts_and_columns(tmp_path):
     sync(Fake(), "scenes:train=4,val=2,test=3,texts=2,images=2", tmp_path / "scenes", storage="int8")
     store = Store.open(tmp_path / "scenes")
     assert store.counts() == {"image": 18, "text": 36} and store.splits() == ["test", "train", "val"]
-    assert len(store.matching("text", Filters(split="val"))) == 8 and store.making.root is None
+    assert len(store.matching("text", Filters(split="val"))) == 8 and store.spec.root is None
     store.close()
     shop = tmp_path / "shop"
     for number in range(3):
@@ -347,7 +347,7 @@ def test_a_corpus_keeps_its_splits_texts_and_columns(tmp_path):
     first = sync(Fake(), str(shop), tmp_path / "index")
     assert (first.encoded, first.problems) == (2, 1)
     store = Store.open(tmp_path / "index")
-    assert store.making.root == str(shop / "images") and store.columns() == ["Colour", "price"]
+    assert store.spec.root == str(shop / "images") and store.columns() == ["Colour", "price"]
     (entry,) = store.entries(store.matching("image", Filters(columns=(("price", "5"), ("Colour", "red")))))
     assert (entry.key, entry.path, entry.split) == ("0.png", str(shop / "images" / "0.png"), "train")
     assert store.captions([entry.id]) == {entry.id: ["a cup", "a mug"]}
@@ -415,7 +415,7 @@ def test_rebuilding_leaves_the_old_file_until_the_new_one_is_complete(photos, tm
     assert rebuild(index, model, workers=0, progress=interrupt).interrupted
     assert index.read_bytes() == before
     assert rebuild(index, model).encoded == 5  # it goes on
-    assert reader.making.identity == "e" * 64 and reader.making.storage == "int8" and reader.counts()["image"] == 9
+    assert reader.spec.identity == "e" * 64 and reader.spec.storage == "int8" and reader.counts()["image"] == 9
     reader.close()
     index.write_bytes(b"x" * 5000)
     with pytest.raises(IndexFileError, match=r"too damaged to say.*diptych index fake SOURCE --into .* --fresh"):

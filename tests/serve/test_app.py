@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from diptych.evaluation.localisation import localise
-from diptych.index.entries import Ask
+from diptych.index.entries import SearchRequest
 from diptych.index.search import Searcher
 from diptych.serve.app import create_app
 from diptych.serve.metrics import Measured, Metrics
@@ -36,7 +36,7 @@ def picture(colour, size=(50, 50), form="PNG"):
 
 def test_a_text_finds_what_the_library_finds(standing):
     answer = standing.get("/search", params={"text": "something green", "k": 2})
-    expected = standing.searcher.ask_texts(["something green"], Ask(k=2))[0]
+    expected = standing.searcher.search_texts(["something green"], SearchRequest(k=2))[0]
     assert keys(answer) == [hit.entry.key for hit in expected.hits]
     told = answer.json()
     assert told["hits"][0]["key"] == "green.jpg"

@@ -95,8 +95,8 @@ def test_a_database_that_fails_is_told_and_survived(kit, searcher, monkeypatch):
 
 
 def test_an_empty_index_says_so(kit, tmp_path):
-    making = IndexSpec("runs/fake", "fake", 64, False, "float32", str(tmp_path), str(tmp_path), "0")
-    with kit.served({"empty": Searcher(Store.create(tmp_path / "index", making), kit.Encoder())}) as client:
+    spec = IndexSpec("runs/fake", "fake", 64, False, "float32", str(tmp_path), str(tmp_path), "0")
+    with kit.served({"empty": Searcher(Store.create(tmp_path / "index", spec), kit.Encoder())}) as client:
         told = client.get("/search?text=red").json()
         assert (told["hits"], told["found"], told["searched"]) == ([], False, 0)
         assert told["message"] == "There is no image in this index yet; `diptych index` adds some."

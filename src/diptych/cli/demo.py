@@ -72,7 +72,7 @@ def command(
 
 def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tuple[str, tuple[Hit, ...]]]:
     """Bring the index up to date and answer the questions from its test split, each with a sheet of pictures."""
-    from diptych.index.entries import Ask, Filters
+    from diptych.index.entries import Filters, SearchRequest
     from diptych.index.search import Searcher
     from diptych.index.sqlite.store import Store
     from diptych.index.sync import sync
@@ -83,7 +83,7 @@ def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tupl
     with progress_bar("indexing") as progress:
         sync(encoder, str(corpus.address), index, progress=progress)
     searcher = Searcher(Store.open(index), encoder)
-    answers = searcher.ask_texts(QUESTIONS, Ask(k=5, filters=Filters(split="test")))
+    answers = searcher.search_texts(QUESTIONS, SearchRequest(k=5, filters=Filters(split="test")))
     pictures = dict(zip(corpus.image_ids, corpus.pictures or (), strict=True))
     for number, (question, answer) in enumerate(zip(QUESTIONS, answers, strict=True), 1):
         best, sheet = answer.hits[0], into / f"question-{number}.png"

@@ -58,7 +58,7 @@ def _faults() -> list[str]:
     """Use each room once on something tiny; whatever goes wrong here is the answer."""
     from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate
-    from diptych.index.entries import Ask
+    from diptych.index.entries import SearchRequest
     from diptych.index.search import Searcher
     from diptych.index.sqlite.store import Store
     from diptych.index.sync import sync
@@ -77,7 +77,7 @@ def _faults() -> list[str]:
             index = Path(folder) / "scenes.diptych"
             encoder = TorchEncoder.open(run)
             sync(encoder, str(corpus.address), index)
-            Searcher(Store.open(index), encoder).ask_texts(["a red circle"], Ask(k=1))
+            Searcher(Store.open(index), encoder).search_texts(["a red circle"], SearchRequest(k=1))
     except Exception as error:  # the command that diagnoses must not fall over what it is to find
         return [f"{type(error).__name__}: {error}"]
     return []

@@ -18,7 +18,7 @@ from diptych.cli.options import Device
 from diptych.errors import DataError
 
 if TYPE_CHECKING:
-    from diptych.index.entries import Answer, Ask
+    from diptych.index.entries import Answer, SearchRequest
     from diptych.index.search import Searcher
     from diptych.index.sqlite.store import Store
 
@@ -66,13 +66,13 @@ def command(
         raise DataError("ask with a text, with --image or with --like, one of the three")
     if sheet is not None and (to == "texts" or sheet.suffix != ".png" or not sheet.parent.is_dir()):
         raise DataError(f"--sheet {sheet}: needs found images, and the name of a .png file in a folder that is there")
-    from diptych.index.entries import Ask, Filters
+    from diptych.index.entries import Filters, SearchRequest
     from diptych.index.search import open_index
     from diptych.machine import keep_freed_memory
 
     keep_freed_memory()
     filters = Filters(folder, since, until, split, _columns(where or []))
-    ask = Ask("image" if to == "images" else "text", k, filters)
+    ask = SearchRequest("image" if to == "images" else "text", k, filters)
     searcher = open_index(index, run, device, ivf=ivf, builds=False, reranked=rerank)
     store = searcher.store
     try:
@@ -99,16 +99,18 @@ def _columns(where: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple((column, value) for column, _, value in parts)
 
 
-def _answer(searcher: Searcher, ask: Ask, question: str | None, image: Path | None, like: int | None) -> Answer:
+def _answer(
+    searcher: Searcher, ask: SearchRequest, question: str | None, image: Path | None, like: int | None
+) -> Answer:
     from diptych.data.images import decode
     from diptych.index.opened import decoded_for
 
     if question is not None:
-        return searcher.ask_texts([question], ask)[0]
+        return searcher.search_texts([question], ask)[0]
     if image is not None:
-        return searcher.ask_image(decode(image, decoded_for(searcher.encoder)), ask)
+        return searcher.search_image(decode(image, decoded_for(searcher.encoder)), ask)
     assert like is not None
-    return searcher.like(like, ask)
+    return searcher.search_similar(like, ask)
 
 
 def _tell(searcher: Searcher, answer: Answer, question: str | None, to: str) -> None:

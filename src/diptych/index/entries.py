@@ -64,7 +64,7 @@ class Filters:
 
 
 @dataclass(frozen=True)
-class Ask:
+class SearchRequest:
     """What a query wants: entries of a kind, how many of them, and which are let through.
 
     `without` leaves out one entry, with its equals: who asks for more like an image does not want that image.

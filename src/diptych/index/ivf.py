@@ -139,7 +139,7 @@ def describe(store: Store) -> list[str]:
         if made is None:
             lines.append(f"{file.name}: damaged; the next search makes it anew")
             continue
-        stale = made.identity != store.making.identity or made.generation != store.generation
+        stale = made.identity != store.spec.identity or made.generation != store.generation
         when = "; older than the index, looked at again by the next search" if stale else ""
         lines.append(
             f"{file.name}: recall@10 {made.recall:.3f} against exact search (asked by {made.asked}), "

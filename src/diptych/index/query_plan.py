@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from diptych.data.corpus import Floats, Integers
 from diptych.index.duplicates import same_images, same_texts
 from diptych.index.encoder import Encoder, Encodings
-from diptych.index.entries import Answer, Ask, Entry, Hit, Kind
+from diptych.index.entries import Answer, Entry, Hit, Kind, SearchRequest
 from diptych.index.exact import Found, Pool
 from diptych.index.ivf import Ivf
 from diptych.index.relevance import EQUAL, bars
@@ -47,7 +47,7 @@ class QueryPlan:
         self._pool, self._whole = pool, whole  # what the filters let through, and all of the kind
         self._ivf, self._of, self._reranked = ivf, of, reranked
 
-    def answers(self, queries: Encodings, asks: Sequence[Ask]) -> list[Answer]:
+    def answers(self, queries: Encodings, asks: Sequence[SearchRequest]) -> list[Answer]:
         """An answer to each query; all of them ask for the same kind under the same filters."""
         pool = self._pool
         if not len(pool):
@@ -74,10 +74,12 @@ class QueryPlan:
             return np.minimum(bars(scores, lengths, len(self._pool), whole.reference_of_cosines), EQUAL)
         return bars(scores, lengths, len(self._pool), whole.reference)
 
-    def _depth(self, ask: Ask) -> int:
+    def _depth(self, ask: SearchRequest) -> int:
         return 2 * min(ask.k, len(self._pool)) + 16
 
-    def _answer(self, query: Encodings, ask: Ask, found: _Candidates, bar: float, depth: int, cosine: bool) -> Answer:
+    def _answer(
+        self, query: Encodings, ask: SearchRequest, found: _Candidates, bar: float, depth: int, cosine: bool
+    ) -> Answer:
         """The k best that show different things; candidates are taken from further below until there are so many."""
         hits = self._hits(ask, found, bar)
         while len(hits) < ask.k and found.more and depth < len(self._pool):
@@ -125,7 +127,7 @@ class QueryPlan:
         images, texts = (entries, query) if self._of == "text" else (query, entries)
         return self._encoder.score(images, texts).ravel()
 
-    def _hits(self, ask: Ask, found: _Candidates, bar: float) -> list[Hit]:
+    def _hits(self, ask: SearchRequest, found: _Candidates, bar: float) -> list[Hit]:
         """The candidates as hits, each of those that show the same below the best of them."""
         ids = self._pool.ids[found.rows]
         contents = self._store.contents_of(ids)

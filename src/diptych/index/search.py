@@ -14,7 +14,7 @@ from PIL import Image
 from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
 from diptych.index import ivf as ivf_cache
 from diptych.index.encoder import Encoder, Encodings, open_encoder
-from diptych.index.entries import Answer, Ask, Filters, Kind
+from diptych.index.entries import Answer, Filters, Kind, SearchRequest
 from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
 from diptych.index.query_plan import QueryPlan
@@ -65,17 +65,17 @@ class Searcher:
                 check_model(self.store, self.encoder)  # somebody may have rebuilt it
                 self._held = LoadedIndex(self.store)
 
-    def ask_texts(self, texts: Sequence[str], ask: Ask) -> list[Answer]:
+    def search_texts(self, texts: Sequence[str], ask: SearchRequest) -> list[Answer]:
         """An answer to each of several texts."""
         if any(not text.strip() for text in texts):
             raise DataError("the question is empty; ask in words, such as 'two dogs on a beach'")
         return self.search(self.encoder.texts(texts), [ask] * len(texts), "text") if len(texts) else []
 
-    def ask_image(self, photo: Image.Image, ask: Ask) -> Answer:
+    def search_image(self, photo: Image.Image, ask: SearchRequest) -> Answer:
         """The answer to an upright RGB photo, which need not be in the index."""
         return self.search(self.encoder.images([self.encoder.prepare(photo)]), [ask], "image")[0]
 
-    def like(self, id: int, ask: Ask) -> Answer:
+    def search_similar(self, id: int, ask: SearchRequest) -> Answer:
         """What is like an entry of the index, without the entry itself and its equals."""
         kind, encoded = self.store.encoded(id)
         return self.search(encoded, [replace(ask, without=id)], kind)[0]
@@ -92,7 +92,7 @@ class Searcher:
             return [f"searching all entries exactly; a quicker search of so many {ivf_cache.NEEDED}"]
         return [] if self._unbuilt is None else [f"searching all entries exactly: {self._unbuilt}"]
 
-    def search(self, queries: Encodings, asks: Sequence[Ask], of: Kind | Sequence[Kind]) -> list[Answer]:
+    def search(self, queries: Encodings, asks: Sequence[SearchRequest], of: Kind | Sequence[Kind]) -> list[Answer]:
         """Answer each encoded query; `of` says what they are. Those with the same aim share one product."""
         kinds = [of] * len(asks) if isinstance(of, str) else list(of)
         for ask in asks:
@@ -109,7 +109,7 @@ class Searcher:
             answers.update(zip(places, found, strict=True))
         return [answers[place] for place in range(len(asks))]
 
-    def _answer_now(self, queries: Encodings, asks: Sequence[Ask], of: Kind) -> list[Answer]:
+    def _answer_now(self, queries: Encodings, asks: Sequence[SearchRequest], of: Kind) -> list[Answer]:
         """Answer from the index of one moment: when another process changes it meanwhile, answer again."""
         while True:
             self.refresh()
@@ -176,11 +176,11 @@ def open_index(
 
 def check_model(store: Store, encoder: Encoder) -> None:
     """Refuse a model that did not make the index: nothing of the two can be compared."""
-    making = store.making
-    if making.identity != encoder.identity:
+    spec = store.spec
+    if spec.identity != encoder.identity:
         raise IndexFileError(
             f"{store.path}: made by another model than {encoder.address}; name that with --run, or make the index "
-            f"anew: diptych index {encoder.address} {making.source} --into {store.path} --fresh"
+            f"anew: diptych index {encoder.address} {spec.source} --into {store.path} --fresh"
         )
 
 
@@ -196,7 +196,7 @@ def open_store(path: str | Path) -> Store:
 
 def encoder_of(store: Store, run: str | None = None, device: str = "auto") -> Encoder:
     """The model that made an index, or the one at `run`."""
-    address = run or store.making.model
+    address = run or store.spec.model
     if run is None and not run_folder(address).is_dir():
         raise IndexFileError(f"{store.path}: its model is no longer at {address}; name where it is with --run")
     return open_encoder(address, device)

@@ -11,21 +11,21 @@ from diptych.index.sqlite.vectors import STORAGES
 
 def status(store: Store) -> dict[str, Any]:
     """Everything that is known of an index, under lasting names."""
-    making = store.making
+    spec = store.spec
     with store.reading():
         cost = store.meta("storage_cost") or {}
         counts = store.counts()
         return {
             "file": str(store.path),
             "bytes": store.path.stat().st_size,
-            "model": making.model,
-            "identity": making.identity,
-            "source": making.source,
+            "model": spec.model,
+            "identity": spec.identity,
+            "source": spec.source,
             "images": counts["image"],
             "texts": counts["text"],
-            "size": making.size,
-            "rescores": making.rescores,
-            "storage": making.storage,
+            "size": spec.size,
+            "rescores": spec.rescores,
+            "storage": spec.storage,
             "storage_cost": {name: cost[name] for name in STORAGES if name in cost},
             "measured_with": cost.get("of", 0),
             "synced": store.meta("synced"),

@@ -125,9 +125,9 @@ def rebuild(
                 f"{path}: too damaged to say what it was made from ({_without(path, reason)}); make it anew: "
                 f"diptych index {run} SOURCE --into {quote(str(path))} --fresh"
             ) from None
-        making, known = store.making, store.counts()["image"]
+        spec, known = store.spec, store.counts()["image"]
         store.close()
-        model, source = model or model_at(making.model), open_source(making.source)
+        model, source = model or model_at(spec.model), open_source(spec.source)
         listing = source.listing()
         _check_listing(listing, known, path, source, model)
         if listing.unlisted:
@@ -136,7 +136,7 @@ def rebuild(
                 f"{source.address}: {folder} cannot be read, and what is in it would be forgotten; check its "
                 "permissions, nothing was changed"
             )
-        return _anew(model, source, path, making.storage, workers, progress)
+        return _anew(model, source, path, spec.storage, workers, progress)
 
 
 def _into(
@@ -151,11 +151,11 @@ def _into(
     listing = source.listing()
     store = Store.open(into, write=True) if into.exists() else _create(model, source, into, storage or "float16")
     try:
-        _check_making(store.making, model, source, into, storage)
+        _check_spec(store.spec, model, source, into, storage)
         _check_listing(listing, store.counts()["image"], into, source, model)
         with interruptible() as interrupted:
-            making = replace(store.making, model=model.address, root=source.root)
-            update = Update(store, making, source, listing, model.open, cores() if workers is None else workers)
+            spec = replace(store.spec, model=model.address, root=source.root)
+            update = Update(store, spec, source, listing, model.open, cores() if workers is None else workers)
             update.run(interrupted, progress)
         return _result(store, update)
     finally:
@@ -165,10 +165,10 @@ def _into(
 def _create(model: Model, source: Source, into: Path, storage: Storage) -> Store:
     encoder = model.open()
     size, rescores = encoder.size, encoder.rescores
-    making = IndexSpec(
+    spec = IndexSpec(
         model.address, model.identity, size, rescores, storage, source.address, source.root, diptych.__version__
     )
-    return Store.create(into, making)
+    return Store.create(into, spec)
 
 
 def _anew(
@@ -179,8 +179,8 @@ def _anew(
     if beside.exists():
         try:
             left = Store.open(beside)
-            same = left.making.identity == model.identity and left.making.source == source.address
-            same = same and left.making.storage == storage
+            same = left.spec.identity == model.identity and left.spec.source == source.address
+            same = same and left.spec.storage == storage
             left.close()
         except IndexFileError:
             same = False
@@ -221,22 +221,22 @@ def _check_target(into: Path, fresh: bool) -> None:
             ) from None
 
 
-def _check_making(making: IndexSpec, model: Model, source: Source, into: Path, storage: Storage | None) -> None:
+def _check_spec(spec: IndexSpec, model: Model, source: Source, into: Path, storage: Storage | None) -> None:
     """Refuse what would mix two things in one index, with the command that does what may have been meant."""
     file = quote(str(into))
     anew = f"diptych index {quote(model.address)} {quote(source.address)} --into {file}"
-    if making.source != source.address:
+    if spec.source != source.address:
         raise IndexFileError(
-            f"{into}: an index of {making.source}; name another file with --into, or replace it: {anew} --fresh"
+            f"{into}: an index of {spec.source}; name another file with --into, or replace it: {anew} --fresh"
         )
-    if making.identity != model.identity:
+    if spec.identity != model.identity:
         raise IndexFileError(
-            f"{into}: made by another model ({making.model}, {making.identity[:8]}), and vectors of two models cannot "
+            f"{into}: made by another model ({spec.model}, {spec.identity[:8]}), and vectors of two models cannot "
             f"be compared; rebuild it: diptych index rebuild {file} --run {quote(model.address)}"
         )
-    if storage is not None and storage != making.storage:
+    if storage is not None and storage != spec.storage:
         raise IndexFileError(
-            f"{into}: keeps its vectors as {making.storage}; to change that: {anew} --storage {storage} --fresh"
+            f"{into}: keeps its vectors as {spec.storage}; to change that: {anew} --storage {storage} --fresh"
         )
 
 

@@ -56,21 +56,21 @@ class _Seen:
 
 
 class Update:
-    """Brings a store up to date with a listing of its source; `making` says where model and source lie now."""
+    """Brings a store up to date with a listing of its source; `spec` says where model and source lie now."""
 
     def __init__(
         self,
         store: Store,
-        making: IndexSpec,
+        spec: IndexSpec,
         source: Source,
         listing: Listing,
         opener: Callable[[], Encoder],
         workers: int,
     ) -> None:
         self._store, self._source, self._listing, self._workers = store, source, listing, workers
-        self._making = making
-        self._storage = making.storage
-        self._model = Opened(opener, making.identity, making.size)
+        self._spec = spec
+        self._storage = spec.storage
+        self._model = Opened(opener, spec.identity, spec.size)
         self.encoded = self.texts_encoded = self.removed = 0
         self.interrupted = False
         self._batch: list[_Seen] = []  # to encode
@@ -100,7 +100,7 @@ class Update:
             if size is not None and key not in files and key not in self._listing.beside
         ]
         noted = {key: reason for key, size, _, reason in problems if size is None}
-        same = noted == self._listing.problems and self._store.making == self._making
+        same = noted == self._listing.problems and self._store.spec == self._spec
         unfinished = bool(self._store.meta("unfinished"))
         self._nothing = same and not (self._todo or gone or self._solved or unfinished)
 
@@ -115,7 +115,7 @@ class Update:
 
     def _begin(self) -> None:
         with self._store.database.transaction():
-            self._store.database.set_meta("making", asdict(self._making))
+            self._store.database.set_meta("making", asdict(self._spec))
             self._store.database.set_meta("unfinished", True)
         self._written = time.monotonic()
 
@@ -275,7 +275,7 @@ class Update:
 
     def _cost(self) -> dict[str, Any] | None:
         """What each storage type costs, measured with what was encoded, if that is more than was measured before."""
-        sample = np.concatenate([np.empty((0, self._making.size), np.float32), *self._sample])
+        sample = np.concatenate([np.empty((0, self._spec.size), np.float32), *self._sample])
         sample = sample[np.isfinite(sample).all(1)]
         before = self._store.meta("storage_cost") or {}
         return {**measure(sample), "of": len(sample)} if len(sample) > before.get("of", 1) else None

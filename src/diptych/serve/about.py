@@ -47,13 +47,13 @@ def about(name: str, searcher: Searcher) -> dict[str, Any]:
     """What there is to know about an index; addresses are told by their last part, not where they lie."""
     store = searcher.store
     with store.reading():
-        counts, making = store.counts(), store.making
+        counts, spec = store.counts(), store.spec
         return {
             "name": name,
             "images": counts["image"],
             "texts": counts["text"],
-            "model": _last(making.model),
-            "source_name": _last(making.source),
+            "model": _last(spec.model),
+            "source_name": _last(spec.source),
             "localizes": localizing(searcher.encoder) is not None,
             "explains": True,
             "splits": store.splits(),
@@ -83,10 +83,10 @@ def _problems(searcher: Searcher) -> list[str]:
     problems = []
     if not searcher.store.path.exists():
         problems.append("the file of the index was removed; it is served as it was, until the service ends")
-    making = searcher.store.making
-    if making.identity != searcher.encoder.identity:
+    spec = searcher.store.spec
+    if spec.identity != searcher.encoder.identity:
         problems.append("the index was made anew by another model; start the service again")
-    if making.root is not None and not Path(making.root).is_dir():
+    if spec.root is not None and not Path(spec.root).is_dir():
         problems.append("the folder of its images is not there; only thumbnails can be shown")
     return problems
 

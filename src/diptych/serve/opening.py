@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from diptych.index.encoder import Encoder
-from diptych.index.entries import Ask
+from diptych.index.entries import SearchRequest
 from diptych.index.search import Searcher, encoder_of, open_store
 
 
@@ -16,7 +16,7 @@ def open_indexes(paths: Sequence[Path], run: str | None = None, device: str = "a
     encoders: dict[str, Encoder] = {}
     searchers: dict[str, Searcher] = {}
     for store in stores:
-        identity = store.making.identity
+        identity = store.spec.identity
         if identity not in encoders:
             encoders[identity] = encoder_of(store, run, device)
         searchers[_name(store.path, searchers)] = Searcher(store, encoders[identity])
@@ -26,7 +26,7 @@ def open_indexes(paths: Sequence[Path], run: str | None = None, device: str = "a
 def warm_up(searchers: dict[str, Searcher]) -> None:
     """Ask each once: what a first question would wait for is done before somebody asks it."""
     for searcher in searchers.values():
-        searcher.ask_texts(["a"], Ask(k=1))
+        searcher.search_texts(["a"], SearchRequest(k=1))
 
 
 def _name(path: Path, taken: dict[str, Searcher]) -> str:

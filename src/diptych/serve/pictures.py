@@ -92,7 +92,7 @@ def shown(searcher: Searcher, number: int) -> Entry:
 
 def photo_of(searcher: Searcher, entry: Entry) -> Image.Image:
     """The photo in an entry's file, at most about twice as large as it is shown, or a refusal."""
-    file = file_within(searcher.store.making.root, entry)
+    file = file_within(searcher.store.spec.root, entry)
     if file is None:
         raise RefusedError(404, f"{entry.key}: the file is not there any more; only its thumbnail is left")
     try:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from diptych.errors import ScoreError
 from diptych.index.encoder import Encoder, Encodings
-from diptych.index.entries import Answer, Ask, Kind
+from diptych.index.entries import Answer, Kind, SearchRequest
 from diptych.index.search import Searcher
 from diptych.serve.batching import apart
 from diptych.serve.cache import Cache
@@ -36,7 +36,7 @@ class Question:
 
     index: str
     about: str | Upload | int
-    ask: Ask
+    ask: SearchRequest
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from diptych.index.entries import Ask, Filters, Kind
+from diptych.index.entries import Filters, Kind, SearchRequest
 
 CHARACTERS = 1000  # of a query
 MOST = 500  # hits
@@ -73,7 +73,7 @@ class Wanted(BaseModel):
         """Values that columns of the source's table must have."""
         return ()
 
-    def ask(self, without: int | None = None) -> Ask:
+    def ask(self, without: int | None = None) -> SearchRequest:
         """The same as an index takes it."""
         filters = Filters(
             folder=self.folder or None,
@@ -82,7 +82,7 @@ class Wanted(BaseModel):
             split=self.split or None,
             columns=self.columns(),
         )
-        return Ask(to=self.to, k=self.k, filters=filters, without=without)
+        return SearchRequest(to=self.to, k=self.k, filters=filters, without=without)
 
 
 class WantedInAddress(Wanted):

@@ -11,7 +11,7 @@ from diptych.serve.errors import RefusedError
 
 def check_model(searcher: Searcher) -> None:
     """Refuse an index that another model has made anew since the service began: nothing of it can be compared."""
-    if searcher.store.making.identity != searcher.encoder.identity:
+    if searcher.store.spec.identity != searcher.encoder.identity:
         raise RefusedError(503, "the index was made anew by another model meanwhile; start the service again")
 
 

@@ -18,8 +18,8 @@ from diptych.index.thumbnails import look, thumbnail
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
-    making = IndexSpec("run", "i" * 64, 4, False, "float16", "/photos", "/photos", "0.1.0")
-    store = Store.create(tmp_path_factory.mktemp("doctor") / "sound.diptych", making)
+    spec = IndexSpec("run", "i" * 64, 4, False, "float16", "/photos", "/photos", "0.1.0")
+    store = Store.create(tmp_path_factory.mktemp("doctor") / "sound.diptych", spec)
     writer = Writer(store, [])
     vectors = encode(np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32), "float16")
     with store.database.transaction():

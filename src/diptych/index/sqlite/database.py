@@ -60,13 +60,13 @@ class Database:
             self._connection, self.file = self._connect()  # which file it is, whatever its name
 
     @classmethod
-    def create(cls, path: Path, making: Any) -> Database:
+    def create(cls, path: Path, spec: Any) -> Database:
         """A new file without entries that says what it is made from; it is there as a whole, or not at all."""
         if path.exists():
             raise IndexFileError(f"{path}: is there already; name another file")
         try:
             with replacing(path) as temporary:
-                _make_tables(temporary, making)
+                _make_tables(temporary, spec)
                 remove_logs(path)
         except sqlite3.Error as reason:
             raise IndexFileError(_explanation(path, reason)) from None
@@ -200,7 +200,7 @@ def remove_logs(path: Path) -> None:
         path.with_name(path.name + end).unlink(missing_ok=True)
 
 
-def _make_tables(path: Path, making: Any) -> None:
+def _make_tables(path: Path, spec: Any) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("PRAGMA page_size = 16384")  # several vectors a page, so that little of one is left over
@@ -209,7 +209,7 @@ def _make_tables(path: Path, making: Any) -> None:
         connection.execute(f"PRAGMA user_version = {FORMAT}")
         connection.executescript(_TABLES)
         # In microseconds, and one more with every change: an index that replaces another is ahead of it.
-        first = {"generation": time.time_ns() // 1000, "making": making}
+        first = {"generation": time.time_ns() // 1000, "making": spec}
         connection.executemany("INSERT INTO meta VALUES(?, ?)", [(name, json.dumps(first[name])) for name in first])
     finally:
         connection.close()

@@ -78,9 +78,9 @@ def _contents_after(store: Store, last: int) -> list[tuple[Any, ...]]:
 def _fault_of_vector(store: Store, saved: int, vector: bytes, own_set: bytes | None) -> str | None:
     if checksum(vector, own_set) != saved:
         return "its vector does not have the checksum that it was written with"
-    making = store.making
+    spec = store.spec
     try:
-        values = decode([vector], making.storage, making.size)
+        values = decode([vector], spec.storage, spec.size)
         places = decode_set(own_set) if own_set is not None else values
     except IndexFileError as reason:
         return str(reason)

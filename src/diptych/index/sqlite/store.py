@@ -58,7 +58,7 @@ class Store:
         self.database = database
         self.path = database.path
         self._made: tuple[int, IndexSpec] | None = None
-        _ = self.making
+        _ = self.spec
 
     @classmethod
     def open(cls, path: str | Path, *, write: bool = False) -> Store:
@@ -71,16 +71,16 @@ class Store:
             raise
 
     @classmethod
-    def create(cls, path: str | Path, making: IndexSpec) -> Store:
+    def create(cls, path: str | Path, spec: IndexSpec) -> Store:
         """A new index without entries, open for writing."""
-        return cls(Database.create(Path(path), asdict(making)))
+        return cls(Database.create(Path(path), asdict(spec)))
 
     @property
-    def making(self) -> IndexSpec:
+    def spec(self) -> IndexSpec:
         """What the index was made by and from."""
         generation = self.generation
         if self._made is None or self._made[0] != generation:
-            self._made = generation, _making(self.path, self.database.meta("making"))
+            self._made = generation, _spec(self.path, self.database.meta("making"))
         return self._made[1]
 
     @property
@@ -100,14 +100,14 @@ class Store:
     def vectors(self, kind: Kind) -> tuple[Integers, Floats]:
         """The ids of all entries of a kind, ascending, and their vectors, (entries, size)."""
         with self.reading():
-            making = self.making
+            spec = self.spec
             rows = self.database.rows(
                 "SELECT e.id, c.vector FROM entries AS e JOIN contents AS c ON c.id = e.content "
                 "WHERE e.kind = ? ORDER BY e.id",
                 (kind,),
             )
         try:
-            vectors = decode([row[1] for row in rows], making.storage, making.size)
+            vectors = decode([row[1] for row in rows], spec.storage, spec.size)
         except IndexFileError as reason:
             raise IndexFileError(
                 f"{self.path}: {reason}; `diptych index rebuild {self.path}` makes it anew from the images"
@@ -124,11 +124,11 @@ class Store:
     def encoded(self, id: int) -> tuple[Kind, Encodings]:
         """What one entry is, and how the model saw it."""
         with self.reading():
-            making = self.making
+            spec = self.spec
             contents = "JOIN contents AS c ON c.id = e.content"
             ((kind, vector, own),) = self._of([id], "e.kind, c.vector, c.sets", contents)
         sets = None if own is None else (decode_set(own),)
-        return kind, Encodings(decode([vector], making.storage, making.size), sets)
+        return kind, Encodings(decode([vector], spec.storage, spec.size), sets)
 
     def looks(self, ids: Ids) -> NDArray[np.uint64]:
         """What each of these entries' images looks like, roughly: 64 bits, few of which differ between near-equals."""
@@ -145,7 +145,7 @@ class Store:
             f"{_TAKEN}, c.width, c.height, coalesce(i.columns, '{{}}')"
         )
         with self.reading():
-            root = self.making.root
+            root = self.spec.root
             rows = self._of(ids, columns, _IMAGE)
         found = []
         for id, kind, key, image, text, path, folder, split, taken, width, height, columns in rows:
@@ -241,17 +241,17 @@ class Store:
             yield "EXISTS (SELECT 1 FROM json_each(i.columns) AS o WHERE o.key = ? AND o.value = ?)", column, value
 
 
-def _making(path: Path, found: Any) -> IndexSpec:
+def _spec(path: Path, found: Any) -> IndexSpec:
     try:
-        making = IndexSpec(**found)
-        valid = making.storage in STORAGES and making.size > 0
+        spec = IndexSpec(**found)
+        valid = spec.storage in STORAGES and spec.size > 0
     except TypeError:
         valid = False
     if not valid:
         raise IndexFileError(
             f"{path}: does not say what it was made from; make it anew: diptych index RUN SOURCE --into {path} --fresh"
         )
-    return making
+    return spec
 
 
 def _json(ids: Ids) -> str:
