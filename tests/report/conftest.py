@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from diptych.data.formats.scenes import make_scenes
-from diptych.report.comparison import compare
+from diptych.report.comparison.compare import compare
 from diptych.training.recipe import load_recipe
 from diptych.training.train import train
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from diptych.evaluation.localisation.measures import Grounding
     from diptych.models.encodings import Encoded
     from diptych.models.trained import Trained
-    from diptych.report.comparison import Comparison
+    from diptych.report.comparison.compare import Comparison
 
 _PAGE = Path("compare.html")
 _SUFFIXES = (".html", ".md", ".json")
@@ -57,8 +57,8 @@ def command(
     """
     from diptych.data.open import open_corpus
     from diptych.machine import cores, keep_freed_memory
-    from diptych.report.comparison import check_several, compare
-    from diptych.report.comparison_table import comparison_json, comparison_table
+    from diptych.report.comparison.compare import check_several, compare
+    from diptych.report.comparison.tables import comparison_json, comparison_table
     from diptych.training.recipe import trained_on_phrases
 
     check_several(runs)
@@ -106,7 +106,7 @@ def _compare_phrases(
     from diptych.cli.training_runs import find_phrases
     from diptych.data.open import open_corpus
     from diptych.files import write_json, write_text
-    from diptych.report.phrase_comparison import compare_phrases
+    from diptych.report.comparison.phrases import compare_phrases
 
     why = f"{runs[0]}: was trained on phrases, and such runs are compared"
     if folds > 1:
@@ -144,8 +144,8 @@ def _check_file(file: Path) -> None:
 
 def _write(file: Path, comparison: Comparison, seed: int) -> None:
     from diptych.files import write_json, write_text
-    from diptych.report.comparison_page import write_comparison
-    from diptych.report.comparison_table import comparison_json, comparison_markdown
+    from diptych.report.comparison.page import write_comparison
+    from diptych.report.comparison.tables import comparison_json, comparison_markdown
 
     match file.suffix.lower():
         case ".md":

@@ -36,8 +36,8 @@ def command(
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
-    from diptych.report.negatives import hard_negatives
-    from diptych.report.run import write_report
+    from diptych.report.run_report import write_report
+    from diptych.report.sections.hard_negatives import hard_negatives
     from diptych.training.engine.callbacks import Bar
     from diptych.training.recipe import load_recipe
     from diptych.training.train import train

@@ -223,7 +223,7 @@ def _matrix(sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
 def _localised(run: str, sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
     from diptych.cli.training_runs import find_phrases
     from diptych.data.phrases import mentions
-    from diptych.report.run import write_phrase_report
+    from diptych.report.run_report import write_phrase_report
 
     why = f"{run}: was trained on phrases, and is measured by how well it finds them"
     asked.check_alone(why, ("--report",))
@@ -318,8 +318,8 @@ def _report(
     run: Path, encoded: Encoded, result: Result, score: Score | None, asked: Asked, means: EncodeOptions
 ) -> Path:
     from diptych.data.open import open_corpus
-    from diptych.report.negatives import hard_negatives
-    from diptych.report.run import write_report
+    from diptych.report.run_report import write_report
+    from diptych.report.sections.hard_negatives import hard_negatives
 
     negatives = hard_negatives(run, means.open(str(run)), open_corpus(asked.data))
     return write_report(run, encoded, result, asked.split, negatives=negatives, score=score, stores=means.features)

@@ -35,8 +35,8 @@ def report_on_val(run: Path, trained: Trained, corpus: Corpus, workers: int) -> 
     """Measure a run that was just trained on val and write its report from that; the metrics by name."""
     from diptych.evaluation.metrics.average_precision import several_images
     from diptych.evaluation.runs import evaluate_encoded
-    from diptych.report.negatives import hard_negatives
-    from diptych.report.run import write_phrase_report, write_report
+    from diptych.report.run_report import write_phrase_report, write_report
+    from diptych.report.sections.hard_negatives import hard_negatives
     from diptych.training.recipe import trained_on_phrases
 
     part = corpus.split("val")

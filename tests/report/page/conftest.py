@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import pytest
 from PIL import Image
 
-from diptych.report.curves import area_chart, bar_chart, line_chart
-from diptych.report.page import (
+from diptych.report.pictures import thumbnail
+from diptych.report.run_page import (
     Answer,
     AttendedPhoto,
     AttentionSection,
@@ -39,7 +39,7 @@ from diptych.report.page import (
     WordsSection,
     render,
 )
-from diptych.report.pictures import thumbnail
+from diptych.report.svg_charts import area_chart, bar_chart, line_chart
 
 VOID = {"meta", "img", "br", "hr", "input", "link"}
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from diptych.report.page import (
+from diptych.report.run_page import (
     Answer,
     AttendedPhoto,
     AttentionSection,

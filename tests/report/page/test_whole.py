@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.report.page import Contents, render, write_page
+from diptych.report.run_page import Contents, render, write_page
 
 EVIL = [
     "<img src=x onerror=alert(1)>",

@@ -1,0 +1,142 @@
+"""A comparison of runs without its pictures: a table for the terminal, one in Markdown, and JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from diptych.evaluation.metrics.paired import Difference
+from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
+from diptych.report.comparison.compare import Compared, Comparison
+
+NOTHING = "no finding"
+
+_DIRECTIONS = (("image to text", IMAGE_TO_TEXT), ("text to image", TEXT_TO_IMAGE))
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|&~#$])")
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """A table for people: a row a run and a column a metric, and beneath a value how far it is from the baseline's."""
+    table = Table(title=escape(comparison.title), box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    table.add_column("", overflow="fold")
+    for name in (*(f"R@{cutoff}" for cutoff in CUTOFFS), "median", "mean"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for label, prefix in _DIRECTIONS:
+        table.add_row(f"[bold]{label}[/]")
+        names = [f"{prefix}_r{cutoff}" for cutoff in CUTOFFS]
+        for run in comparison.runs:
+            metrics = run.result.metrics.to_json()
+            median = f"{metrics[f'{prefix}_median']:.1f}".removesuffix(".0")  # a rank, but for a mean over folds
+            cells = [*(_cell_of(run, name) for name in names), median, f"{metrics[f'{prefix}_mean']:.1f}"]
+            table.add_row(escape(run.name), *cells)
+        table.add_section()
+    table.add_row("[bold]rsum[/]")
+    for run in comparison.runs:
+        table.add_row(escape(run.name), _cell_of(run, "rsum"))
+    table.caption = (
+        f"{_drawn(comparison)}; beneath the values the difference from {escape(comparison.baseline.name)}: "
+        f"a star where its interval leaves out 0, else {NOTHING}"
+    )
+    return table
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """The recalls and their sum as a table in Markdown: a row a run, and one for its difference from the baseline."""
+    heads = [f"{label} R@{cutoff}" for label, _ in _DIRECTIONS for cutoff in CUTOFFS]
+    rows = [["run", *heads, "rsum"], ["---", *["---:"] * (len(heads) + 1)]]
+    rows += [[escaped(name), *cells] for name, cells in _markdown_rows(comparison)]
+    table = markdown_table(rows)
+    legend = (
+        f"In brackets {_drawn(comparison)}. "
+        rf"\* the interval of the difference leaves out 0; where it holds 0, there is {NOTHING}."
+    )
+    return f"{escaped(comparison.title)}\n\n{table}\n\n{legend}\n"
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """Every run's metrics, intervals and difference from the baseline under lasting names."""
+    result = comparison.baseline.result
+    corpus = comparison.corpus
+    return {
+        "data": {"name": corpus.name, "address": corpus.address, "split": comparison.split},
+        "protocol": result.protocol,
+        "images": result.images,
+        "texts": result.texts,
+        "folds": len(result.folds),
+        "baseline": comparison.baseline.name,
+        "runs": [_run_json(run) for run in comparison.runs],
+        "skipped": comparison.skipped,
+        "notes": list(comparison.notes),
+    }
+
+
+def _run_json(run: Compared) -> dict[str, Any]:
+    return {
+        "name": run.name,
+        "path": str(run.path),
+        "title": run.title,
+        "epochs": len(run.epochs),
+        "metrics": run.result.metrics.to_json(),
+        "intervals": run.result.intervals.to_json(),
+        "difference": run.difference and run.difference.to_json(),
+        "cross_retrieval": run.cross and run.cross.to_json(),
+    }
+
+
+def _drawn(comparison: Comparison) -> str:
+    intervals = comparison.baseline.result.intervals
+    return f"{100 * intervals.level:g}% intervals from {intervals.draws:,} draws of groups, the same for every run"
+
+
+def _cell_of(run: Compared, name: str) -> str:
+    difference = None if run.difference is None else run.difference.differences[name]
+    return cell(run.result.metrics.to_json()[name], run.result.intervals.bounds[name], difference)
+
+
+def cell(value: float, bounds: tuple[float, float], difference: Difference | None) -> str:
+    """A value with its interval, and beneath it the difference from the baseline's."""
+    shown = f"{value:.1f} [dim]{bounds[0]:.1f}–{bounds[1]:.1f}[/]"
+    if difference is None:
+        return shown
+    change = f"[bold]{difference.value:+.1f}*[/]" if difference.found else f"{NOTHING} {_signed(difference.value)}"
+    return f"{shown}\n{change}\n[dim]{difference.low:+.1f} to {difference.high:+.1f}[/]"
+
+
+def _markdown_rows(comparison: Comparison) -> Iterator[tuple[str, Sequence[str]]]:
+    names = list(comparison.baseline.result.intervals.bounds)
+    for run in comparison.runs:
+        metrics, bounds = run.result.metrics.to_json(), run.result.intervals.bounds
+        yield run.name, [markdown_value(metrics[name], bounds[name]) for name in names]
+        if run.difference is not None:
+            differences = run.difference.differences
+            yield f"{run.name} − {comparison.baseline.name}", [markdown_change(differences[name]) for name in names]
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as the lines of a table."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def markdown_value(value: float, bounds: tuple[float, float]) -> str:
+    """A value with its interval."""
+    return f"{value:.1f} [{bounds[0]:.1f}, {bounds[1]:.1f}]"
+
+
+def markdown_change(difference: Difference) -> str:
+    """A difference with its interval, or that there is no finding."""
+    value = rf"**{difference.value:+.1f}**\*" if difference.found else f"{NOTHING}: {_signed(difference.value)}"
+    return f"{value} [{difference.low:+.1f}, {difference.high:+.1f}]"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}"  # no negative zero
+
+
+def escaped(text: str) -> str:
+    """A name in Markdown as it is: nothing in it is markup, and it stays on its line."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from markupsafe import escape
+
+from diptych.data.corpus import Corpus
+from diptych.evaluation.analyses.cross_retrieval import cross_retrieval
+from diptych.evaluation.metrics.chance import chance_recall
+from diptych.evaluation.metrics.paired import Difference
+from diptych.evaluation.runs import encoded_score
+from diptych.report.comparison.compare import compare
+from diptych.report.comparison.page import comparison_contents, recall_charts, render_comparison, write_comparison
+from diptych.report.sections.cross_retrieval import cross_chart
+
+
+def test_charts_tell_all_runs_and_where_their_stages_begin(three):
+    charts = recall_charts(three)
+    for chart, name in zip(charts, ("Image to text on val", "Text to image on val"), strict=True):
+        assert name in chart
+        assert chart.count('class="marker"') == 3 + 2 + 2  # epochs of each, of different length
+        assert chart.count("stage 2") == 1  # at the same epoch in all
+        assert "&lt;b&gt;other" in chart
+        assert "third|run" in chart
+    longer = [{**three.runs[2].epochs[0], "epoch": 0}, *three.runs[2].epochs]
+    later = replace(three, runs=(*three.runs[:2], replace(three.runs[2], epochs=longer)))
+    assert [chart.count("stage 2") for chart in recall_charts(later)] == [2, 2]
+
+
+def test_the_page_shows_values_differences_and_queries(three, tmp_path):
+    found, nothing = Difference(12.34, 1.26, 20.0), Difference(-0.04, -3.21, 2.5)
+    runs = [three.baseline]
+    for run in three.runs[1:]:
+        named = dict.fromkeys(run.difference.differences, nothing) | ({"t2i_r5": found} if len(runs) == 1 else {})
+        runs.append(replace(run, difference=replace(run.difference, differences=named)))
+    known = replace(three, runs=tuple(runs), notes=["data: is new"], skipped={"x": "x.jpg: damaged"})
+    write_comparison(tmp_path / "compare.html", known)
+    page = (tmp_path / "compare.html").read_text()
+    assert page == render_comparison(comparison_contents(known))
+    assert '<h1 dir="auto">plain, &lt;b&gt;other and third|run</h1>' in page
+    assert "<b>other" not in page
+    assert page.count('<span class="value nothing">no finding</span>') == 13
+    assert page.count('+12.3<abbr title="its interval leaves out 0">*</abbr></span>') == 1
+    assert page.count("*</abbr>") == 1
+    assert "+1.3 to +20.0" in page
+    assert "0.0, −3.2 to +2.5" in page
+    assert "<li>data: is new</li>" in page
+    assert "<li>skipped x.jpg: damaged</li>" in page
+    for run in known.runs:
+        for value in (run.result.metrics.rsum, run.result.metrics.image_to_text.recalls[5]):
+            assert f'<span class="value">{value:.1f}</span>' in page
+
+
+def test_bars_tell_the_cross_retrieval_ranks_of_all_runs(three):
+    chart = comparison_contents(three).cross
+    assert chart.count('class="column"') == 3 * 8
+    assert chart == cross_chart({run.name: run.cross for run in three.runs})
+    for run in three.runs:
+        groups = run.encoded.image_groups, run.encoded.text_groups
+        expected = cross_retrieval(encoded_score(run.encoded), *groups)
+        assert run.cross.cross.tolist() == expected.cross.tolist()
+        assert f"{escape(run.name)}: {expected.shares['6–10']:.4g} at 6–10" in chart
+    assert chart in render_comparison(comparison_contents(three))
+
+
+def test_right_and_wrong_are_told_by_more_than_their_colour(three):
+    contents = comparison_contents(three)
+    page = render_comparison(contents)
+    for side in contents.differing:
+        queries = [query for group in side.groups for query in group.queries]
+        answers = [answer for query in queries for finding in query.findings for answer in finding.answers]
+        opening = '<li class="{}">' if side.direction == "image to text" else '<figure class="tile {}">'
+        for right in (True, False):
+            name = "right" if right else "wrong"
+            wanted = sum(answer.right == right for answer in answers)
+            assert wanted > 0
+            assert page.count(opening.format(name)) == wanted
+    total = page.count('class="right"') + page.count("tile right")
+    assert page.count('aria-label="right"') == total
+    assert page.count('<span class="bracket">[') == 3 * page.count('<article class="card differing">')
+
+
+def test_titles_are_told_once(two):
+    title = two.baseline.title
+    assert comparison_contents(two).subtitle == title
+    other = replace(two, runs=(two.runs[0], replace(two.runs[1], title="Other")))
+    assert comparison_contents(other).subtitle == f"plain: {title}; <b>other: Other"
+
+
+def test_over_folds_the_page_has_no_queries_and_the_mean_of_chance(compared_runs, compared_corpus):
+    folds = compare(compared_runs[:2], compared_corpus, folds=3, device="cpu")
+    contents = comparison_contents(folds)
+    assert contents.differing == []
+    assert contents.cross is None
+    assert 'id="cross"' not in render_comparison(contents)
+    assert "where the runs differ" not in render_comparison(contents)
+    parts = folds.baseline.result.folds
+    chances = [chance_recall(part.image_groups, part.text_groups, 5) for part in parts]
+    assert len(set(chances)) > 1
+    assert contents.blocks["image to text"][0].direction.chance[5] == pytest.approx(np.mean(chances))
+    assert contents.blocks["text to image"][0].direction.chance[5] == 100
+
+
+def test_a_corpus_without_pictures_has_a_page_without_them(two):
+    bare = replace(two, corpus=Corpus(**{**vars(two.corpus), "pictures": None}))
+    contents = comparison_contents(bare)
+    page = render_comparison(contents)
+    assert "no picture" in page
+    assert "<img" not in page
+    found = contents.differing[1].groups[-1].queries[0].findings[0].answers[0].caption
+    assert f'<figcaption><span class="caption" dir="auto">{found}</span></figcaption>' in page
