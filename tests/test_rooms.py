@@ -55,6 +55,21 @@ def test_a_room_imports_only_what_lies_before_it(room):
         assert not wrong, f"{file.name} of {room} imports {wrong}"
 
 
+def test_evaluation_returns_data_and_renders_nothing():
+    for file in (SOURCE / "evaluation").rglob("*.py"):
+        imported = set(top_level_imports(file))
+        assert not imported & {"rich", "jinja2", "markupsafe"}, file
+
+
+def top_level_imports(file):
+    """The top-level packages that a file imports, wherever in the file it does."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
+
+
 def test_the_foundation_stands_alone():
     for name in FOUNDATION:
         assert set(imported_rooms(SOURCE / f"{name}.py")) <= FOUNDATION

@@ -26,6 +26,7 @@ from diptych.features.crops import Crops
 from diptych.features.names import load_backbone
 from diptych.features.readers import CropReader, pictures_of
 from diptych.machine import keep_freed_memory
+from diptych.report.tables.evaluation import retrieval_table
 from diptych.text.vocabulary import UNKNOWN, Vocabulary
 
 WAYS = {
@@ -100,7 +101,7 @@ def main() -> None:
     halves = first(val, half), val.take(np.arange(half, len(val.image_ids)), texts).matched()
     console = Console()
     for name in WAYS:
-        console.print(name, probe(train, target - target.mean(0), halves, vocabulary, name).render())
+        console.print(name, retrieval_table(probe(train, target - target.mean(0), halves, vocabulary, name)))
 
 
 if __name__ == "__main__":

@@ -120,7 +120,8 @@ def test_overlap_adds_the_scores_of_right_and_wrong_pairs(settings):
     shown = invoke(file, "--overlap", "--cross").stdout
     assert f"{expected.shared:.4f}" in shown
     assert "cross-retrieval rank" in shown
-    assert "right and wrong pairs" not in invoke(file).stdout
+    assert "positive and negative pairs" in shown
+    assert "positive and negative pairs" not in invoke(file).stdout
     assert "--overlap measures one gallery" in refused(file, "--overlap", "--gallery", "4")
 
 

@@ -38,6 +38,7 @@ def command(
     from diptych.models.trained import Trained
     from diptych.report.run_report import write_report
     from diptych.report.sections.hard_negatives import hard_negatives
+    from diptych.report.tables.evaluation import retrieval_table
     from diptych.training.engine.callbacks import Bar
     from diptych.training.recipe import load_recipe
     from diptych.training.train import train
@@ -57,7 +58,7 @@ def command(
     with progress_bar("encoding test") as progress:
         encoded = trained.encode(test, progress=progress)
     result = evaluate_encoded([encoded])
-    stdout.print(result.render())
+    stdout.print(retrieval_table(result))
     stdout.print(f"chance is {100 / TEST_SCENES:.1f}% at R@1", highlight=False, style="dim")
 
     index = into / "scenes.diptych"

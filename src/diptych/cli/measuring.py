@@ -154,15 +154,11 @@ class EncodeOptions:
         return encoded
 
 
-class Shown(Protocol):
-    """A result, as every way of measuring has one."""
+class JsonResult(Protocol):
+    """A result that can be written as JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """What it found, under lasting names."""
-        ...
-
-    def render(self) -> Table:
-        """What it found, as a table for people."""
+        """The result under stable names."""
         ...
 
 
@@ -174,9 +170,9 @@ class Measured:
     told: dict[str, Any]
 
     @classmethod
-    def of(cls, result: Shown, **more: Any) -> Measured:
-        """A result, with what else is to be told of it in JSON."""
-        return cls([result.render()], result.to_json() | more)
+    def of(cls, table: Table, result: JsonResult, **more: Any) -> Measured:
+        """A result as a table and as JSON; `more` is added to the JSON."""
+        return cls([table], result.to_json() | more)
 
 
 def measure(sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
@@ -209,21 +205,24 @@ def measure(sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
 
 def _matrix(sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
     from diptych.evaluation.runs import evaluate_matrix
+    from diptych.report.tables.evaluation import retrieval_table
 
     asked.check_alone(*_MATRIX)
     if len(sources) > 1 or means.corpus is None:
         raise ScoreError(_MATRIX[0])
     matched = means.corpus.matched()
     groups, precise = (matched.image_groups, matched.text_groups), asked.precise(matched.image_groups)
-    return Measured.of(
-        evaluate_matrix(Path(sources[0]), *groups, folds=asked.folds, gallery=asked.gallery, average_precision=precise)
+    result = evaluate_matrix(
+        Path(sources[0]), *groups, folds=asked.folds, gallery=asked.gallery, average_precision=precise
     )
+    return Measured.of(retrieval_table(result), result)
 
 
 def _localised(run: str, sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
     from diptych.cli.training_runs import find_phrases
     from diptych.data.phrases import mentions
     from diptych.report.run_report import write_phrase_report
+    from diptych.report.tables.evaluation import phrase_table
 
     why = f"{run}: was trained on phrases, and is measured by how well it finds them"
     asked.check_alone(why, ("--report",))
@@ -234,11 +233,12 @@ def _localised(run: str, sources: list[str], asked: Asked, means: EncodeOptions)
     print_unknown_texts(trained, mentions(means.corpus).words)
     if asked.report:
         print_note(f"wrote {write_phrase_report(Path(run), found, means.corpus, asked.split)}")
-    return Measured.of(found)
+    return Measured.of(phrase_table(found), found)
 
 
 def _reranked(sources: list[str], lister: str, lengths: list[int | None], means: EncodeOptions) -> Measured:
     from diptych.evaluation.protocols.rerank import check_lists, rerank
+    from diptych.report.tables.evaluation import reranking_table
 
     cheap = means.encode(lister)
     try:
@@ -248,13 +248,16 @@ def _reranked(sources: list[str], lister: str, lengths: list[int | None], means:
     encoded = [means.encode(source) for source in sources]
     tops = [length for length in lengths if length is not None]
     with progress_bar("reranking") as progress:
-        return Measured.of(rerank(encoded, cheap, tops, every=None in lengths, progress=progress))
+        result = rerank(encoded, cheap, tops, every=None in lengths, progress=progress)
+    return Measured.of(reranking_table(result), result)
 
 
 def _within(encoded: list[Encoded], modality: Modality) -> Measured:
     from diptych.evaluation.protocols.within import evaluate_within
+    from diptych.report.tables.evaluation import within_modality_table
 
-    return Measured.of(evaluate_within(encoded, modality))
+    result = evaluate_within(encoded, modality)
+    return Measured.of(within_modality_table(result), result)
 
 
 def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: EncodeOptions) -> Measured:
@@ -262,6 +265,7 @@ def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: En
     from diptych.evaluation.analyses.cross_retrieval import cross_retrieval
     from diptych.evaluation.analyses.overlap import overlap
     from diptych.evaluation.runs import evaluate_encoded, kept_score
+    from diptych.report.tables.evaluation import cross_retrieval_table, overlap_table, retrieval_table
 
     score, more = None, {}
     if asked.phrases is not None:
@@ -271,18 +275,18 @@ def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: En
         score = kept_score(encoded)
     precise = asked.precise(encoded[0].image_groups)
     result = evaluate_encoded(encoded, folds=asked.folds, gallery=asked.gallery, average_precision=precise, score=score)
-    measured = Measured.of(result, **more)
+    measured = Measured.of(retrieval_table(result), result, **more)
     if asked.report:
         print_note(f"wrote {_report(Path(sources[0]), encoded[0], result, score, asked, means)}")
     if asked.cross:
         assert score is not None
         cross = cross_retrieval(score, encoded[0].image_groups, encoded[0].text_groups)
-        measured.tables.append(cross.render())
+        measured.tables.append(cross_retrieval_table(cross))
         measured.told["cross_retrieval"] = cross.to_json()
     if asked.overlap:
         assert score is not None
         shared = overlap(score, encoded[0].image_groups, encoded[0].text_groups)
-        measured.tables.append(shared.render())
+        measured.tables.append(overlap_table(shared))
         measured.told["overlap"] = shared.to_json()
     return measured
 

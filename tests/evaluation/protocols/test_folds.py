@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import matrix_score, ranks
@@ -27,13 +26,6 @@ def alone(images: slice) -> dict[str, float]:
     texts = slice(3 * images.start, 3 * images.stop)
     part = matrix_score(SCORES[images, texts])
     return measure(ranks(part, IMAGE_GROUPS[images], TEXT_GROUPS[texts])).to_json()
-
-
-def shown(result: Result) -> str:
-    console = Console(width=140, color_system=None)
-    with console.capture() as captured:
-        console.print(result.render())
-    return captured.get()
 
 
 def test_one_gallery_ranks_everything():
@@ -121,24 +113,3 @@ def test_json_is_plain_and_named():
         sum(value["metrics"][f"{side}_r{cutoff}"] for side in ("i2t", "t2i") for cutoff in (1, 5, 10))
     )
     assert set(value["intervals"]["bounds"]) <= set(value["metrics"])
-
-
-def test_the_table_has_every_figure_in_its_row():
-    result = run(folds=4)
-    text = shown(result)
-    assert "4 folds of 25 images: 100 images, 300 texts" in text
-    for label, side, prefix in (
-        ("image to text", result.metrics.image_to_text, "i2t"),
-        ("text to image", result.metrics.text_to_image, "t2i"),
-    ):
-        lines = text.splitlines()
-        number = next(number for number, line in enumerate(lines) if label in line)
-        recalls = [f"{side.recalls[cutoff]:.1f}" for cutoff in (1, 5, 10)]
-        bounds = [result.intervals.bounds[f"{prefix}_r{cutoff}"] for cutoff in (1, 5, 10)]
-        assert lines[number].split() == [*label.split(), *recalls, f"{side.median:g}", f"{side.mean:.1f}"]
-        assert lines[number + 1].split() == [f"{low:.1f}–{high:.1f}" for low, high in bounds]
-    low, high = result.intervals.bounds["rsum"]
-    number = next(number for number, line in enumerate(lines) if "rsum" in line)
-    assert lines[number].split() == ["rsum", f"{result.metrics.rsum:.1f}"]
-    assert lines[number + 1].split() == [f"{low:.1f}–{high:.1f}"]
-    assert "95% intervals from 50 draws of groups" in text

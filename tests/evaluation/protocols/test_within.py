@@ -114,9 +114,6 @@ def test_those_alone_are_rivals_but_not_asked():
     assert result.found.ranks.tolist() == [2, 2]  # the item of group 6 lies between the two of group 5
     assert result.to_json()["alone"] == 2
     assert result.to_json()["images"] == 4
-    caption = result.render().caption
-    assert isinstance(caption, str)
-    assert "2 alone in their group" in caption
 
 
 def test_equal_embeddings_come_last():

@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from torch import Tensor
 
 from diptych.data.corpus import Integers
@@ -60,15 +58,6 @@ class CrossRetrieval:
         named = dict(zip([*(str(end) for end in ENDS), "more"], self.shares.values(), strict=True))
         median, mean = float(np.median(self.cross)), float(self.cross.mean())
         return {"pairs": len(self.cross), "median": median, "mean": mean, "percent_up_to": named}
-
-    def render(self) -> Table:
-        """A table for people: a column an interval."""
-        table = Table(title=f"cross-retrieval rank of {len(self.cross):,} pairs", box=SIMPLE_HEAD)
-        table.add_column("", no_wrap=True)
-        for name in INTERVALS:
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_row("percent", *(f"{share:.1f}" for share in self.shares.values()))
-        return table
 
 
 @torch.no_grad()

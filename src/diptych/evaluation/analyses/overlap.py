@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from torch import Tensor
 
 from diptych.data.corpus import Integers
@@ -64,19 +62,6 @@ class Overlap:
             "positive_density": self.positive_density.tolist(),
             "negative_density": self.negative_density.tolist(),
         }
-
-    def render(self) -> Table:
-        """A table for people: both means, and what the distributions share."""
-        low, high = self.interval
-        table = Table(title="scores of right and wrong pairs", box=SIMPLE_HEAD)
-        for name in ("", "pairs", "mean score"):
-            table.add_column(name, justify="right" if name else "left", no_wrap=True)
-        table.add_row("right", f"{self.positives:,}", f"{self.positive_mean:.4f}")
-        table.add_row("wrong", f"{self.negatives:,}", f"{self.negative_mean:.4f}")
-        table.add_section()
-        table.add_row("shared area S", "", f"{self.shared:.4f}\n[dim]{low:.4f}–{high:.4f}[/]")
-        table.caption = f"{len(self.edges) - 1} bins from {self.edges[0]:.4g} to {self.edges[-1]:.4g}"
-        return table
 
 
 @torch.no_grad()

@@ -14,8 +14,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from diptych.data.boxes import overlaps
 from diptych.data.corpus import Floats, Integers
@@ -148,28 +146,6 @@ class Grounding:
             "skipped": self.skipped,
             "empty": list(self.empty),
         }
-
-    def render(self) -> Table:
-        """A table for people: all mentions with their intervals, then each kind."""
-        title = f"{len(self):,} phrases in {len(np.unique(self.images)):,} images"
-        table = Table(title=f"{title}: a region of overlap {self.overlap:g} is right", box=SIMPLE_HEAD)
-        table.add_column("", no_wrap=True)
-        for name in ["phrases", *(f"R@{cutoff}" for cutoff in CUTOFFS), "ceiling"]:
-            table.add_column(name, justify="right")
-        names = [*(f"{PHRASE}_r{cutoff}" for cutoff in CUTOFFS), "ceiling"]
-        table.add_row("all", f"{len(self):,}", *(self._cell(name) for name in names))
-        if self.by_kind:
-            table.add_section()
-        for kind, measured in self.by_kind.items():
-            table.add_row(kind, f"{measured['count']:,}", *(f"{measured[name]:.1f}" for name in names))
-        table.caption = f"{100 * LEVEL:g}% intervals from {DRAWS:,} draws of images"
-        if self.skipped or self.empty:
-            table.caption += f"; images left out: {len(self.skipped):,}, without a region: {len(self.empty):,}"
-        return table
-
-    def _cell(self, name: str) -> str:
-        low, high = self.intervals.bounds[name]
-        return f"{self.metrics[name]:.1f}\n[dim]{low:.1f}–{high:.1f}[/]"
 
 
 def _measured(ranks: Places) -> dict[str, float]:

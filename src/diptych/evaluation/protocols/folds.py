@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.average_precision import average_precisions
 from diptych.evaluation.metrics.ranks import BLOCK, Ranks, Score, check_positives, ranks
-from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, Metrics, average, measure
+from diptych.evaluation.metrics.recall import CUTOFFS, Metrics, average, measure
 from diptych.evaluation.metrics.significance import Intervals, intervals
 
 
@@ -51,32 +49,6 @@ class Result:
             "metrics": self.metrics.to_json(),
             "intervals": self.intervals.to_json(),
         }
-
-    def render(self) -> Table:
-        """A table for people: a row a direction, recalls and mAP with their intervals, ranks, the sum of recalls."""
-        cutoffs = list(self.metrics.image_to_text.recalls)
-        title = f"{self.protocol}: {self.images:,} images, {self.texts:,} texts"
-        table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # fits 80 columns
-        table.add_column("", no_wrap=True)
-        precise = self.metrics.image_to_text.precision is not None
-        for name in [*(f"R@{cutoff}" for cutoff in cutoffs), *(["mAP"] if precise else []), "median", "mean rank"]:
-            table.add_column(name, justify="right", no_wrap=name != "mean rank")
-        for label, prefix, side in (
-            ("image to text", IMAGE_TO_TEXT, self.metrics.image_to_text),
-            ("text to image", TEXT_TO_IMAGE, self.metrics.text_to_image),
-        ):
-            cells = [self._cell(f"{prefix}_r{cutoff}", recall) for cutoff, recall in side.recalls.items()]
-            if side.precision is not None:
-                cells.append(self._cell(f"{prefix}_map", side.precision))
-            table.add_row(label, *cells, f"{side.median:g}", f"{side.mean:.1f}")
-        table.add_section()
-        table.add_row("rsum", self._cell("rsum", self.metrics.rsum))
-        table.caption = f"{100 * self.intervals.level:g}% intervals from {self.intervals.draws:,} draws of groups"
-        return table
-
-    def _cell(self, name: str, value: float) -> str:
-        low, high = self.intervals.bounds[name]
-        return f"{value:.1f}\n[dim]{low:.1f}–{high:.1f}[/]"
 
 
 def evaluate(

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from torch import Tensor
 
 from diptych.data.corpus import Integers
@@ -77,23 +75,6 @@ class Reranking:
         first = self.rows[0].ranks
         sizes = {"images": len(first.images), "texts": len(first.texts)}
         return {**sizes, "rerank": [row.to_json() for row in self.rows]}
-
-    def render(self) -> Table:
-        """A table for people: a row a length."""
-        first = self.rows[0]
-        images, texts = len(first.ranks.images), len(first.ranks.texts)
-        table = Table(title=f"reranked: {images:,} images, {texts:,} texts", box=SIMPLE_HEAD, pad_edge=False)
-        sides = (("i2t", first.metrics.image_to_text), ("t2i", first.metrics.text_to_image))
-        recalls = [f"{name}\nR@{cutoff}" for name, side in sides for cutoff in side.recalls]
-        for name in ["top", *recalls, "rsum", "% of\npairs", "seconds"]:
-            table.add_column(name, justify="right", no_wrap=True)
-        for row in self.rows:
-            top = {0: "list alone", None: "all"}.get(row.top, f"{row.top:,}" if row.top else "")
-            both = (row.metrics.image_to_text, row.metrics.text_to_image)
-            values = [*(recall for side in both for recall in side.recalls.values()), row.metrics.rsum]
-            table.add_row(top, *(f"{value:.1f}" for value in values), f"{row.share:.2f}", f"{row.seconds:.1f}")
-        table.caption = "seconds of listing and scoring, without encoding"
-        return table
 
 
 def rerank(

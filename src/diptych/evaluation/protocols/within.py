@@ -16,8 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from torch import Tensor
 
 from diptych.data.corpus import Integers
@@ -70,24 +68,6 @@ class Within:
             "metrics": {**recalls, f"{prefix}_median": self.metrics.median, f"{prefix}_mean": self.metrics.mean},
             "intervals": self.intervals.to_json(),
         }
-
-    def render(self) -> Table:
-        """A table for people: recalls with their intervals, and the ranks."""
-        prefix, recalls = PREFIXES[self.modality], self.metrics.recalls
-        table = Table(title=f"{self.modality} among {self.size:,} {self.modality}", box=SIMPLE_HEAD)
-        for name in [*(f"R@{cutoff}" for cutoff in recalls), "median", "mean rank"]:
-            table.add_column(name, justify="right")
-        bounds = [self.intervals.bounds[f"{prefix}_r{cutoff}"] for cutoff in recalls]
-        cells = [
-            f"{recall:.1f}\n[dim]{low:.1f}–{high:.1f}[/]"
-            for recall, (low, high) in zip(recalls.values(), bounds, strict=True)
-        ]
-        table.add_row(*cells, f"{self.metrics.median:g}", f"{self.metrics.mean:.1f}")
-        left_out = f"; {self.found.alone:,} alone in their group, not asked" if self.found.alone else ""
-        table.caption = (
-            f"{100 * self.intervals.level:g}% intervals from {self.intervals.draws:,} draws of groups{left_out}"
-        )
-        return table
 
 
 def evaluate_within(
