@@ -30,7 +30,7 @@ from torch.utils.data import DataLoader, Dataset
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
 from diptych.data.sampling.pairs import PairBatch, PairReader, Pairs, PairSampler, read_ahead
-from diptych.machine import cores, keep_freed_memory
+from diptych.machine import available_cores, keep_freed_memory
 from diptych.models.matchers.vse import VSE, VSESettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.trained import Trained
@@ -104,7 +104,7 @@ class PlainLoop:
             Captions(folder, words),
             batch_sampler=self.part,
             collate_fn=collate,
-            num_workers=cores(),
+            num_workers=available_cores(),
             persistent_workers=True,
         )
 
@@ -185,7 +185,7 @@ class OurLoop:
 
     def __call__(self, batches: Sequence[Pairs]) -> list[float]:
         """Train on these batches; their losses."""
-        return [self.step(batch) for batch in self.data.waited(read_ahead(self.read, batches, cores()))]
+        return [self.step(batch) for batch in self.data.waited(read_ahead(self.read, batches, available_cores()))]
 
 
 def check_alike(plain: PlainLoop, ours: OurLoop) -> None:

@@ -21,7 +21,7 @@ from diptych.features.crops import Crops, fixed_crops, resized_side
 from diptych.features.extract import extract
 from diptych.features.names import load_backbone
 from diptych.features.store import FeatureStoreSpec
-from diptych.machine import cores, keep_freed_memory
+from diptych.machine import available_cores, keep_freed_memory
 from harness import arguments, finish, interleaved
 
 WIDTH, HEIGHT = 384, 288
@@ -66,7 +66,7 @@ def main() -> None:
         stores = (folder / f"store-{number}" for number in range(1000))
 
         def store() -> np.ndarray:
-            stored = extract(pictures, backbone, making, next(stores), workers=cores(), device=device)
+            stored = extract(pictures, backbone, making, next(stores), workers=available_cores(), device=device)
             return stored.features[np.arange(len(stored.features))]
 
         wanted = forward(backbone, squares, 16).numpy()

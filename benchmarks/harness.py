@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from diptych.machine import cores
+from diptych.machine import available_cores
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def arguments(description: str | None) -> argparse.Namespace:
         os.execv(sys.executable, [sys.executable, *sys.argv])
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="less work, done in under 50 seconds")
-    torch.set_num_threads(cores())
+    torch.set_num_threads(available_cores())
     return parser.parse_args()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from diptych.data.images import SUFFIXES, PictureFile, decode
+from diptych.data.images import IMAGE_SUFFIXES, PictureFile, decode
 from diptych.features.crops import resized_side
 from diptych.index.encoder import Encoder, open_encoder
 from diptych.index.opened import Opened
@@ -34,7 +34,7 @@ def photos_of(folder: str | None, made: Path, count: int) -> tuple[Path, list[Pi
     if folder is None:
         made.mkdir()
         return made, draw_photos(made, count)
-    files = sorted(file for file in Path(folder).rglob("*") if file.suffix.lower() in SUFFIXES)[:count]
+    files = sorted(file for file in Path(folder).rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)[:count]
     made.mkdir()
     for number, file in enumerate(files):
         (made / f"{number:05d}{file.suffix}").write_bytes(file.read_bytes())

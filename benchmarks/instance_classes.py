@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 from torch.optim import SGD
 
-from diptych.machine import cores, keep_freed_memory
+from diptych.machine import available_cores, keep_freed_memory
 from diptych.objectives.softmax import class_losses
 from diptych.training.inputs.sampled import SampledRows
 from harness import arguments, finish, interleaved
@@ -118,7 +118,7 @@ def memory(name: str) -> tuple[float, float]:
 
 def prepare() -> None:
     """All cores, and the same numbers each time."""
-    torch.set_num_threads(cores())
+    torch.set_num_threads(available_cores())
     torch.manual_seed(0)
 
 

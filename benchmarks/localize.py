@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from diptych.data.boxes import overlaps
+from diptych.data.boxes import box_iou
 from diptych.data.corpus import Features, Floats
 from diptych.data.phrases import Mentions
 from diptych.data.reader import FeatureReader
@@ -37,7 +37,7 @@ WORDS = [f"word{number}" for number in range(2000)]
 def make_model() -> Trained:
     """An untrained embedding network on proposed regions."""
     torch.manual_seed(0)
-    vocabulary = Vocabulary.count(WORDS, 1)
+    vocabulary = Vocabulary.from_texts(WORDS, 1)
     image = RegionSettings(regions=Regions(method="selective-search", count=REGIONS))
     matcher = TwoBranchSettings(image=image, words=len(vocabulary)).build()
     return Trained(matcher.eval(), vocabulary, torch.device("cpu"))
@@ -65,7 +65,7 @@ def a_call_a_phrase(trained: Trained, mentions: Mentions, regions: Features, box
         encoded = trained.matcher.encode_images(torch.from_numpy(regions[np.array([image])][0]))
         scores = trained.matcher.score(encoded, trained.encode_texts([phrase]))[:, 0]
         order = scores.argsort(descending=True).numpy()
-        right = np.flatnonzero(overlaps(boxes[image], box[None])[order, 0] >= OVERLAP)
+        right = np.flatnonzero(box_iou(boxes[image], box[None])[order, 0] >= OVERLAP)
         ranks.append(float(right[0] + 1) if len(right) else np.inf)
     return ranks
 

@@ -83,7 +83,7 @@ def draw_corpus(folder: Path) -> Corpus:
 
 def stage_two(corpus: Corpus) -> tuple[Step, PairReader]:
     """The steps of the stage, and what reads their batches."""
-    vocabulary = Vocabulary.count(corpus.texts, 1)
+    vocabulary = Vocabulary.from_texts(corpus.texts, 1)
     settings = DualPathSettings(
         image=ViewsSettings(resize="short"),
         text=TextCNNSettings(depth="small"),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from diptych.index.exact import Pool
 from diptych.index.relevance import bars
-from diptych.machine import cores
+from diptych.machine import available_cores
 from harness import arguments, finish, interleaved
 
 ENTRIES, SIZE, BATCH, K = 200_000, 512, 64, 10
@@ -82,7 +82,7 @@ def main() -> None:
         cpu_rate_batch=round(many["product"].cpu / many["ours"].cpu, 3),
         shape=[ENTRIES, SIZE],
         batch=BATCH,
-        threads=cores(),
+        threads=available_cores(),
     )
 
 

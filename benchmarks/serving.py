@@ -46,7 +46,7 @@ CLIENT = Path(__file__).parent / "probes" / "clients.py"
 def encoder() -> TorchEncoder:
     """The same model in every process."""
     torch.manual_seed(0)
-    vocabulary = Vocabulary.count([" ".join(WORDS)], 1)
+    vocabulary = Vocabulary.from_texts([" ".join(WORDS)], 1)
     settings = VSESettings(
         joint=SIZE,
         text=GRUSettings(hidden=SIZE, word=300),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from diptych.machine import keep_freed_memory
 from diptych.models.towers.text.fisher import Fisher, FisherSettings
-from diptych.text.features.bags import Distinct
+from diptych.text.features.bags import DistinctTexts
 from diptych.text.vocabulary import SPECIALS, TokenTable
 from diptych.text.word_vectors import WordVectors
 from diptych.training.inputs.texts import put_features
@@ -78,14 +78,14 @@ def main() -> None:
     tower = whole.model_copy(update={"size": None}).build(len(vectors.found))
     tower.fit(texts, vectors)
     device = torch.device("cpu")
-    distinct = Distinct.of_table(texts)
+    distinct = DistinctTexts.from_table(texts)
     rows = np.empty((len(distinct.first), tower.size), np.float32)
     works = {
         "encoding": lambda: put_features(tower, texts, distinct, device, rows),
         "loop": lambda: loop(tower, texts, LOOPED),
     }
     both = interleaved(works, 3)
-    difference = float(np.abs(rows[distinct.of[:LOOPED]] - loop(tower, texts, LOOPED)).max())
+    difference = float(np.abs(rows[distinct.inverse[:LOOPED]] - loop(tower, texts, LOOPED)).max())
     seconds = {"encoding": both["encoding"].wall / count, "loop": both["loop"].wall / LOOPED}
     ratio = seconds["loop"] / seconds["encoding"]
     finish(

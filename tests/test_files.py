@@ -4,12 +4,12 @@ import os
 import pytest
 
 from diptych.errors import DataError
-from diptych.files import read_json, replacing, write_json, write_text
+from diptych.files import atomic_write, read_json, write_json, write_text
 
 
 def test_a_file_is_whole_or_not_there(tmp_path):
     path = tmp_path / "folder" / "file.txt"
-    with pytest.raises(RuntimeError), replacing(path) as temporary:
+    with pytest.raises(RuntimeError), atomic_write(path) as temporary:
         temporary.write_text("half")
         raise RuntimeError("killed in the middle")
     assert list(path.parent.iterdir()) == []

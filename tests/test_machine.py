@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from diptych.errors import DiptychError
-from diptych.machine import choose_device, cores, keep_freed_memory
+from diptych.machine import available_cores, choose_device, keep_freed_memory
 
 
 def test_devices():
@@ -22,7 +22,7 @@ def test_devices():
 
 def test_the_allocator_says_whether_it_listened():
     assert keep_freed_memory() == sys.platform.startswith("linux")
-    assert cores() >= 1
+    assert available_cores() >= 1
 
 
 def test_the_machine_can_be_asked_without_torch():

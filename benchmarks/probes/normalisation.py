@@ -93,7 +93,7 @@ def main() -> None:
     keep_freed_memory()
     corpus = open_corpus(given.data)
     train, val = first(corpus.split("train").matched(), given.train), first(corpus.split("val").matched(), given.val)
-    vocabulary = Vocabulary.count(train.texts, 4)
+    vocabulary = Vocabulary.from_texts(train.texts, 4)
     groups = {group: row for row, group in enumerate(train.image_groups.tolist())}
     image_of = torch.tensor([groups[group] for group in train.text_groups.tolist()])
     target = torch.zeros(len(train.image_ids), len(vocabulary)).index_add_(0, image_of, words(train, vocabulary))

@@ -46,12 +46,12 @@ class ScoreError(DiptychError):
     """Scores or embeddings cannot be ranked."""
 
 
-def place(file: Path | str, row: int | None = None) -> str:
+def location(file: Path | str, row: int | None = None) -> str:
     """Name a place as `file` or `file:row`, the way compilers do."""
     return str(file) if row is None else f"{file}:{row}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Offer the known name closest to a mistaken one, or list what there is."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)

@@ -21,7 +21,7 @@ except ImportError:  # not on Windows
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it is synced and renamed to `path`, else removed."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder; name a file", str(path))
@@ -48,7 +48,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 @contextmanager
-def held(folder: Path, error: type[DiptychError]) -> Iterator[None]:
+def locked_folder(folder: Path, error: type[DiptychError]) -> Iterator[None]:
     """Hold a folder for one process, as long as the block runs; a second one is refused with who holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a+", encoding="utf-8") as lock:
@@ -58,7 +58,7 @@ def held(folder: Path, error: type[DiptychError]) -> Iterator[None]:
 
 
 @contextmanager
-def held_file(file: Path, error: type[DiptychError], patience: float = 0.0) -> Iterator[None]:
+def locked_file(file: Path, error: type[DiptychError], patience: float = 0.0) -> Iterator[None]:
     """Hold a file for one process by a lock beside it, which is gone afterwards.
 
     A second process waits as long as its `patience` lasts, in seconds, and is then refused with who holds it.
@@ -122,7 +122,7 @@ def _umask() -> int:
 
 def write_text(path: Path, text: str) -> None:
     """Write a whole text file or nothing."""
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

@@ -38,7 +38,7 @@ def choose_device(name: str = "auto") -> torch.device:
         raise DiptychError(f"device {name!r}: not a device; write cuda:0 for the first one") from None
 
 
-def cores() -> int:
+def available_cores() -> int:
     """The cores this process may use, which in a container can be fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -64,7 +64,7 @@ def keep_freed_memory() -> bool:
 
 
 @contextmanager
-def interruptible() -> Iterator[threading.Event]:
+def interrupt_event() -> Iterator[threading.Event]:
     """Turn Ctrl-C and SIGTERM into an event that is looked at when it suits; a second one stops at once."""
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():

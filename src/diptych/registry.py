@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from diptych.errors import RecipeError, nearest
-from diptych.settings import Settings, first_mistake
+from diptych.errors import RecipeError, did_you_mean
+from diptych.settings import Settings, first_error
 
 Kind = TypeVar("Kind", bound=Settings)
 
@@ -39,9 +39,9 @@ def resolve(room: str, section: Any, where: str, kind: type[Kind]) -> Kind:
         raise RecipeError(f"{where}: needs a table with a name, such as {where} = {{ name = ... }}")
     settings = find(room, section["name"], kind)
     if settings is None:
-        offer = nearest(section["name"], names(room, kind))
+        offer = did_you_mean(section["name"], names(room, kind))
         raise RecipeError(f"{where}.name = {section['name']!r}: no such name; {offer}")
     try:
         return settings.model_validate(section)
     except ValidationError as error:
-        raise RecipeError(f"{where}: {first_mistake(error, settings)}") from None
+        raise RecipeError(f"{where}: {first_error(error, settings)}") from None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from diptych.errors import nearest
+from diptych.errors import did_you_mean
 
 Flag = StrictBool
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -19,13 +19,13 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def first_mistake(error: ValidationError, settings: type[BaseModel]) -> str:
+def first_error(error: ValidationError, settings: type[BaseModel]) -> str:
     """The first mistake of a validation as one line: the key, what is wrong, and the nearest known name."""
     mistake = error.errors()[0]
     path, known = _walk(settings, mistake["loc"])
     key = ".".join(path)
     if mistake["type"] == "extra_forbidden":
-        return f"unknown key {key!r}; {nearest(path[-1], known)}"
+        return f"unknown key {key!r}; {did_you_mean(path[-1], known)}"
     if mistake["type"] == "missing":
         return f"key {key!r} is missing"
     if mistake["type"] == "union_tag_not_found":

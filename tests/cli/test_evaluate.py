@@ -219,7 +219,7 @@ def runs(tmp_path_factory):
     """Runs of few random weights: whole images with batch norm and without it, and regions of photos."""
     folder = tmp_path_factory.mktemp("runs")
     corpus = open_corpus(SCENES)
-    vocabulary = Vocabulary.count(corpus.texts, 1)
+    vocabulary = Vocabulary.from_texts(corpus.texts, 1)
     shared = {"text": GRUSettings(hidden=8, word=4), "words": len(vocabulary)}
     whole, regions = (
         CNNSettings(pixels=32, width=2),

@@ -22,11 +22,11 @@ from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
-from diptych.text.tokenisers.words import tokenise
+from diptych.text.tokenisers.treebank import tokenise
 from diptych.text.vocabulary import Vocabulary
 
 SCENES = "scenes:train=2,val=2,test=4,texts=2"
-VOCABULARY = Vocabulary.count(["two red circles on the right", "a [b]small[/b] star"], 1)
+VOCABULARY = Vocabulary.from_texts(["two red circles on the right", "a [b]small[/b] star"], 1)
 
 
 def saved(folder, image):

@@ -14,7 +14,7 @@ from diptych.text.vocabulary import Vocabulary
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    vocabulary = Vocabulary.count(["a red circle"], 1)
+    vocabulary = Vocabulary.from_texts(["a red circle"], 1)
     image, text = CNNSettings(pixels=16, width=2), GRUSettings(word=3, hidden=4)
     matcher = VSESettings(joint=4, image=image, text=text, words=len(vocabulary)).build()
     save_matcher(tmp_path / "runs/own/best/weights.safetensors", matcher, vocabulary, {})

@@ -145,9 +145,9 @@ def test_help_shows_examples():
 
 
 def test_a_held_store_is_refused(photos, tmp_path):
-    from diptych.files import held
+    from diptych.files import locked_folder
 
-    with held(tmp_path / "features" / "lite0-1C", DataError):
+    with locked_folder(tmp_path / "features" / "lite0-1C", DataError):
         assert "is writing here" in refused(photos)
 
 

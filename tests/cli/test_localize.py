@@ -25,7 +25,7 @@ from diptych.text.vocabulary import Vocabulary
 
 BOXES = np.array([[0, 0, 1, 1], [0, 0, 0.5, 0.5], [0.25, 0.5, 1, 1], [0, 0, 0, 0]], np.float32)
 TEXT = GRUSettings(word=4, hidden=8)
-VOCABULARY = Vocabulary.count(["a red ball", "the [b]man[/b] 's hat"], 1)
+VOCABULARY = Vocabulary.from_texts(["a red ball", "the [b]man[/b] 's hat"], 1)
 
 
 def saved(folder, image):

@@ -114,7 +114,7 @@ def test_it_says_where_it_is_answers_without_torch_and_ends_with_ctrl_c(files):
 def test_an_export_computes_with_the_threads_it_is_given(monkeypatch, said, threads):
     options = mock.Mock()
     monkeypatch.setattr(onnx_encoder, "import_module", lambda _: mock.Mock(SessionOptions=lambda: options))
-    monkeypatch.setattr(onnx_encoder, "cores", lambda: 7)
+    monkeypatch.setattr(onnx_encoder, "available_cores", lambda: 7)
     monkeypatch.setenv("OMP_NUM_THREADS", said)
     onnx_encoder._session(Path("image.onnx"))
     assert options.intra_op_num_threads == threads

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.data.boxes import overlaps
+from diptych.data.boxes import box_iou
 
 SIDE = 8
 edges = st.lists(st.integers(0, SIDE), min_size=2, max_size=2, unique=True).map(sorted)
@@ -22,7 +22,7 @@ def cells(box):
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @given(boxes, boxes)
 def test_what_is_shared_is_counted_square_by_square(kind, some, others):
-    found = overlaps(*(np.array(each, kind).reshape(-1, 4) / kind(SIDE) for each in (some, others)))
+    found = box_iou(*(np.array(each, kind).reshape(-1, 4) / kind(SIDE) for each in (some, others)))
     assert found.dtype == kind
     assert found.shape == (len(some), len(others))
     for row, one in zip(found, some, strict=True):
@@ -35,14 +35,14 @@ def test_many_photos_at_once_are_each_by_itself():
     random = np.random.default_rng(0)
     corners = np.sort(random.random((2, 6, 5, 2, 2)), axis=3)  # (sides, photos, boxes, corners, 2)
     some, others = corners.reshape(2, 6, 5, 4)
-    together = overlaps(some, others[:, :3])
+    together = box_iou(some, others[:, :3])
     assert together.shape == (6, 5, 3)
     for photo in range(6):
-        np.testing.assert_array_equal(together[photo], overlaps(some[photo], others[photo, :3]))
+        np.testing.assert_array_equal(together[photo], box_iou(some[photo], others[photo, :3]))
 
 
 @given(boxes.filter(len))
 def test_a_box_shares_all_with_itself_to_the_last_bit(some):
     values = np.array(some, np.float32) / np.float32(7)
-    shares = overlaps(values, values).diagonal()
+    shares = box_iou(values, values).diagonal()
     assert shares.tolist() == [float(bool(cells(box))) for box in some]

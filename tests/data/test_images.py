@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from diptych.data import images
-from diptych.data.images import ImageFinder, PictureFile, decode, pixels, to_array
+from diptych.data.images import ImageFinder, PictureFile, decode, square_array, square_pixels
 from diptych.errors import DataError, ImageError
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
@@ -242,7 +242,7 @@ def test_the_silence_survives_filters_set_later(tmp_path: Path) -> None:
 
 
 def test_pixels_are_squashed_and_channels_come_first(tmp_path: Path) -> None:
-    array = pixels(PictureFile(saved(tmp_path / "a.png", four_corners())), 8)
+    array = square_pixels(PictureFile(saved(tmp_path / "a.png", four_corners())), 8)
     assert (array.shape, array.dtype, array.flags.c_contiguous) == ((3, 8, 8), np.uint8, True)
     assert [tuple(array[:, y, x]) for y, x in ((0, 0), (0, 7), (7, 0), (7, 7))] == [RED, GREEN, BLUE, WHITE]
 
@@ -250,7 +250,7 @@ def test_pixels_are_squashed_and_channels_come_first(tmp_path: Path) -> None:
 def test_shrinking_averages(tmp_path: Path) -> None:
     stripes = np.zeros((64, 64, 3), np.uint8)
     stripes[:, ::2] = 255
-    array = to_array(Image.fromarray(stripes), 8)
+    array = square_array(Image.fromarray(stripes), 8)
     assert np.abs(array.astype(int) - 127).max() < 12  # nearest-neighbour would give 0 or 255
 
 
@@ -259,7 +259,7 @@ def test_any_picture_will_do() -> None:
         def load(self) -> Image.Image:
             return Image.new("RGB", (5, 7), BLUE)
 
-    assert pixels(Drawn(), 3).tolist() == [[[0] * 3] * 3, [[0] * 3] * 3, [[255] * 3] * 3]
+    assert square_pixels(Drawn(), 3).tolist() == [[[0] * 3] * 3, [[0] * 3] * 3, [[255] * 3] * 3]
 
 
 def test_large_jpegs_are_decoded_small_when_the_size_is_known(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_large_jpegs_are_decoded_small_when_the_size_is_known(tmp_path: Path) ->
     assert decode(path).size == (1600, 800)
     small = decode(path, 64)
     assert 128 <= min(small.size) < 800
-    difference = pixels(PictureFile(path), 64).astype(int) - to_array(decode(path), 64)
+    difference = square_pixels(PictureFile(path), 64).astype(int) - square_array(decode(path), 64)
     assert np.abs(difference).max() <= 8
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from diptych.data.corpus import Box, Corpus, Phrase
 from diptych.data.formats.scenes import make_scenes
-from diptych.data.phrases import mentions
+from diptych.data.phrases import find_mentions
 from diptych.errors import DataError
 
 CHAINS = st.sampled_from("abc")
@@ -57,9 +57,9 @@ def told(corpus: Corpus) -> list[tuple[object, ...]]:
     """The same from what `mentions` tells; all sides are eighths, exact in any float."""
     if not rows(corpus):
         with pytest.raises(DataError, match="own: no phrase with a box; localisation needs annotated data"):
-            mentions(corpus)
+            find_mentions(corpus)
         return []
-    known = mentions(corpus)
+    known = find_mentions(corpus)
     images = [corpus.image_ids[i] for i in known.images]
     texts = [corpus.texts[j] for j in known.texts]
     sides = [tuple(box) for box in known.boxes.tolist()]
@@ -76,7 +76,7 @@ def test_mentions_are_what_a_slow_search_finds(corpus: Corpus) -> None:
 def test_a_thing_is_a_chain_in_an_image(corpus: Corpus) -> None:
     if not rows(corpus):
         return
-    known = mentions(corpus)
+    known = find_mentions(corpus)
     chains = [kinds[0] for kinds in known.kinds]
     names = list(zip(known.images.tolist(), chains, strict=True))
     for one, other in zip(names, known.things.tolist(), strict=True):
@@ -123,12 +123,12 @@ def test_a_corpus_without_one_of_the_columns_has_no_mentions(lacking: str) -> No
         **columns,
     )
     with pytest.raises(DataError, match="bare: no phrase with a box"):
-        mentions(corpus)
+        find_mentions(corpus)
 
 
 def test_every_phrase_of_a_scene_has_a_box_in_each_of_its_pictures() -> None:
     scenes = make_scenes(6, 2, 2, images=3, texts=2)
-    known = mentions(scenes)
+    known = find_mentions(scenes)
     assert len(known) == 3 * sum(len(phrases) for phrases in scenes.phrases)
     assert (scenes.image_groups[known.images] == scenes.text_groups[known.texts]).all()
     for row, (image, box) in enumerate(zip(known.images, known.boxes, strict=True)):

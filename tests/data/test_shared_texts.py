@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.data.shared_texts import SharedTexts
-from diptych.text.tokenisers.words import tokenise
+from diptych.text.tokenisers.treebank import tokenise
 
 texts = st.lists(
     st.tuples(st.integers(0, 4), st.sampled_from(["a dog", "A dog", "a  dog .", "a dog.", "two dogs"])), min_size=1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from diptych.data.corpus import Features
 from diptych.data.formats.scenes import make_scenes
-from diptych.data.phrases import mentions
+from diptych.data.phrases import find_mentions
 from diptych.data.sampling.regions import annotated_boxes
 from diptych.errors import ImageError
 from diptych.features import places
@@ -70,7 +70,7 @@ def corpus():
 
 def found(corpus, stores, backbone=None):
     backbone = backbone or Tiny()
-    annotated = annotated_boxes(mentions(corpus), len(corpus.image_ids))
+    annotated = annotated_boxes(find_mentions(corpus), len(corpus.image_ids))
     return photo_regions(corpus, annotated, backbone, WANTED, stores, workers=1, device=CPU), annotated
 
 

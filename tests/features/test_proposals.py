@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
-from diptych.data.boxes import overlaps
+from diptych.data.boxes import box_iou
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, DiptychError
 from diptych.features import proposals
@@ -94,7 +94,7 @@ def overlap(one, other):
 
 @given(boxes, boxes)
 def test_overlaps_are_shared_of_covered_area(some, others):
-    found = overlaps(*(np.array(some_boxes, np.float64).reshape(-1, 4) / 20 for some_boxes in (some, others)))
+    found = box_iou(*(np.array(some_boxes, np.float64).reshape(-1, 4) / 20 for some_boxes in (some, others)))
     assert found.shape == (len(some), len(others))
     for row, one in enumerate(some):
         for column, other in enumerate(others):
@@ -104,7 +104,7 @@ def test_overlaps_are_shared_of_covered_area(some, others):
 
 def found_at(proposed, box):
     """The best overlap of a proposal with a known box."""
-    return overlaps(proposed[proposed.any(1)].astype(np.float64), np.array([box])).max()
+    return box_iou(proposed[proposed.any(1)].astype(np.float64), np.array([box])).max()
 
 
 def test_selective_search_finds_the_things(opencv):

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from diptych.errors import DataError, RecipeError
 from diptych.features.crops import Crops, fixed_crops
 from diptych.features.regions import Regions, check_seen, forest_file, grid_boxes
-from diptych.settings import first_mistake
+from diptych.settings import first_error
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from diptych.settings import first_mistake
 def test_mistakes_are_named(given, words):
     with pytest.raises(ValidationError) as raised:
         Regions(**given)
-    assert words in first_mistake(raised.value, Regions)
+    assert words in first_error(raised.value, Regions)
 
 
 def test_labels_of_folders_and_what_differs_from_photo_to_photo():

@@ -34,7 +34,7 @@ texts = st.lists(st.lists(st.sampled_from([*WORDS, "zebra"]), max_size=30), min_
 def exported(tmp_path_factory):
     """A run with a GRU and a head, and the folder of its export."""
     folder = tmp_path_factory.mktemp("exported")
-    vocabulary = Vocabulary.count([" ".join(WORDS)], 1)
+    vocabulary = Vocabulary.from_texts([" ".join(WORDS)], 1)
     torch.manual_seed(0)
     base = VSESettings(joint=8, image=CNNSettings(pixels=16, width=2), text=GRUSettings(word=4, hidden=8))
     matcher = Projected(base.fitted(len(vocabulary), None).build(), Head(hidden=40, output=5))

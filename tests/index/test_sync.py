@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from diptych.errors import DataError, DiptychError, IndexFileError
-from diptych.files import held_file
+from diptych.files import locked_file
 from diptych.index import sync as syncing
 from diptych.index import update
 from diptych.index.encoder import Encodings
@@ -393,7 +393,7 @@ def test_what_would_mix_two_things_is_refused_with_the_command(photos, tmp_path,
     assert refused(Fake(), "scenes:test=1,val=1,train=1", index).endswith(f"train=1 --into '{index}' --fresh")
     assert refused(Fake(), address, index, storage="int8").endswith("--storage int8 --fresh")
     monkeypatch.setattr(syncing, "PATIENCE", 0.05)
-    with held_file(index, IndexFileError):
+    with locked_file(index, IndexFileError):
         assert f"process {os.getpid()} is writing here" in refused(Fake(), address, index)
     (tmp_path / "letter.doc").write_text("dear")
     assert "not replaced, for it may be something else" in refused(Fake(), address, tmp_path / "letter.doc", fresh=True)

@@ -152,7 +152,7 @@ def assert_same(one, other):
 def test_a_trained_model_mines_and_says_what_it_did(tmp_path):
     torch.manual_seed(0)
     random = np.random.default_rng(0)
-    vocabulary = Vocabulary.count([" ".join(WORDS)], threshold=1)
+    vocabulary = Vocabulary.from_texts([" ".join(WORDS)], threshold=1)
     settings = VSESettings(
         joint=8, text=GRUSettings(hidden=8, word=4), image=FeatureSettings(shape=(5,)), words=len(vocabulary)
     )

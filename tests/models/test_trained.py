@@ -25,7 +25,7 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def trained(corpus):
-    vocabulary = Vocabulary.count(corpus.texts, 1)
+    vocabulary = Vocabulary.from_texts(corpus.texts, 1)
     torch.manual_seed(0)
     image = CNNSettings(pixels=32, width=2)
     matcher = (

@@ -7,7 +7,7 @@ import pytest
 
 from diptych.data.corpus import Features
 from diptych.data.formats.scenes import make_scenes
-from diptych.data.phrases import mentions
+from diptych.data.phrases import find_mentions
 from diptych.errors import ScoreError
 from diptych.evaluation.analyses.batch_negatives import measured_misses
 from diptych.evaluation.localisation.measures import Grounding
@@ -143,7 +143,7 @@ def test_a_run_trained_on_phrases_tells_of_phrases_alone(run, corpus, tmp_path):
             line = {"event": "epoch", "stage": stage, "epoch": epoch, "step": 0, "seconds": 60.0, "loss": 0.5}
             Journal(tmp_path).add({**line, "val": metrics})
     test = corpus.split("test")
-    said = mentions(test)
+    said = find_mentions(test)
     ranks = np.where(np.arange(len(said)) % 3, 1.0, np.inf)
     skipped = {"a.jpg": "a.jpg: truncated"}
     found = Grounding(ranks, said.images, said.kinds, np.arange(len(said)), said.boxes, skipped=skipped)

@@ -16,7 +16,7 @@ from diptych.index.search import Searcher
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
 from diptych.serve.app import create_app
-from diptych.text.tokenisers.words import tokenise
+from diptych.text.tokenisers.treebank import tokenise
 
 
 class Encoder:

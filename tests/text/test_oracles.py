@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from diptych.models.matchers.cca import Moments, canonical
-from diptych.text.features.bags import known_words
-from diptych.text.features.ica import independent
+from diptych.text.features.bags import known_tokens
+from diptych.text.features.ica import fit_ica
 from diptych.text.features.mixtures import CountedWords, improved, start_mixture
 from diptych.text.features.pca import Covariance
 from diptych.text.features.tfidf import inverse_document_frequency, tfidf
@@ -40,7 +40,7 @@ def test_independent_components():
     random = np.random.default_rng(0)
     sources = np.stack([random.laplace(size=4000), random.uniform(-1, 1, 4000), random.exponential(size=4000)], axis=1)
     mixed = torch.from_numpy(sources @ random.normal(size=(3, 3)))
-    ours = independent(mixed, torch.ones(len(mixed)))(mixed).numpy()
+    ours = fit_ica(mixed, torch.ones(len(mixed)))(mixed).numpy()
     theirs = decomposition.FastICA(3, whiten="unit-variance", random_state=0, tol=1e-6, max_iter=1000).fit_transform(
         mixed
     )
@@ -52,7 +52,7 @@ def test_independent_components():
 
 def test_a_step_of_expectation_maximisation():
     values = torch.from_numpy(rows(200, 4))
-    words = CountedWords.of(values, torch.ones(len(values)))
+    words = CountedWords.from_vectors(values, torch.ones(len(values)))
     start = start_mixture(words, 3, seed=0)
     ours, before = improved(start, words, hybrid=False)
     theirs = mixture.GaussianMixture(
@@ -75,12 +75,12 @@ def test_a_step_of_expectation_maximisation():
 
 def test_tf_idf():
     texts = ["a red dog", "a dog and a dog", "two red stars", "stars"]
-    vocabulary = Vocabulary.count(texts, 1)
+    vocabulary = Vocabulary.from_texts(texts, 1)
     table = vocabulary.encode_all(texts)
     weights = torch.from_numpy(inverse_document_frequency(table, len(vocabulary)))
     ids, _ = table.batch(np.arange(len(texts)))
     known = torch.arange(len(vocabulary)) >= len(SPECIALS)
-    ours = tfidf(*known_words(torch.from_numpy(ids), known), weights)
+    ours = tfidf(*known_tokens(torch.from_numpy(ids), known), weights)
     theirs = extraction.TfidfVectorizer(vocabulary=list(vocabulary.words), token_pattern=r"\S+").fit_transform(texts)
     np.testing.assert_allclose(ours.numpy()[:, -len(vocabulary.words) :], theirs.toarray(), atol=1e-6)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import DataError
-from diptych.text.tokenisers.words import tokenise
+from diptych.text.tokenisers.treebank import tokenise
 from diptych.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
 
 TEXTS = ["A dog runs.", "A dog sleeps.", "The dog's cat runs", "a <start> <pad> sign"]
@@ -25,7 +25,7 @@ GOOD = {
 
 
 def test_ids_follow_counts_then_the_alphabet() -> None:
-    vocabulary = Vocabulary.count(TEXTS, threshold=2)
+    vocabulary = Vocabulary.from_texts(TEXTS, threshold=2)
     assert vocabulary.words == ("a", "dog", ".", "<", ">", "runs")
     assert vocabulary.counts == (3, 3, 2, 2, 2, 2)
     assert len(vocabulary) == 10
@@ -43,7 +43,7 @@ def test_ids_follow_counts_then_the_alphabet() -> None:
 
 
 def test_the_threshold_is_four_unless_told() -> None:
-    assert Vocabulary.count(["dog dog dog dog cat cat cat"]).words == ("dog",)
+    assert Vocabulary.from_texts(["dog dog dog dog cat cat cat"]).words == ("dog",)
 
 
 @given(st.lists(st.text(alphabet="ab .'<>", max_size=12)), st.integers(1, 3))
@@ -52,9 +52,9 @@ def test_keeps_just_the_words_that_occur_often_enough(texts: list[str], threshol
     frequent = {word for word, count in counter.items() if count >= threshold}
     if not frequent:
         with pytest.raises(DataError, match="lower threshold"):
-            Vocabulary.count(texts, threshold)
+            Vocabulary.from_texts(texts, threshold)
         return
-    vocabulary = Vocabulary.count(texts, threshold)
+    vocabulary = Vocabulary.from_texts(texts, threshold)
     assert set(vocabulary.words) == frequent
     assert [counter[word] for word in vocabulary.words] == list(vocabulary.counts)
     for text in texts:
@@ -64,7 +64,7 @@ def test_keeps_just_the_words_that_occur_often_enough(texts: list[str], threshol
 
 @pytest.mark.parametrize("special", ["<pad>", "<start>", "<end>", "<unknown>"])
 def test_a_text_cannot_hold_a_special(special: str) -> None:
-    for vocabulary in (Vocabulary.count([special], 1), Vocabulary((special,), (1,), 1)):
+    for vocabulary in (Vocabulary.from_texts([special], 1), Vocabulary((special,), (1,), 1)):
         inside = vocabulary.encode(special)[1:-1]
         assert not {PAD, START, END} & set(inside)
         assert vocabulary.ids.get(special, UNKNOWN) >= UNKNOWN
@@ -77,7 +77,7 @@ def test_decoding_a_foreign_id_is_an_error(number: int) -> None:
 
 
 def test_save_and_load_give_the_same(tmp_path: Path) -> None:
-    vocabulary = Vocabulary.count([*TEXTS, "café naïve 日本 “quoted”"], threshold=1)
+    vocabulary = Vocabulary.from_texts([*TEXTS, "café naïve 日本 “quoted”"], threshold=1)
     vocabulary.save(tmp_path / "v.json")
     loaded = Vocabulary.load(tmp_path / "v.json")
     assert loaded == vocabulary
@@ -163,7 +163,7 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_table_holds_what_encode_gives() -> None:
-    vocabulary = Vocabulary.count(TEXTS, threshold=2)
+    vocabulary = Vocabulary.from_texts(TEXTS, threshold=2)
     table = vocabulary.encode_all(iter([*TEXTS, ""]))
     assert len(table) == 5
     assert table.flat.dtype == np.int32

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from diptych.errors import DataError
 from diptych.text.vocabulary import SPECIALS, Vocabulary
-from diptych.text.word_vectors import WordVectors, only_found, read_word_vectors
+from diptych.text.word_vectors import WordVectors, keep_words_with_vectors, read_word_vectors
 
 WORDS = Vocabulary(("dog", "cat", "a b", "café", "x\u00a0y", "5"), (6, 5, 4, 3, 2, 1), 1)  # ids from 4 on
 GLOVE = "the 1 2 3\ndog 0.5 -1.5e-1 .25\nzebra 1 2 3\ncafé 7 8 9\ndog 9 9 9\n"
@@ -189,7 +189,7 @@ def test_only_words_with_a_vector_are_kept_each_with_its_own(found: list[bool], 
     rows = np.random.default_rng(seed).standard_normal((len(WORDS), 2)).astype(np.float32)
     before = WordVectors(rows, np.array([False] * len(SPECIALS) + found))
     rows[~before.found] = 0
-    vocabulary, after = only_found(WORDS, before)
+    vocabulary, after = keep_words_with_vectors(WORDS, before)
     kept = [word for word, has in zip(WORDS.words, found, strict=True) if has]
     assert list(vocabulary.words) == kept
     assert vocabulary.threshold == WORDS.threshold
@@ -206,7 +206,7 @@ def test_only_words_with_a_vector_are_kept_each_with_its_own(found: list[bool], 
 
 
 def test_a_word_that_is_left_out_is_unknown(tmp_path: Path) -> None:
-    vocabulary, _ = only_found(WORDS, read_word_vectors(write(tmp_path, GLOVE), WORDS))
+    vocabulary, _ = keep_words_with_vectors(WORDS, read_word_vectors(write(tmp_path, GLOVE), WORDS))
     assert vocabulary.words == ("dog", "café")
     table = vocabulary.encode_all(["dog cat café"])
     assert table.flat.tolist() == [1, 4, 3, 5, 2]
@@ -216,4 +216,4 @@ def test_a_word_that_is_left_out_is_unknown(tmp_path: Path) -> None:
 def test_no_word_with_a_vector_is_an_error() -> None:
     nothing = WordVectors(np.zeros((len(WORDS), 2), np.float32), np.zeros(len(WORDS), bool))
     with pytest.raises(DataError, match=r"^none of the training words has a vector; name word vectors"):
-        only_found(WORDS, nothing)
+        keep_words_with_vectors(WORDS, nothing)

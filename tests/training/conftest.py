@@ -32,7 +32,7 @@ def write_vectors():
     """Writes a file of word vectors, four numbers each, that lacks one word of the texts."""
 
     def write(texts, path):
-        words = sorted(Vocabulary.count(texts, 1).words)
+        words = sorted(Vocabulary.from_texts(texts, 1).words)
         values = np.random.default_rng(0).standard_normal((len(words), 4))
         lines = [
             f"{word} {' '.join(f'{value:.3f}' for value in row)}\n" for word, row in zip(words, values, strict=True)

@@ -253,7 +253,7 @@ def test_a_part_without_its_base_is_named(base, head_only, corpus, tmp_path):
 def test_a_later_stage_from_a_run_with_other_words_is_refused(base, recipes, corpus, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(base, other)
-    Vocabulary.count(["some quite different words"], 1).save(other / "vocabulary.json")
+    Vocabulary.from_texts(["some quite different words"], 1).save(other / "vocabulary.json")
     recipe = recipes(MODEL + BASE + HEAD, f"stage.2.start={other}")
     refused(RunError, rf"{other}: has another vocabulary", recipe, corpus, tmp_path / "run")
 

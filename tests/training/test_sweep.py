@@ -10,7 +10,7 @@ import pytest
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import RecipeError, RunError
-from diptych.files import held
+from diptych.files import locked_folder
 from diptych.text.vocabulary import Vocabulary
 from diptych.training import sweep as several
 from diptych.training.engine.callbacks import Silent
@@ -152,7 +152,7 @@ def test_each_is_given_as_soon_as_it_is_finished(runs, corpus, together, tmp_pat
     assert next(each) == ("a", tmp_path / "a")
     assert not (tmp_path / "d").exists()
     each.close()
-    with held(tmp_path, RunError):  # nobody holds it any more
+    with locked_folder(tmp_path, RunError):  # nobody holds it any more
         pass
 
 
@@ -195,7 +195,9 @@ def test_words_of_later_splits_are_not_lost(tiny, corpus, tmp_path):
         image_splits=np.where(np.isin(corpus.image_groups, later), "restval", corpus.image_splits),
         text_splits=np.where(np.isin(corpus.text_groups, later), "restval", corpus.text_splits),
     )
-    words = [Vocabulary.count(mixed.split(*splits).texts, 1).digest for splits in (["train"], ["train", "restval"])]
+    words = [
+        Vocabulary.from_texts(mixed.split(*splits).texts, 1).digest for splits in (["train"], ["train", "restval"])
+    ]
     assert words[0] != words[1], "no word more in restval: this test would prove nothing"
     first, second = tiny.stage
     both = {
@@ -307,7 +309,7 @@ def test_another_recipe_or_other_data_or_another_process(tiny, corpus, tmp_path)
     snapshot = snapshot_path(tmp_path / "mine")
     snapshot.write_bytes(snapshot.read_bytes()[:1000])
     assert "snapshot.safetensors: damaged" in refused(RunError, {"mine": tiny}, corpus, tmp_path)
-    with held(tmp_path, RunError):
+    with locked_folder(tmp_path, RunError):
         assert "is writing here" in refused(RunError, {"mine": tiny}, corpus, tmp_path)
 
 

@@ -56,7 +56,7 @@ def command(
         diptych compare runs/a runs/b --split val --into runs/ab.html --into runs/ab.json
     """
     from diptych.data.open import open_corpus
-    from diptych.machine import cores, keep_freed_memory
+    from diptych.machine import available_cores, keep_freed_memory
     from diptych.report.comparison.compare import check_several, compare
     from diptych.report.comparison.tables import comparison_json, comparison_table
     from diptych.training.recipe import trained_on_phrases
@@ -67,7 +67,7 @@ def command(
     for file in files:
         _check_file(file)
     keep_freed_memory()
-    threads = cores() if workers is None else workers
+    threads = available_cores() if workers is None else workers
     if on_phrases:
         _compare_phrases(runs, data, split, folds, files, as_json, features, device, threads)
         return

@@ -34,7 +34,7 @@ def command() -> None:
 def _facts() -> dict[str, str]:
     import torch
 
-    from diptych.machine import choose_device, cores, keep_freed_memory
+    from diptych.machine import available_cores, choose_device, keep_freed_memory
 
     free = shutil.disk_usage(".").free / 2**30
     facts = {
@@ -42,7 +42,7 @@ def _facts() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": f"{torch.__version__}, {torch.get_num_threads()} threads",
         "device": str(choose_device()),
-        "cores": str(cores()),
+        "cores": str(available_cores()),
         "free disk": f"{free:.1f} GB here",
         "allocator": "keeps freed memory" if keep_freed_memory() else "default",
     }

@@ -31,7 +31,7 @@ def command(
         diptych encode runs/first photos/ --split train --into train.safetensors
     """
     from diptych.data.open import open_corpus
-    from diptych.machine import cores, keep_freed_memory
+    from diptych.machine import available_cores, keep_freed_memory
     from diptych.models.trained import Trained
 
     keep_freed_memory()
@@ -40,7 +40,7 @@ def command(
     trained = Trained.open(run, device)
     corpus = open_corpus(data).split(split)
     with progress_bar("encoding") as progress:
-        encoded = trained.encode(corpus, cores() if workers is None else workers, progress)
+        encoded = trained.encode(corpus, available_cores() if workers is None else workers, progress)
     print_skipped(encoded.skipped)
     print_unknown_texts(trained, corpus.texts)
     encoded.save(into)

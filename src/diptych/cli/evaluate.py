@@ -102,7 +102,7 @@ def command(
 
         diptych evaluate runs/two-branch data/entities --phrases runs/phrases --share 0.2
     """
-    from diptych.machine import cores, keep_freed_memory
+    from diptych.machine import available_cores, keep_freed_memory
 
     keep_freed_memory()
     if into is not None and into.is_dir():
@@ -132,7 +132,7 @@ def command(
     sources, corpus = _sort(sources, split)
     if corpus is not None and all(source.endswith(".safetensors") for source in [*sources, lister or sources[0]]):
         raise ScoreError("files of encodings hold their groups already; leave the corpus out")
-    means = EncodeOptions(corpus, device, cores() if workers is None else workers, features, shifts)
+    means = EncodeOptions(corpus, device, available_cores() if workers is None else workers, features, shifts)
     _print(measure(sources, asked, means), as_json, into)
 
 

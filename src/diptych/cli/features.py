@@ -17,7 +17,7 @@ from diptych.cli.options import Data, Device, Workers
 from diptych.errors import DataError
 from diptych.features.choices import CropName, Dtype, RegionMethod, Resize
 from diptych.progress import ProgressCallback
-from diptych.settings import first_mistake
+from diptych.settings import first_error
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
@@ -76,7 +76,7 @@ def command(
     from diptych.features.names import load_backbone
     from diptych.features.regions import check_seen
     from diptych.features.store import FeatureStoreSpec, store_folder
-    from diptych.machine import choose_device, cores, keep_freed_memory
+    from diptych.machine import available_cores, choose_device, keep_freed_memory
 
     keep_freed_memory()
     place = choose_device(device)
@@ -95,7 +95,7 @@ def command(
                 network,
                 making,
                 folder,
-                workers=cores() if workers is None else workers,
+                workers=available_cores() if workers is None else workers,
                 device=place,
                 progress=watch,
             )
@@ -111,7 +111,7 @@ def _crops(name: CropName, resize: Resize, side: int | None) -> Crops:
     try:
         return Crops(name=name, resize=resize, side=side)
     except ValidationError as error:
-        raise DataError(f"--{first_mistake(error, Crops)}") from None
+        raise DataError(f"--{first_error(error, Crops)}") from None
 
 
 def _regions(method: RegionMethod | None, count: int, edge_model: Path | None) -> Regions | None:

@@ -97,7 +97,7 @@ def _told(image: Path, size: tuple[int, int], named: list[tuple[str, list[Place]
 
 
 def _draw(photo: Image, named: list[tuple[str, list[Place]]], into: Path) -> None:
-    from diptych.files import replacing
+    from diptych.files import atomic_write
     from diptych.report.pictures import HUES, Outline, outlined
 
     outlines = [
@@ -105,5 +105,5 @@ def _draw(photo: Image, named: list[tuple[str, list[Place]]], into: Path) -> Non
         for row, (phrase, places) in enumerate(named)
         for number, place in enumerate(places, 1)
     ]
-    with replacing(into) as temporary:
+    with atomic_write(into) as temporary:
         outlined(photo, outlines).save(temporary, format="PNG")

@@ -220,7 +220,7 @@ def _matrix(sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
 
 def _localised(run: str, sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
     from diptych.cli.training_runs import find_phrases
-    from diptych.data.phrases import mentions
+    from diptych.data.phrases import find_mentions
     from diptych.report.run_report import write_phrase_report
     from diptych.report.tables.evaluation import phrase_table
 
@@ -230,7 +230,7 @@ def _localised(run: str, sources: list[str], asked: Asked, means: EncodeOptions)
         raise ScoreError(f"{why}; give this one run and the corpus")
     trained = means.open(run)
     found = find_phrases(Path(run), trained, means.corpus, asked.split, means.workers)
-    print_unknown_texts(trained, mentions(means.corpus).words)
+    print_unknown_texts(trained, find_mentions(means.corpus).words)
     if asked.report:
         print_note(f"wrote {write_phrase_report(Path(run), found, means.corpus, asked.split)}")
     return Measured.of(phrase_table(found), found)

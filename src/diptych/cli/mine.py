@@ -46,7 +46,7 @@ def command(
         diptych mine runs/coco data/coco --split train --split restval
     """
     from diptych.data.open import open_corpus
-    from diptych.machine import cores, keep_freed_memory
+    from diptych.machine import available_cores, keep_freed_memory
     from diptych.mining.lists import FILE, weights_digest
     from diptych.mining.mine import mine
     from diptych.models.trained import Trained
@@ -66,7 +66,7 @@ def command(
                 weights=weights_digest(run),
                 top_texts=top_texts,
                 top_images=top_images,
-                workers=cores() if workers is None else workers,
+                workers=available_cores() if workers is None else workers,
                 progress=progress,
             )
     except KeyboardInterrupt:

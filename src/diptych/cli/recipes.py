@@ -9,7 +9,7 @@ from rich.syntax import Syntax
 from rich.table import Column, Table
 
 from diptych.cli.console import print_note, stdout
-from diptych.errors import RecipeError, nearest
+from diptych.errors import RecipeError, did_you_mean
 
 if TYPE_CHECKING:
     from diptych.training.recipe import Figures
@@ -33,7 +33,7 @@ def list_command(
 
     names = [name for name in recipe_names() if part in name]
     if not names:
-        raise RecipeError(f"no recipe with {part!r} in its name; {nearest(part, recipe_names())}")
+        raise RecipeError(f"no recipe with {part!r} in its name; {did_you_mean(part, recipe_names())}")
     families = _families(names)
     name_column = Column("recipe", no_wrap=True)  # whole, to be copied
     table = Table(name_column, "stages", "what it trains", box=None, pad_edge=False)

@@ -131,7 +131,7 @@ def _tell(searcher: Searcher, answer: Answer, question: str | None, to: str) -> 
 
 
 def _knows_none(searcher: Searcher, question: str) -> bool:
-    from diptych.text.tokenisers.words import tokenise
+    from diptych.text.tokenisers.treebank import tokenise
 
     return not searcher.encoder.known(tokenise(question)).any()
 
@@ -151,11 +151,11 @@ def _table(store: Store, answer: Answer, to: str) -> Table:
 def _write_sheet(path: Path, store: Store, answer: Answer) -> None:
     from PIL import Image
 
-    from diptych.data.images import Decoded
+    from diptych.data.images import DecodedPicture
     from diptych.report.pictures import contact_sheet
 
     thumbnails = [(hit, store.thumbnail(hit.entry.id)) for hit in answer.hits]
     shown = [(hit, jpeg) for hit, jpeg in thumbnails if jpeg is not None]
-    pictures = [Decoded(Image.open(io.BytesIO(jpeg)).convert("RGB")) for _, jpeg in shown]
+    pictures = [DecodedPicture(Image.open(io.BytesIO(jpeg)).convert("RGB")) for _, jpeg in shown]
     contact_sheet(path, pictures, [f"{hit.score:.3f}" for hit, _ in shown])
     print_note(f"wrote {path}")

@@ -73,7 +73,7 @@ def _train_one(
     workers: int | None,
 ) -> None:
     from diptych.cli.training_runs import open_data, report_on_val
-    from diptych.machine import cores
+    from diptych.machine import available_cores
     from diptych.models.trained import Trained
     from diptych.training.engine.callbacks import Bar
     from diptych.training.engine.checkpoint import snapshot_path
@@ -101,7 +101,7 @@ def _train_one(
             print_note("stopped before anything was saved; start again with the same command")
         raise
     trained = Trained.open(folder, device, stores=features)
-    report_on_val(folder, trained, corpus, cores() if workers is None else workers)
+    report_on_val(folder, trained, corpus, available_cores() if workers is None else workers)
     print_result(f"trained {folder}, report {folder / 'report.html'}", "bold green")
     print_note(f"measure it: diptych evaluate {folder} {data}")
 

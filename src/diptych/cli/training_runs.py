@@ -72,14 +72,14 @@ def train_and_measure(
     features: Path,
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Train what is not trained yet and measure each run on the splits: metrics by run, split and name."""
-    from diptych.machine import cores
+    from diptych.machine import available_cores
     from diptych.models.trained import Trained
     from diptych.training.sweep import train_each
 
     if into.exists() and not into.is_dir():
         raise RunError(f"{into}: is a file; name a folder")
     parts = {split: corpus.split(split) for split in sorted({"val", *splits})}
-    threads = cores() if workers is None else workers
+    threads = available_cores() if workers is None else workers
     measured = {}
     try:
         each = train_each(runs, corpus, into, device=device, workers=workers, features=features, watching=_watching)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Number = TypeVar("Number", np.float32, np.float64)
 
 
-def overlaps(some: NDArray[Number], others: NDArray[Number]) -> NDArray[Number]:
+def box_iou(some: NDArray[Number], others: NDArray[Number]) -> NDArray[Number]:
     """The area that two boxes share, of the area that they cover: (..., some, 4) and (..., others, 4) to all pairs."""
     some, others = some[..., :, None, :], others[..., None, :, :]
     first = np.maximum(some[..., :2], others[..., :2])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from diptych.errors import DataError, nearest, place
+from diptych.errors import DataError, did_you_mean, location
 
 SPLITS = ("train", "val", "test", "restval")
 
@@ -64,7 +64,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{place(self.file, self.row)}: {self.message}"
+        return f"{location(self.file, self.row)}: {self.message}"
 
 
 class Features:
@@ -167,7 +167,7 @@ class Corpus:
         """The part of the corpus in these splits; an unknown or empty selection is an error."""
         for name in names:
             if name not in SPLITS:
-                raise DataError(f"{self.name}: no split {name!r}; {nearest(name, SPLITS)}")
+                raise DataError(f"{self.name}: no split {name!r}; {did_you_mean(name, SPLITS)}")
         images = np.flatnonzero(np.isin(self.image_splits, names))
         texts = np.flatnonzero(np.isin(self.text_splits, names))
         if not len(images) or not len(texts):

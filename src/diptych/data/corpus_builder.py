@@ -11,7 +11,7 @@ import numpy as np
 
 from diptych.data.corpus import SPLITS, Corpus, Problem
 from diptych.data.images import PictureFile
-from diptych.errors import DataError, nearest, place
+from diptych.errors import DataError, did_you_mean, location
 
 SPLIT_NAMES = {**{name: name for name in SPLITS}, "dev": "val", "valid": "val", "validation": "val"}
 
@@ -46,7 +46,7 @@ class CorpusBuilder:
         """Refuse this row if an earlier one had the same key."""
         first = self._seen.setdefault((what, key), self._place)
         if first != self._place:
-            raise DataError(f"{what} {key!r} is already at {place(*first)}")
+            raise DataError(f"{what} {key!r} is already at {location(*first)}")
 
     def image(self, name: str, path: Path, group: Hashable, split: str) -> None:
         """Add an image file to a group; a group is whatever compares equal."""
@@ -116,7 +116,7 @@ def split_in(value: object) -> str:
     """One of the corpus' splits; anything else is a DataError that offers the nearest."""
     name = filled(value, "split")
     if name.lower() not in SPLIT_NAMES:
-        raise DataError(f"unknown split {name!r}; {nearest(name.lower(), SPLITS)}")
+        raise DataError(f"unknown split {name!r}; {did_you_mean(name.lower(), SPLITS)}")
     return SPLIT_NAMES[name.lower()]
 
 

@@ -26,7 +26,7 @@ from diptych.errors import DataError, ImageError
 MAX_PIXELS = 100_000_000  # width times height as the header declares it, checked before anything is decoded
 
 _ENDINGS = "jpg jpeg jpe jfif png gif webp bmp tif tiff ppm pgm jp2 avif"
-SUFFIXES = frozenset(f".{ending}" for ending in _ENDINGS.split())
+IMAGE_SUFFIXES = frozenset(f".{ending}" for ending in _ENDINGS.split())
 
 # Formats that PIL decodes by itself; others it hands on, EPS to an interpreter and WMF to the system.
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
@@ -61,7 +61,7 @@ class PictureFile:
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedPicture:
     """An image that somebody has decoded already."""
 
     image: Image.Image
@@ -106,13 +106,13 @@ def folder_of(images: Path) -> Path:
     return images
 
 
-def pixels(picture: Picture, size: int) -> NDArray[np.uint8]:
+def square_pixels(picture: Picture, size: int) -> NDArray[np.uint8]:
     """The picture squashed to a square of this size, as (3, size, size) bytes."""
     image = decode(picture.path, size) if isinstance(picture, PictureFile) else picture.load()
-    return to_array(image, size)
+    return square_array(image, size)
 
 
-def to_array(image: Image.Image, size: int) -> NDArray[np.uint8]:
+def square_array(image: Image.Image, size: int) -> NDArray[np.uint8]:
     """An RGB image squashed to a square with antialiasing, as (3, size, size) bytes."""
     square = image.resize((size, size), Image.Resampling.BILINEAR)
     return np.ascontiguousarray(np.asarray(square, np.uint8).transpose(2, 0, 1))  # (3, size, size)
@@ -149,7 +149,7 @@ class Header:
     taken: str | None
 
 
-def header(content: bytes) -> Header:
+def read_header(content: bytes) -> Header:
     """The header of bytes that can be decoded; nothing else of them is."""
     _silence_pil()
     with Image.open(io.BytesIO(content), formats=_formats()) as image:

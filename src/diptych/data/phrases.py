@@ -35,7 +35,7 @@ class Mentions:
         return Mentions(words, self.images[rows], self.texts[rows], self.things[rows], self.boxes[rows], kinds)
 
 
-def mentions(corpus: Corpus) -> Mentions:
+def find_mentions(corpus: Corpus) -> Mentions:
     """All mentions of a corpus, in the order of its texts; a corpus without any is an error."""
     images_of: dict[int, list[int]] = {}
     for image, group in enumerate(corpus.image_groups.tolist()):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Features, Integers, Picture
-from diptych.data.images import pixels
+from diptych.data.images import square_pixels
 from diptych.errors import ImageError
 
 KEEP_BYTES = 2 * 2**30
@@ -76,7 +76,7 @@ class PixelReader:
 
     def _decode(self, image: int, into: NDArray[np.uint8]) -> bool:
         try:
-            into[:] = pixels(self._pictures[image], self._side)
+            into[:] = square_pixels(self._pictures[image], self._side)
         except ImageError as reason:
             self.skipped[image] = str(reason)
             return False

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Integers
-from diptych.text.tokenisers.words import tokenise
+from diptych.text.tokenisers.treebank import tokenise
 
 
 class SharedTexts:

@@ -30,7 +30,7 @@ from diptych.features.places import Annotated, Proposed
 from diptych.features.regions import check_seen
 from diptych.features.roi_align import pool_cells
 from diptych.features.store import FeatureStore, FeatureStoreSpec, Part
-from diptych.files import held, remove_leftovers
+from diptych.files import locked_folder, remove_leftovers
 from diptych.progress import ProgressCallback
 
 # In one forward pass. On two cores 32 took a tenth less processor time than 16: threads wait for each other less often.
@@ -87,7 +87,7 @@ def extract(
     wanted = [image for image, digest in enumerate(hashes) if digest is None or store is None or digest not in store]
     if store is not None and not wanted:
         return _gather(pictures, hashes, store, {}, 0)
-    with held(folder, DataError):
+    with locked_folder(folder, DataError):
         remove_leftovers(folder)
         network = _Network(backbone, making, device)
         find.prepare(making.regions)

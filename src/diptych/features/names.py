@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from diptych.errors import RecipeError, nearest
+from diptych.errors import RecipeError, did_you_mean
 from diptych.features.backbone import Backbone
 from diptych.features.backbones import efficientnet_lite, open_clip_models, timm_models
 
@@ -55,4 +55,4 @@ def _source(name: str) -> Source:
         return _SOURCES[prefix + colon]
     model = inner if inner and inner.isprintable() else "NAME"
     known = [f"{source}{model}" for source in _SOURCES]
-    raise RecipeError(f"backbone {name!r}: no such name; {nearest(name, known if colon else [*_SHORT, *known])}")
+    raise RecipeError(f"backbone {name!r}: no such name; {did_you_mean(name, known if colon else [*_SHORT, *known])}")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from diptych.data.boxes import overlaps
+from diptych.data.boxes import box_iou
 from diptych.data.corpus import Floats
 from diptych.errors import DataError, DiptychError, RecipeError
 from diptych.features.backbones.source import import_source, one_line
@@ -67,7 +67,7 @@ def best_boxes(boxes: Boxes, regions: Regions) -> Boxes:
     for number in range(1, len(candidates)):
         if len(kept) == regions.count:
             break
-        if overlaps(candidates[number : number + 1], candidates[kept]).max() <= regions.overlap:
+        if box_iou(candidates[number : number + 1], candidates[kept]).max() <= regions.overlap:
             kept.append(number)
     return candidates[kept]
 
@@ -78,7 +78,7 @@ def _selective_search(cv2: Any) -> Callable[[NDArray[np.uint8]], Boxes]:
         search.setBaseImage(np.ascontiguousarray(pixels[:, :, ::-1]))  # OpenCV's colours are blue, green, red
         search.switchToSelectiveSearchFast()
         boxes = np.unique(_corners(search.process()), axis=0)  # in an order that does not depend on OpenCV's
-        shared = overlaps(boxes, boxes)
+        shared = box_iou(boxes, boxes)
         agreement = np.where(shared >= AGREEING, shared, 0).sum(1)
         return boxes[np.argsort(-agreement.round(6), kind="stable")]
 

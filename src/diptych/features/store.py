@@ -25,8 +25,8 @@ from diptych.features.choices import Dtype
 from diptych.features.crops import Crops
 from diptych.features.identity import file_hash
 from diptych.features.regions import Regions, forest_file
-from diptych.files import read_json, replacing, write_json
-from diptych.settings import Settings, first_mistake
+from diptych.files import atomic_write, read_json, write_json
+from diptych.settings import Settings, first_error
 
 FORMAT = 1
 DECODER = f"Pillow {PIL.__version__}"
@@ -219,7 +219,7 @@ def _boxes_file(part: Path) -> Path:
 
 
 def _save(path: Path, values: NDArray[np.floating]) -> None:
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.save(file, values, allow_pickle=False)
 
 
@@ -256,7 +256,7 @@ def _read(kind: type[Kind], file: Path, remedy: str) -> Kind:
     try:
         return kind.model_validate(read_json(file, DataError))
     except ValidationError as error:
-        mistake = first_mistake(error, kind) if error.errors()[0]["loc"] else "not what `diptych features` writes"
+        mistake = first_error(error, kind) if error.errors()[0]["loc"] else "not what `diptych features` writes"
         raise DataError(f"{file}: {mistake}; {remedy}") from None
     except DataError as reason:
         raise DataError(f"{reason}; {remedy}") from None

@@ -20,10 +20,10 @@ import numpy as np
 
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import DiptychError
-from diptych.files import replacing
+from diptych.files import atomic_write
 from diptych.index.entries import Kind
 from diptych.index.exact import Pool
-from diptych.machine import cores
+from diptych.machine import available_cores
 
 if TYPE_CHECKING:
     from diptych.index.sqlite.store import Store
@@ -104,7 +104,7 @@ def build(file: Path, pool: Pool, other: Floats, identity: str, generation: int)
         _FORMAT, identity, generation, len(pool.ids), checksum(pool), cells, probes, recall, asked,
         zlib.crc32(payload.data),
     )  # fmt: skip
-    with replacing(file) as temporary, temporary.open("wb") as out:
+    with atomic_write(file) as temporary, temporary.open("wb") as out:
         out.write(_MAGIC + json.dumps(asdict(made)).encode() + b"\n")
         out.write(payload.data)
     return Ivf(made, index)
@@ -153,7 +153,7 @@ def _faiss() -> Any:
         faiss = importlib.import_module("faiss")
     except ImportError:
         raise DiptychError(f"an IVF {NEEDED}") from None
-    faiss.omp_set_num_threads(cores())
+    faiss.omp_set_num_threads(available_cores())
     return faiss
 
 

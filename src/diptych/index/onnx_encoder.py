@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diptych.data.corpus import Floats, Integers
-from diptych.data.images import to_array
+from diptych.data.images import square_array
 from diptych.errors import DataError, DiptychError, RunError
 from diptych.features.crops import fixed_crops
 from diptych.index.encoder import Encodings
-from diptych.machine import cores
+from diptych.machine import available_cores
 from diptych.models.export.exported import Exported
-from diptych.text.tokenisers.words import tokenise
-from diptych.text.vocabulary import Vocabulary, padded
+from diptych.text.tokenisers.treebank import tokenise
+from diptych.text.vocabulary import Vocabulary, pad_ids
 
 CROPS_AT_ONCE = 32
 TEXTS_AT_ONCE = 64
@@ -55,7 +55,7 @@ class OnnxEncoder:
         """The photo's crops, (crops, 3, side, side), or pixels, (3, side, side), as bytes."""
         wanted = self.exported.image_input
         side = wanted.shape[-1]
-        return to_array(photo, side) if wanted.crops is None else fixed_crops(photo, wanted.crops, side)
+        return square_array(photo, side) if wanted.crops is None else fixed_crops(photo, wanted.crops, side)
 
     def images(self, prepared: Sequence[NDArray[Any]]) -> Encodings:
         """Encode prepared photos, a part at a time, so that the memory does not grow with their number."""
@@ -73,12 +73,12 @@ class OnnxEncoder:
 
     def words(self, texts: Sequence[Sequence[str]]) -> Encodings:
         """Encode texts that are split into words already, those of about the same length together."""
-        rows = [self.vocabulary.encode_words(words) for words in texts]
+        rows = [self.vocabulary.encode_tokens(words) for words in texts]
         order = np.argsort([len(row) for row in rows], kind="stable")
         vectors = self._none(len(rows))
         for begin in range(0, len(rows), TEXTS_AT_ONCE):
             part: Integers = order[begin : begin + TEXTS_AT_ONCE]
-            ids, lengths = padded([rows[row] for row in part.tolist()])
+            ids, lengths = pad_ids([rows[row] for row in part.tolist()])
             vectors[part] = self._text.run(None, {"ids": ids, "lengths": lengths})[0]
         return Encodings(vectors)
 
@@ -117,7 +117,7 @@ def _session(path: Path) -> Any:
 def _threads() -> int:
     """As many as OMP_NUM_THREADS says, which onnxruntime does not read, or the cores that this process may use."""
     said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(said) if said.isascii() and said.isdecimal() and int(said) else cores()
+    return int(said) if said.isascii() and said.isdecimal() and int(said) else available_cores()
 
 
 def _one_line(reason: Exception) -> str:

@@ -20,7 +20,7 @@ from diptych.index.loaded import LoadedIndex
 from diptych.index.query_plan import QueryPlan
 from diptych.index.sqlite.store import Store
 from diptych.models.address import run_folder
-from diptych.text.tokenisers.words import tokenise
+from diptych.text.tokenisers.treebank import tokenise
 
 RERANKED = 1000
 

@@ -20,14 +20,14 @@ from diptych.data.corpus import Corpus, Picture
 from diptych.data.corpus_builder import SPLIT_NAMES, lines_of, text_in
 from diptych.data.entities.archive import has_annotations
 from diptych.data.formats.pedes import FILE_NAME as PEDES_NAME
-from diptych.data.formats.table import TABLE_SUFFIXES, further_columns
-from diptych.data.images import SUFFIXES, PictureFile
+from diptych.data.formats.table import TABLE_SUFFIXES, extra_columns
+from diptych.data.images import IMAGE_SUFFIXES, PictureFile
 from diptych.data.open import open_corpus
 from diptych.errors import DataError
 
 Stamp = tuple[int, int, str | None]  # size and time of an image's file, and its details
 
-_ENDINGS = frozenset(suffix.removeprefix(".") for suffix in SUFFIXES)
+_ENDINGS = frozenset(suffix.removeprefix(".") for suffix in IMAGE_SUFFIXES)
 _COULD_BE = (*sorted(TABLE_SUFFIXES), ".txt", ".token", ".json", ".npy")  # a quick look at very many names
 _DATA_SET = re.compile(
     rf"(captions|metadata)\.(csv|tsv|jsonl|parquet|txt)|.*\.token(\.txt)?|(dataset|captions)_.*\.json|.*_ims\.npy|{PEDES_NAME}",
@@ -262,8 +262,8 @@ def _columns_of(path: Path) -> dict[str, dict[str, str]]:
     if path.is_dir():
         tables = [file for file in path.iterdir() if file.suffix.lower() in TABLE_SUFFIXES]
         named = [file for file in tables if file.stem.lower() in ("captions", "metadata")]
-        return further_columns(named[0]) if len(named) == 1 else {}
-    return further_columns(path) if path.suffix.lower() in TABLE_SUFFIXES and path.is_file() else {}
+        return extra_columns(named[0]) if len(named) == 1 else {}
+    return extra_columns(path) if path.suffix.lower() in TABLE_SUFFIXES and path.is_file() else {}
 
 
 def _real(path: Path) -> str:

@@ -14,14 +14,14 @@ from shlex import quote
 
 import diptych
 from diptych.errors import DataError, IndexFileError
-from diptych.files import held_file
+from diptych.files import locked_file
 from diptych.index.encoder import Encoder, open_encoder
 from diptych.index.source import Listing, Source, open_source
 from diptych.index.sqlite.database import remove_logs
 from diptych.index.sqlite.store import IndexSpec, Store
 from diptych.index.sqlite.vectors import Storage
 from diptych.index.update import Update
-from diptych.machine import cores, interruptible
+from diptych.machine import available_cores, interrupt_event
 from diptych.models.address import run_folder, run_identity
 from diptych.progress import ProgressCallback
 
@@ -98,7 +98,7 @@ def sync(
         model = Model(_absolute(encoder.address), encoder.identity, lambda: encoder)
     into = Path(into)
     _check_target(into, fresh)
-    with held_file(into, IndexFileError, PATIENCE):
+    with locked_file(into, IndexFileError, PATIENCE):
         opened = open_source(source)
         if fresh and into.exists():
             return _anew(model, opened, into, storage or "float16", workers, progress)
@@ -114,7 +114,7 @@ def rebuild(
 ) -> SyncResult:
     """Make an index anew from its source, by its own model or another; the old file stays until that is complete."""
     path = Path(path)
-    with held_file(path, IndexFileError, PATIENCE):
+    with locked_file(path, IndexFileError, PATIENCE):
         try:
             store = Store.open(path)
         except IndexFileError as reason:
@@ -153,9 +153,9 @@ def _into(
     try:
         _check_spec(store.spec, model, source, into, storage)
         _check_listing(listing, store.counts()["image"], into, source, model)
-        with interruptible() as interrupted:
+        with interrupt_event() as interrupted:
             spec = replace(store.spec, model=model.address, root=source.root)
-            update = Update(store, spec, source, listing, model.open, cores() if workers is None else workers)
+            update = Update(store, spec, source, listing, model.open, available_cores() if workers is None else workers)
             update.run(interrupted, progress)
         return _result(store, update)
     finally:

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from diptych.data.corpus import Floats
-from diptych.data.images import Decoded
+from diptych.data.images import DecodedPicture
 from diptych.errors import DataError, ImageError
 from diptych.features.readers import picture_reader
 from diptych.index.encoder import Encodings
@@ -21,7 +21,7 @@ from diptych.models.address import run_folder, run_identity
 from diptych.models.encodings import joined
 from diptych.models.layers.sets import present
 from diptych.models.trained import Trained
-from diptych.text.vocabulary import padded
+from diptych.text.vocabulary import pad_ids
 
 
 class TorchEncoder:
@@ -52,7 +52,7 @@ class TorchEncoder:
     def prepare(self, photo: Image.Image) -> NDArray[Any]:
         """The photo's crops, pixels or regions, as the image tower reads them."""
         matcher = self.trained.matcher
-        reader = picture_reader([Decoded(photo)], matcher.image_input, matcher.pretrained)
+        reader = picture_reader([DecodedPicture(photo)], matcher.image_input, matcher.pretrained)
         values, readable = reader.read(np.array([0]))
         if not readable.all():
             raise ImageError(reader.skipped[0])
@@ -72,8 +72,8 @@ class TorchEncoder:
     @torch.inference_mode()
     def words(self, texts: Sequence[Sequence[str]]) -> Encodings:
         """Encode texts that are split into words already."""
-        ids = [self.trained.vocabulary.encode_words(words) for words in texts]
-        return _encodings(self.trained.matcher.encode_texts(self.trained.tokens(*padded(ids))))
+        ids = [self.trained.vocabulary.encode_tokens(words) for words in texts]
+        return _encodings(self.trained.matcher.encode_texts(self.trained.tokens(*pad_ids(ids))))
 
     @torch.inference_mode()
     def score(self, images: Encodings, texts: Encodings) -> Floats:

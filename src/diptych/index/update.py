@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diptych.data.corpus import Floats
-from diptych.data.images import PictureFile, decode_bytes, header
+from diptych.data.images import PictureFile, decode_bytes, read_header
 from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError
 from diptych.features.identity import pixels_hash
@@ -168,7 +168,7 @@ class Update:
             photo = decode_bytes(content, key, self._model.decoded)
         except ImageError as reason:
             raise ImageError(str(reason).removeprefix(" ".join(f"{key}: ".splitlines()))) from None
-        own = header(content)
+        own = read_header(content)
         return self._prepared(key, digest, about, photo, (own.width, own.height, own.taken))
 
     def _prepared(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from diptych.errors import RunError
-from diptych.machine import interruptible
+from diptych.machine import interrupt_event
 from diptych.mining.tiles import Tiles
 from diptych.models.storage import load_tensors, save_tensors
 
@@ -29,7 +29,7 @@ class Partial:
         """Do all that is left; on Ctrl-C, or whatever `tell` raises, what was done is saved first."""
         self._take_up(tiles)
         saved = time.monotonic()
-        with interruptible() as stopped, closing(tiles.left()) as left:
+        with interrupt_event() as stopped, closing(tiles.left()) as left:
             for texts in left:
                 try:
                     tell(texts)

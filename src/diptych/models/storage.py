@@ -20,7 +20,7 @@ from torch import Tensor
 import diptych
 from diptych import registry
 from diptych.errors import RecipeError, RunError
-from diptych.files import replacing
+from diptych.files import atomic_write
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.text.vocabulary import Vocabulary
 
@@ -32,7 +32,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) 
     # One entry: several would be written in any order, and equal contents shall be equal files.
     header = {"diptych": json.dumps({"format": FORMAT, "version": diptych.__version__, "about": about})}
     own = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         try:
             save_file(own, temporary, header)
         except SafetensorError as reason:

@@ -24,8 +24,8 @@ from diptych.models.matcher import Matcher
 from diptych.models.storage import load_matcher
 from diptych.models.tower import Tokens, fitted_tower
 from diptych.progress import ProgressCallback
-from diptych.text.tokenisers.words import tokenise
-from diptych.text.vocabulary import Vocabulary, padded
+from diptych.text.tokenisers.treebank import tokenise
+from diptych.text.vocabulary import Vocabulary, pad_ids
 
 IMAGES_AT_ONCE = 64
 TEXTS_AT_ONCE = 512
@@ -165,8 +165,8 @@ class Trained:
         known = np.array([word in self.vocabulary.ids for word in words], bool)
         fitted = fitted_tower(self.matcher)
         if fitted is not None and len(words):
-            ids = [self.vocabulary.encode_words([word]) for word in words]
-            known &= fitted.known(self.tokens(*padded(ids))).cpu().numpy()
+            ids = [self.vocabulary.encode_tokens([word]) for word in words]
+            known &= fitted.known(self.tokens(*pad_ids(ids))).cpu().numpy()
         return known
 
     def tokens(self, ids: Integers, lengths: Integers) -> Tokens:

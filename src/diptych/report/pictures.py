@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 from diptych.data.corpus import Corpus, Picture
 from diptych.data.images import PictureFile, decode
 from diptych.errors import ImageError
-from diptych.files import replacing
+from diptych.files import atomic_write
 
 _PAPER, _TILE, _INK, _FAINT = "#fbfaf8", "#ebe9e4", "#23211e", "#8a867e"
 _MARGIN, _GAP = 20, 14
@@ -57,7 +57,7 @@ def contact_sheet(
         left, upper = _MARGIN + i % columns * (side + _GAP), top + i // columns * step
         sheet.paste(_tile(picture, side), (left, upper))
         pen.text((left, upper + side + 6), _fitted(caption, font, side), _INK, font)
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         sheet.save(temporary, format="PNG")
 
 

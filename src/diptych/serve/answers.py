@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from diptych.index.entries import Answer, Filters
 from diptych.serve.queries import Found, Question
-from diptych.text.tokenisers.words import tokenise
+from diptych.text.tokenisers.treebank import tokenise
 
 CAPTIONS = 5  # of an image that was found, at most
 

@@ -8,7 +8,7 @@ import numpy as np
 from fastapi import FastAPI, Request
 from numpy.typing import NDArray
 
-from diptych.data.images import Decoded, decode_bytes
+from diptych.data.images import DecodedPicture, decode_bytes
 from diptych.errors import DataError, RunError
 from diptych.evaluation.analyses.word_importance import weigh
 from diptych.index.encoder import Encoder
@@ -77,7 +77,7 @@ def localized(searcher: Searcher, wanted: AboutEntry) -> dict[str, Any]:
     known = [phrase for phrase, known in zip(phrases, trained.known(phrases).tolist(), strict=True) if known]
     if not known:
         raise DataError(f"{wanted.text!r}: the model knows none of its words; use others")
-    found = dict(zip(known, phrases_in(trained, Decoded(photo), known, PLACES), strict=True))
+    found = dict(zip(known, phrases_in(trained, DecodedPicture(photo), known, PLACES), strict=True))
     scale = np.array([photo.width, photo.height] * 2)
     told = [
         {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from diptych.errors import DataError, DiptychError, nearest
+from diptych.errors import DataError, DiptychError, did_you_mean
 from diptych.index.entries import Entry
 from diptych.index.search import Searcher
 from diptych.serve.batching import Batcher
@@ -41,7 +41,9 @@ class Service:
         if not name:
             return next(iter(self.searchers))
         if name not in self.searchers:
-            raise RefusedError(404, f"no index {name[:100]!r} is served here; {nearest(name[:100], self.searchers)}")
+            raise RefusedError(
+                404, f"no index {name[:100]!r} is served here; {did_you_mean(name[:100], self.searchers)}"
+            )
         return name
 
     async def ask(self, question: Question) -> Found:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from diptych.errors import DataError
 from diptych.files import read_json, write_json
-from diptych.text.tokenisers.words import tokenise
+from diptych.text.tokenisers.treebank import tokenise
 
 PAD, START, END, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<start>", "<end>", "<unknown>")
@@ -66,7 +66,7 @@ class Vocabulary:
     threshold: int
 
     @classmethod
-    def count(cls, texts: Iterable[str], threshold: int = 4) -> Vocabulary:
+    def from_texts(cls, texts: Iterable[str], threshold: int = 4) -> Vocabulary:
         """Keep the words that occur `threshold` times or more; the texts should be train texts only."""
         counter: Counter[str] = Counter()
         for text in texts:
@@ -99,9 +99,9 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text's tokens between start and end."""
-        return self.encode_words(tokenise(text))
+        return self.encode_tokens(tokenise(text))
 
-    def encode_words(self, words: Iterable[str]) -> list[int]:
+    def encode_tokens(self, words: Iterable[str]) -> list[int]:
         """The ids of words between start and end."""
         return [START, *map(self.ids.get, words, repeat(UNKNOWN)), END]
 
@@ -164,7 +164,7 @@ def _fault(content: dict[str, Any]) -> str | None:
     return None if type(threshold) is int else "'threshold' is not a whole number"
 
 
-def padded(texts: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pad_ids(texts: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ids of texts, padded to the longest of them, (texts, longest), and their lengths."""
     lengths = np.array([len(text) for text in texts], np.int64)
     ids = np.full((len(texts), lengths.max(initial=0)), PAD, np.int64)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.errors import DataError, place
+from diptych.errors import DataError, location
 from diptych.text.vocabulary import Vocabulary
 
 Progress = Callable[[int, int], None]
@@ -58,7 +58,7 @@ def read_word_vectors(
     return WordVectors(vectors, found)
 
 
-def only_found(vocabulary: Vocabulary, words: WordVectors) -> tuple[Vocabulary, WordVectors]:
+def keep_words_with_vectors(vocabulary: Vocabulary, words: WordVectors) -> tuple[Vocabulary, WordVectors]:
     """The vocabulary of those words that have a vector, and their vectors."""
     specials = len(vocabulary) - len(vocabulary.words)
     kept = np.flatnonzero(words.found[specials:])
@@ -82,7 +82,7 @@ def _entries(path: Path, wanted: int | None, progress: Progress | None) -> Itera
             if not size:
                 raise _wrong(path, row, line, "not a word and its numbers, parted by spaces; export it so")
             if wanted not in (None, size):
-                raise DataError(f"{place(path, row)}: vectors of size {size}, not {wanted}; ask for size {size}")
+                raise DataError(f"{location(path, row)}: vectors of size {size}, not {wanted}; ask for size {size}")
         if header:
             promised = int(header[1])
         else:
@@ -139,7 +139,7 @@ def _parse(path: Path, row: int, numbers: bytes) -> NDArray[np.float64]:
         bad = next(field for field in fields if not _is_number(field)).decode("utf-8", "backslashreplace")
         raise _wrong(path, row, numbers, f"{bad[:40]!r} is not a number; mend or remove the row") from None
     if not np.all(np.abs(values) <= _LARGEST):  # NaN fails this, too
-        raise DataError(f"{place(path, row)}: a number is not finite or too large; mend or remove the row")
+        raise DataError(f"{location(path, row)}: a number is not finite or too large; mend or remove the row")
     return values
 
 
@@ -160,5 +160,5 @@ def _is_number(field: bytes) -> bool:
 def _wrong(path: Path, row: int, line: bytes, message: str) -> DataError:
     """The error of a row, which is another one when the file turns out to be no text."""
     if _UNPRINTABLE.search(line):
-        return DataError(f"{place(path, row)}: binary, not text; unpack it or export it as text")
-    return DataError(f"{place(path, row)}: {message}")
+        return DataError(f"{location(path, row)}: binary, not text; unpack it or export it as text")
+    return DataError(f"{location(path, row)}: {message}")

@@ -20,12 +20,12 @@ from pydantic_core import PydanticCustomError
 from diptych import registry
 from diptych.data.sampling.offline import OfflineSettings
 from diptych.data.sampling.regions import PhraseSettings
-from diptych.errors import RecipeError, nearest
+from diptych.errors import RecipeError, did_you_mean
 from diptych.features.choices import RandomCrop
 from diptych.models.matcher import ModelSettings
 from diptych.models.matchers.projected import Head
 from diptych.objectives.objective import Objective
-from diptych.settings import Count, Flag, Number, Settings, first_mistake
+from diptych.settings import Count, Flag, Number, Settings, first_error
 from diptych.training.engine.schedule import Schedule, StepSchedule
 
 if sys.version_info >= (3, 11):
@@ -185,7 +185,7 @@ def recipe_text(name: str) -> tuple[str, str]:
         return (_folder() / f"{name}.toml").read_text(encoding="utf-8"), f"recipe {name}"
     path = Path(name)
     if path.suffix != ".toml":
-        raise RecipeError(f"no recipe {name!r}; {nearest(name, recipe_names())} (or give a .toml file)")
+        raise RecipeError(f"no recipe {name!r}; {did_you_mean(name, recipe_names())} (or give a .toml file)")
     try:
         return path.read_text(encoding="utf-8"), str(path)
     except (OSError, UnicodeDecodeError) as reason:
@@ -257,7 +257,7 @@ def parse_recipe(content: dict[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
-        raise RecipeError(first_mistake(error, Recipe)) from None
+        raise RecipeError(first_error(error, Recipe)) from None
 
 
 def _with_objective(stage: Any, where: str) -> Any:

@@ -12,8 +12,8 @@ import torch
 
 from diptych import registry
 from diptych.data.corpus import Corpus
-from diptych.data.phrases import mentions
-from diptych.errors import DataError, RecipeError, RunError, nearest
+from diptych.data.phrases import find_mentions
+from diptych.errors import DataError, RecipeError, RunError, did_you_mean
 from diptych.evaluation.localisation.measures import SELECTABLE as PHRASES_SELECTABLE
 from diptych.evaluation.runs import SELECTABLE
 from diptych.features.readers import image_reader
@@ -23,7 +23,7 @@ from diptych.models.matchers.two_branch import TwoBranch
 from diptych.models.storage import load_about, load_matcher
 from diptych.models.tower import FittedTextTower, fitted_tower
 from diptych.text.vocabulary import Vocabulary
-from diptych.text.word_vectors import WordVectors, only_found, read_word_vectors
+from diptych.text.word_vectors import WordVectors, keep_words_with_vectors, read_word_vectors
 from diptych.training.engine.callbacks import Watcher
 from diptych.training.engine.checkpoint import Snapshot
 from diptych.training.engine.stage import check_chunks, check_classes, check_pairs, make_optimiser, set_trainable
@@ -72,7 +72,7 @@ class Start:
             _check_splits(corpus, stage.splits, number)
             selectable = SELECTABLE if stage.phrases is None else PHRASES_SELECTABLE
             if stage.select not in selectable:
-                offer = nearest(stage.select, selectable)
+                offer = did_you_mean(stage.select, selectable)
                 raise RecipeError(f"stage.{number}.select = {stage.select!r}: cannot select by it; {offer}")
             if number == 1 and stage.start == "previous":
                 raise RecipeError("stage.1.start = 'previous': there is no stage before; use 'scratch' or a run's path")
@@ -123,7 +123,7 @@ class Start:
     def _fit(self, tower: FittedTextTower, stage: Stage) -> None:
         """Fit a text tower to what a stage trains on, and to nothing else."""
         train = training_corpus(stage, self.corpus)
-        table = self.vocabulary.encode_all(train.texts if stage.phrases is None else mentions(train).words)
+        table = self.vocabulary.encode_all(train.texts if stage.phrases is None else find_mentions(train).words)
         if fit_texts(tower, tower.settings, table, self.vectors, self.vocabulary.digest, self.stores, self._fitting):
             self.watcher.say(f"fitted the text tower {tower.settings.name!r} to {len(table):,} training texts")
 
@@ -211,7 +211,7 @@ def _check_mentions(corpus: Corpus, recipe: Recipe) -> None:
     for number, stage in enumerate(recipe.stage, 1):
         for splits in (stage.splits, ("val",)) if stage.phrases is not None else ():
             try:
-                mentions(corpus.split(*splits))
+                find_mentions(corpus.split(*splits))
             except DataError as error:
                 raise DataError(f"{error} (stage {number} needs some in the split {'+'.join(splits)})") from None
 
@@ -238,7 +238,7 @@ def _words(recipe: Recipe, corpus: Corpus, run: Path | None, watcher: Watcher) -
     watcher.say(f"word vectors: {int(vectors.found.sum()):,} of {len(vocabulary.words):,} words found")
     if filtered:
         try:
-            vocabulary, vectors = only_found(vocabulary, vectors)
+            vocabulary, vectors = keep_words_with_vectors(vocabulary, vectors)
         except DataError as error:
             raise DataError(f"{text.vectors}: {error}") from None
     return vocabulary, vectors if started else None
@@ -251,7 +251,7 @@ def _counted(recipe: Recipe, corpus: Corpus) -> Vocabulary:
         train = corpus.split(*splits)
         phrases = [phrase.words for some in train.phrases or () for phrase in some]
         named = any(stage.phrases is not None for stage in recipe.stage)
-        return Vocabulary.count([*train.texts, *phrases] if named else train.texts, recipe.text.threshold)
+        return Vocabulary.from_texts([*train.texts, *phrases] if named else train.texts, recipe.text.threshold)
     except DataError as error:
         raise DataError(f"{corpus.name}: {error} (text.threshold = 1 keeps every word)") from None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from diptych.data.corpus import Corpus
 from diptych.errors import DiptychError, RunError
-from diptych.files import held
+from diptych.files import locked_folder
 from diptych.models.storage import load_about
 from diptych.training.engine.callbacks import Silent, Watcher
 from diptych.training.engine.checkpoint import Position, snapshot_path
@@ -51,9 +51,9 @@ def train_each(
         raise RunError(f"{folder}: holds a run, and several need a folder of their own; name another with --into")
     runs = {name: with_model(recipe, folder / name) for name, recipe in runs.items()}
     several = _Several(runs, corpus, corpus.digest(), folder, device, workers, Path(features), watching or _silently)
-    with held(folder, RunError) if folder.exists() else nullcontext():  # a refusal leaves no folder behind
+    with locked_folder(folder, RunError) if folder.exists() else nullcontext():  # a refusal leaves no folder behind
         several.check()
-    with held(folder, RunError):
+    with locked_folder(folder, RunError):
         for number, (name, recipe) in enumerate(runs.items(), 1):
             several.train(folder / name, recipe, f"run {number} of {len(runs)}: {name}")
             yield name, folder / name

@@ -11,8 +11,8 @@ from pathlib import Path
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
 from diptych.errors import RunError
-from diptych.files import held, remove_leftovers, replacing, write_text
-from diptych.machine import choose_device, cores, interruptible
+from diptych.files import atomic_write, locked_folder, remove_leftovers, write_text
+from diptych.machine import available_cores, choose_device, interrupt_event
 from diptych.models.trained import Trained
 from diptych.training.engine.callbacks import Silent, Watcher
 from diptych.training.engine.checkpoint import Position, Snapshot, snapshot_path
@@ -52,8 +52,8 @@ def train(
     digest = corpus.digest()
     if snapshot is not None:
         snapshot.check(start.vocabulary, digest)
-    with held(run, RunError), interruptible() as interrupted:
-        threads = cores() if workers is None else workers
+    with locked_folder(run, RunError), interrupt_event() as interrupted:
+        threads = available_cores() if workers is None else workers
         start = replace(start, interrupted=interrupted)
         around = TrainingContext(recipe, corpus, digest, run, threads, watcher, Path(features), interrupted)
         remove_leftovers(run)
@@ -131,5 +131,5 @@ def _keep_stage(run: Path, stage: int) -> None:
     """Keep a finished stage's best snapshot: the next stage starts from it and will overwrite best/."""
     kept = stage_file(run, stage)
     for file in (run / "best").glob("*.safetensors"):  # the weights, and a classifier where there is one
-        with replacing(kept.with_name(file.name)) as temporary:
+        with atomic_write(kept.with_name(file.name)) as temporary:
             shutil.copyfile(file, temporary)

@@ -11,7 +11,7 @@ from diptych.data.corpus import Box, Corpus, Phrase
 from diptych.data.entities.markup import read_boxes, read_sentence
 from diptych.data.formats.entities import read_entities
 from diptych.data.images import PictureFile
-from diptych.data.phrases import mentions
+from diptych.data.phrases import find_mentions
 from diptych.errors import DataError
 
 SIZE = "<size><width>100</width><height>50</height><depth>3</depth></size>"
@@ -97,7 +97,7 @@ def test_photos_sentences_phrases_and_boxes(tmp_path: Path, packed: bool) -> Non
         [Box("7", 0.1, 0.1, 0.5, 0.6)],
         [Box("7", 0.0, 0.0, 1.0, 1.0), Box("8", 0.0, 0.0, 0.1, 0.2)],
     ]
-    assert list(mentions(corpus).words) == ["A dog", "Two men", "one of them", "They"]
+    assert list(find_mentions(corpus).words) == ["A dog", "Two men", "one of them", "They"]
 
 
 def test_photos_are_found_by_their_id_in_the_usual_places_or_where_they_are_said_to_be(tmp_path: Path) -> None:

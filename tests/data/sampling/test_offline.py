@@ -154,7 +154,7 @@ class Unreadable(FeatureReader):
 @pytest.mark.parametrize("workers", [0, 3])
 @pytest.mark.parametrize("unreadable", [None, 2])
 def test_each_image_and_text_is_read_once_and_found_by_its_row(workers, unreadable):
-    vocabulary = Vocabulary.count(FOUR.texts, 1)
+    vocabulary = Vocabulary.from_texts(FOUR.texts, 1)
     table = vocabulary.encode_all(FOUR.texts)
     features = FOUR.features
     images = FeatureReader(features) if unreadable is None else Unreadable(features, unreadable)

@@ -90,7 +90,7 @@ def test_an_unreadable_image_leaves_its_pairs_out_and_moves_nobody():
     pictures = list(corpus.pictures)
     pictures[2] = Broken()
     reader = PixelReader(pictures, 128)
-    table = Vocabulary.count(corpus.texts, 1).encode_all(corpus.texts)
+    table = Vocabulary.from_texts(corpus.texts, 1).encode_all(corpus.texts)
     order = np.array([2, 5, 0, 5, 3])
     texts = np.array([4, 10, 1, 11, 6])
     batch = PairReader(corpus.text_groups, reader, table).read(Pairs(order, texts, ()))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from diptych.data.formats.scenes import make_scenes
-from diptych.data.phrases import Mentions, mentions
+from diptych.data.phrases import Mentions, find_mentions
 from diptych.data.sampling.regions import PhraseSettings, Places, RegionSampler, annotated_boxes, place_of_things
 
 SIDE = 8
@@ -266,7 +266,7 @@ def test_the_overlaps_that_count_can_be_set():
 
 def test_batches_depend_on_seed_and_epoch_alone():
     scenes = make_scenes(6, 0, 0, texts=3)
-    known = mentions(scenes)
+    known = find_mentions(scenes)
     boxes = np.random.default_rng(0).random((6, 12, 2, 2)).astype(np.float32)
     boxes = np.sort(boxes, axis=2).reshape(6, 12, 4)
     settings = PhraseSettings(alike=0.3, apart=0.1, rivals=3)
@@ -283,7 +283,7 @@ def test_batches_depend_on_seed_and_epoch_alone():
 
 def test_a_scene_of_several_pictures_has_a_thing_in_each():
     scenes = make_scenes(3, 0, 0, images=2, texts=2)
-    known = mentions(scenes)
+    known = find_mentions(scenes)
     annotated = annotated_boxes(known, 6)
     boxes = np.tile(np.array([[0, 0, 1, 1]], np.float32), (6, 1, 1))
     places = Places(known, boxes, 1 + annotated.shape[1], PhraseSettings(positives="annotated"))

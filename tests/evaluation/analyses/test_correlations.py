@@ -61,7 +61,7 @@ def with_features(corpus: Corpus, shape):
 
 
 def trained_on(corpus, settings, stores=None):
-    vocabulary = Vocabulary.count(corpus.texts, 1)
+    vocabulary = Vocabulary.from_texts(corpus.texts, 1)
     torch.manual_seed(0)
     matcher = settings.model_copy(update={"words": len(vocabulary)}).build().eval()
     return Trained(matcher, vocabulary, torch.device("cpu"), stores)

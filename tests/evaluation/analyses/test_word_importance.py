@@ -26,7 +26,7 @@ from diptych.models.trained import Trained
 from diptych.text.vocabulary import UNKNOWN, Vocabulary
 from diptych.text.word_vectors import WordVectors
 
-VOCABULARY = Vocabulary.count(["a dog and the man 's red ball on grass"], 1)
+VOCABULARY = Vocabulary.from_texts(["a dog and the man 's red ball on grass"], 1)
 COUNT = len(VOCABULARY)
 TEXT = GRUSettings(hidden=6, word=5)
 WHOLE = {"image": FeatureSettings(shape=(4,)), "words": COUNT}

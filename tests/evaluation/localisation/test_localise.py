@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 from diptych.data.corpus import Box, Corpus, Features, Phrase
-from diptych.data.phrases import Mentions, mentions
+from diptych.data.phrases import Mentions, find_mentions
 from diptych.data.reader import FeatureReader
 from diptych.errors import DataError, ImageError, RunError, ScoreError
 from diptych.evaluation.localisation import localise
@@ -168,7 +168,7 @@ def corpus():
 
 @pytest.fixture
 def trained(corpus):
-    vocabulary = Vocabulary.count([*corpus.texts, "a green thing"], 1)
+    vocabulary = Vocabulary.from_texts([*corpus.texts, "a green thing"], 1)
     return Trained(Colourful(vocabulary).eval(), vocabulary, CPU)
 
 
@@ -255,7 +255,7 @@ def test_a_photo_without_regions_is_a_miss(trained, corpus, stored):
     else:
         boxes[1] = 0
         made = FeatureReader(Features([regions]))
-    found = measure_phrases(trained, mentions(corpus), made, boxes, corpus.image_ids)
+    found = measure_phrases(trained, find_mentions(corpus), made, boxes, corpus.image_ids)
     assert list(found.empty) == ["1.jpg"]
     assert not found.skipped
     assert found.ranks.tolist() == [1, 1, 1, math.inf, math.inf, math.inf, 1, 1, 1]
@@ -267,7 +267,7 @@ def test_a_region_that_is_not_there_is_no_candidate(trained, corpus):
     boxes = np.array([[LEFT, RIGHT, NONE, RIGHT]] * 3, np.float32)
     regions = np.array([[[-1, -1, -2], [0, 0, 0], [1, 1, 1], [-2, -1, -1]]] * 3, np.float32)
     made = FeatureReader(Features([regions]))
-    found = measure_phrases(trained, mentions(corpus), made, boxes, corpus.image_ids)
+    found = measure_phrases(trained, find_mentions(corpus), made, boxes, corpus.image_ids)
     assert chosen(found) == [LEFT, RIGHT, RIGHT] * 3
     assert (found.ranks == 1).all()
 
@@ -277,7 +277,7 @@ def test_a_score_that_is_not_a_number_names_the_photo(trained, corpus):
     regions[2, 1, 0] = np.nan
     boxes = np.array([[LEFT, RIGHT]] * 3, np.float32)
     with pytest.raises(ScoreError, match=r"2\.jpg: a region's score .* not a number"):
-        measure_phrases(trained, mentions(corpus), FeatureReader(Features([regions])), boxes, corpus.image_ids)
+        measure_phrases(trained, find_mentions(corpus), FeatureReader(Features([regions])), boxes, corpus.image_ids)
 
 
 def test_photos_without_a_mention_are_not_read(trained, corpus):

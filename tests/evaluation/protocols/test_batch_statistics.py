@@ -47,7 +47,7 @@ def normalised(inputs, *layers):
 
 def run(image_layers=(JOINT,), text_layers=(JOINT,)):
     torch.manual_seed(0)
-    vocabulary = Vocabulary.count(corpus().texts, 1)
+    vocabulary = Vocabulary.from_texts(corpus().texts, 1)
     text = GRUSettings(hidden=8, word=4)
     settings = VSESettings(
         joint=JOINT, text=text, image=FeatureSettings(shape=(SIZE,)), text_projection=True, words=len(vocabulary)
@@ -115,7 +115,7 @@ def test_two_passes_are_enough_where_no_layer_lies_behind_another(monkeypatch):
 def test_regions_that_are_there_are_the_batch():
     data = corpus((3, SIZE))
     data.features._parts[0][::4, 1:] = 0  # some images have one region only
-    vocabulary = Vocabulary.count(data.texts, 1)
+    vocabulary = Vocabulary.from_texts(data.texts, 1)
     torch.manual_seed(0)
     image = RegionFeatureSettings(shape=(3, SIZE))
     text = GRUSettings(hidden=4, word=4)

@@ -131,7 +131,7 @@ def corpus(shape=(4, 3), images=12):
 
 def run(data, seed=0):
     torch.manual_seed(seed)
-    vocabulary = Vocabulary.count(data.texts, 1)
+    vocabulary = Vocabulary.from_texts(data.texts, 1)
     shape = data.features.shape
     towers = {"text": GRUSettings(hidden=6, word=4), "image": FeatureSettings(shape=shape[-1:])}
     matcher = TwoBranchSettings(image_layers=(5,), text_layers=(5,), words=len(vocabulary), **towers).build()

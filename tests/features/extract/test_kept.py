@@ -45,7 +45,7 @@ def test_without_the_cache_files_are_read_but_not_decoded(pictures, folder, monk
 
 def test_a_full_store_can_be_read_while_another_holds_it(pictures, folder, later, extracted, photo):
     extracted(pictures, folder)
-    with extraction.held(folder, DataError):
+    with extraction.locked_folder(folder, DataError):
         assert extracted(pictures, folder).computed == 0
         with pytest.raises(DataError, match=f"process {os.getpid()} is writing here"):
             extracted([*pictures, photo(folder.parent / "new.png", 99)], folder)

@@ -16,7 +16,7 @@ from diptych.text.vocabulary import Vocabulary
 
 @pytest.fixture
 def run(tmp_path):
-    vocabulary = Vocabulary.count(["a red circle"], 1)
+    vocabulary = Vocabulary.from_texts(["a red circle"], 1)
     image = CNNSettings(pixels=16, width=2)
     matcher = VSESettings(joint=4, image=image, text=GRUSettings(word=3, hidden=4), words=len(vocabulary)).build()
     matcher.image.layers[1].running_var.fill_(1e6)

@@ -28,7 +28,7 @@ from diptych.models.towers.text.fisher import FisherSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.towers.text.mean import MeanSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
-from diptych.text.vocabulary import Vocabulary, padded
+from diptych.text.vocabulary import Vocabulary, pad_ids
 
 WORDS = 12
 PIXELS = CNNSettings(pixels=16, width=1)
@@ -47,7 +47,7 @@ texts = st.lists(st.lists(st.integers(3, WORDS - 1), max_size=14), min_size=1, m
 
 
 def tokens(rows):
-    ids, lengths = padded([[1, *row, 2] for row in rows])
+    ids, lengths = pad_ids([[1, *row, 2] for row in rows])
     return Tokens(torch.from_numpy(ids), torch.from_numpy(lengths))
 
 
@@ -174,7 +174,7 @@ def zeros(**inputs):
 
 
 def test_a_graph_that_differs_is_not_written(tmp_path, monkeypatch):
-    vocabulary = Vocabulary.count(["a red circle"], 1)
+    vocabulary = Vocabulary.from_texts(["a red circle"], 1)
     matcher = VSESettings(joint=4, image=PIXELS, text=GRU, words=len(vocabulary)).build()
     save_matcher(tmp_path / "run/best/weights.safetensors", matcher, vocabulary, {})
     vocabulary.save(tmp_path / "run/vocabulary.json")

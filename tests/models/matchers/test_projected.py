@@ -26,7 +26,7 @@ from diptych.registry import resolve
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.recipe import load_recipe, parse_recipe
 
-WORDS = Vocabulary.count(["a red circle above one blue square"], 1)
+WORDS = Vocabulary.from_texts(["a red circle above one blue square"], 1)
 TOKENS = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0]]), torch.tensor([4, 3]))
 TOWERS = {
     "joint": 5,

@@ -206,7 +206,7 @@ def test_training_lowers_both_losses():
 
 
 def test_a_stored_matcher_comes_back(tmp_path):
-    vocabulary = Vocabulary.count(["one two three four five"], threshold=1)
+    vocabulary = Vocabulary.from_texts(["one two three four five"], threshold=1)
     assert len(vocabulary) == WORDS
     matcher = matcher_of().eval()
     save_matcher(tmp_path / "vsrn.safetensors", matcher, vocabulary, {})

@@ -44,7 +44,7 @@ def corpus():
 
 
 def trained_on(corpus, image):
-    vocabulary = Vocabulary.count(corpus.texts, 1)
+    vocabulary = Vocabulary.from_texts(corpus.texts, 1)
     torch.manual_seed(0)
     settings = VSESettings(joint=8, text=GRUSettings(hidden=8, word=4), image=image, words=len(vocabulary))
     return Trained(settings.build().eval(), vocabulary, torch.device("cpu"))

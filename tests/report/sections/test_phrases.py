@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from diptych.data.corpus import Box, Corpus, Phrase
-from diptych.data.phrases import mentions
+from diptych.data.phrases import find_mentions
 from diptych.evaluation.localisation.measures import Grounding
 from diptych.report.sections import phrases
 from diptych.report.sections.phrases import phrase_section, pieces
@@ -44,7 +44,7 @@ def corpus_of(count: int, second=True) -> Corpus:
 
 
 def grounding(corpus: Corpus, ranks, boxes=None) -> Grounding:
-    said = mentions(corpus)
+    said = find_mentions(corpus)
     boxes = said.boxes if boxes is None else np.array(boxes, np.float32)
     return Grounding(np.array(ranks, float), said.images, said.kinds, np.arange(len(said)), boxes)
 
@@ -104,7 +104,7 @@ def test_boxes_are_pixels_of_the_picture_and_the_overlap_is_told():
 def test_mentions_that_were_left_out_move_nobody():
     corpus = corpus_of(3)
     corpus = replace(corpus, boxes=[*corpus.boxes[:2], [Box("1", *RIGHT), Box("2", *LEFT)]])
-    said = mentions(corpus)
+    said = find_mentions(corpus)
     rows = np.array([6, 7, 8])  # those of the last photo alone could be read
     found = Grounding(np.ones(3), said.images[rows], [said.kinds[row] for row in rows], rows, said.boxes[rows])
     (group,) = phrase_section(found, corpus).groups

@@ -20,7 +20,7 @@ from diptych.text.vocabulary import Vocabulary
 @pytest.fixture(scope="module")
 def trained():
     corpus = make_scenes(train=2, val=2, test=5, texts=2).split("test")
-    vocabulary = Vocabulary.count(corpus.texts, 1)
+    vocabulary = Vocabulary.from_texts(corpus.texts, 1)
     torch.manual_seed(0)
     image = CNNSettings(pixels=32, width=2)
     matcher = VSESettings(joint=8, text=GRUSettings(hidden=8, word=4), image=image, words=len(vocabulary)).build()

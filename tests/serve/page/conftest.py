@@ -19,7 +19,7 @@ from diptych.index.search import Searcher
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
 from diptych.serve.app import create_app
-from diptych.text.tokenisers.words import tokenise
+from diptych.text.tokenisers.treebank import tokenise
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from diptych.errors import RecipeError
-from diptych.text.features.ica import independent
+from diptych.text.features.ica import fit_ica
 
 
 def sources(count=4000):
@@ -18,7 +18,7 @@ MIXING = torch.tensor([[1.0, 0.5, 0.3, 0.2], [0.1, 1, 0.7, -0.4], [-0.6, 0.2, 1,
 
 def test_mixed_sources_are_found_again():
     wanted = sources()
-    found = independent(wanted @ MIXING.T + 5, torch.ones(len(wanted)))(wanted @ MIXING.T + 5)
+    found = fit_ica(wanted @ MIXING.T + 5, torch.ones(len(wanted)))(wanted @ MIXING.T + 5)
     centred = (wanted - wanted.mean(0)) / wanted.std(0)
     likeness = (found.T @ centred / len(wanted)).abs()  # (components, sources)
     assert sorted(likeness.argmax(1).tolist()) == [0, 1, 2, 3]
@@ -27,7 +27,7 @@ def test_mixed_sources_are_found_again():
 
 def test_components_have_mean_0_and_the_identity_as_covariance():
     vectors = sources() @ MIXING.T
-    found = independent(vectors, torch.ones(len(vectors)))(vectors)
+    found = fit_ica(vectors, torch.ones(len(vectors)))(vectors)
     torch.testing.assert_close(found.mean(0), torch.zeros(4).double(), atol=1e-9, rtol=0)
     torch.testing.assert_close(found.T @ found / len(found), torch.eye(4).double(), atol=1e-9, rtol=0)
 
@@ -35,19 +35,19 @@ def test_components_have_mean_0_and_the_identity_as_covariance():
 def test_counted_vectors_are_repeated_vectors():
     vectors, counts = sources(300) @ MIXING.T, torch.arange(300) % 4 + 1
     repeated = vectors.repeat_interleave(counts, 0)
-    counted = independent(vectors, counts)
-    plain = independent(repeated, torch.ones(len(repeated)))
+    counted = fit_ica(vectors, counts)
+    plain = fit_ica(repeated, torch.ones(len(repeated)))
     torch.testing.assert_close(counted.mean, plain.mean)
     torch.testing.assert_close(counted.matrix, plain.matrix, atol=1e-6, rtol=1e-6)
 
 
 def test_the_seed_alone_decides():
     vectors, counts = sources(500) @ MIXING.T, torch.ones(500)
-    assert torch.equal(independent(vectors, counts, 1).matrix, independent(vectors, counts, 1).matrix)
-    assert not torch.equal(independent(vectors, counts, 1).matrix, independent(vectors, counts, 2).matrix)
+    assert torch.equal(fit_ica(vectors, counts, 1).matrix, fit_ica(vectors, counts, 1).matrix)
+    assert not torch.equal(fit_ica(vectors, counts, 1).matrix, fit_ica(vectors, counts, 2).matrix)
 
 
 def test_too_few_words_are_refused():
     vectors = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
     with pytest.raises(RecipeError, match=r"size 4 and rank 2 only.*set model\.text\.ica = false$"):
-        independent(vectors, torch.ones(3))
+        fit_ica(vectors, torch.ones(3))

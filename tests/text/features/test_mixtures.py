@@ -50,7 +50,7 @@ def test_the_density_is_that_of_its_definition():
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_the_likelihood_never_falls(hybrid):
     vectors, counts = clusters()
-    words = CountedWords.of(vectors, counts)
+    words = CountedWords.from_vectors(vectors, counts)
     mixture, likelihoods = start_mixture(words, 5, 0), []
     for _ in range(30):
         mixture, likelihood = improved(mixture, words, hybrid=hybrid)
@@ -61,7 +61,7 @@ def test_the_likelihood_never_falls(hybrid):
 
 def test_clusters_are_found_with_their_kinds():
     vectors, counts = clusters(words=3000)
-    words = CountedWords.of(vectors, counts)
+    words = CountedWords.from_vectors(vectors, counts)
     mixture = fit_mixture(words, 3, hybrid=True, iterations=100, seed=0)
     order = mixture.locations.sum(1).argsort()
     expected = torch.tensor([[0.0, 0.0], [12.0, 0.0], [0.0, 15.0]]).double()
@@ -75,9 +75,12 @@ def test_clusters_are_found_with_their_kinds():
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_counted_words_are_repeated_words(hybrid):
     vectors, counts = clusters(words=60)
-    mixture = start_mixture(CountedWords.of(vectors, counts), 4, 0)
+    mixture = start_mixture(CountedWords.from_vectors(vectors, counts), 4, 0)
     repeated = vectors.repeat_interleave(counts, 0)
-    for words in (counted := CountedWords.of(vectors, counts), CountedWords.of(repeated, torch.ones(len(repeated)))):
+    for words in (
+        counted := CountedWords.from_vectors(vectors, counts),
+        CountedWords.from_vectors(repeated, torch.ones(len(repeated))),
+    ):
         made, likelihood = improved(mixture, words, hybrid=hybrid)
         if words is counted:
             first, first_likelihood = made, likelihood
@@ -88,7 +91,7 @@ def test_counted_words_are_repeated_words(hybrid):
 
 def test_one_step_of_one_gaussian_is_the_mean_and_the_deviation():
     vectors, counts = clusters(words=50)
-    words = CountedWords.of(vectors, counts)
+    words = CountedWords.from_vectors(vectors, counts)
     mixture, _ = improved(start_mixture(words, 1, 0), words, hybrid=False)
     repeated = vectors.repeat_interleave(counts, 0)
     torch.testing.assert_close(mixture.locations[0], repeated.mean(0))
@@ -100,14 +103,14 @@ def test_no_place_is_nearer_to_all_than_the_median(pairs):
     values, weights = torch.tensor(pairs).double().unbind(1)
     if weights.sum() == 0:
         weights = weights + 1
-    median = CountedWords.of(values.unsqueeze(1), weights).medians(weights)
+    median = CountedWords.from_vectors(values.unsqueeze(1), weights).medians(weights)
     distance = weights @ (values - median).abs()
     assert all(distance <= weights @ (values - other).abs() + 1e-9 for other in values)
 
 
 def test_a_centre_of_one_word_keeps_a_scale():
     vectors = torch.tensor([[0.0, 0.0], [0.1, 0.0], [0.0, 0.1], [50.0, 50.0]]).double()
-    words = CountedWords.of(vectors, torch.tensor([5, 5, 5, 100]))
+    words = CountedWords.from_vectors(vectors, torch.tensor([5, 5, 5, 100]))
     mixture = fit_mixture(words, 2, hybrid=True, iterations=50, seed=0)
     floor = FLOOR * words.deviation().square().mean().sqrt()
     assert mixture.scales.min() == pytest.approx(float(floor))
@@ -116,7 +119,7 @@ def test_a_centre_of_one_word_keeps_a_scale():
 
 def test_a_centre_without_words_stays_and_breaks_nothing():
     vectors, counts = clusters(words=30)
-    words = CountedWords.of(vectors, counts)
+    words = CountedWords.from_vectors(vectors, counts)
     start = start_mixture(words, 2, 0)
     far = start.locations.clone()
     far[1] = 1e9
@@ -128,7 +131,7 @@ def test_a_centre_without_words_stays_and_breaks_nothing():
 
 def test_the_seed_alone_decides_and_progress_is_told():
     vectors, counts = clusters(words=60)
-    words = CountedWords.of(vectors, counts)
+    words = CountedWords.from_vectors(vectors, counts)
     told = []
     first = fit_mixture(words, 4, hybrid=True, iterations=3, seed=5, progress=lambda *each: told.append(each))
     assert torch.equal(first.locations, fit_mixture(words, 4, hybrid=True, iterations=3, seed=5).locations)
@@ -136,7 +139,7 @@ def test_the_seed_alone_decides_and_progress_is_told():
 
 
 def test_fewer_words_than_centres_are_refused():
-    words = CountedWords.of(torch.tensor([[1.0], [2.0], [2.0]]), torch.ones(3))
+    words = CountedWords.from_vectors(torch.tensor([[1.0], [2.0], [2.0]]), torch.ones(3))
     with pytest.raises(RecipeError, match=r"centres = 3: the training texts have 2 distinct.*centres = 2 or less$"):
         start_mixture(words, 3, 0)
     assert sorted(start_mixture(words, 2, 0).locations[:, 0].tolist()) == [1, 2]

@@ -11,7 +11,7 @@ from diptych.training.engine.checkpoint import Position, Snapshot, save_snapshot
 from diptych.training.engine.stage import prepare_step
 from diptych.training.recipe import Stage
 
-WORDS = Vocabulary.count(["a red circle"], 1)
+WORDS = Vocabulary.from_texts(["a red circle"], 1)
 
 
 def step(learn_temperature=False):

@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from diptych.data.boxes import overlaps
+from diptych.data.boxes import box_iou
 from diptych.data.formats.scenes import make_scenes
-from diptych.data.phrases import mentions
+from diptych.data.phrases import find_mentions
 from diptych.errors import DataError, ImageError, RecipeError
 from diptych.evaluation.localisation.localise import evaluate_phrases, region_reader
 from diptych.evaluation.localisation.measures import is_right
@@ -59,7 +59,7 @@ def proposing(corpus, small_backbones):
         def propose(photo):
             own = known[photo.tobytes()]
             aside = np.tile(own[:, 2:] - own[:, :2], 2) * 0.08
-            empty = grid[overlaps(grid, own).max(1) < 0.05]
+            empty = grid[box_iou(grid, own).max(1) < 0.05]
             found = np.concatenate([[[0, 0, 1, 1]], empty, own + aside, own - aside, own]).clip(0, 1)
             boxes = np.zeros((regions.count, 4), np.float32)
             boxes[: len(found)] = found
@@ -122,7 +122,7 @@ def test_training_on_phrases_finds_things(whole, corpus, stores):
     best = json.loads((whole / "best" / "metrics.json").read_text())["val"]
     assert best["ceiling"] == 100  # the boxes themselves are proposed
     val = corpus.split("val")
-    known, chances = mentions(val), []
+    known, chances = find_mentions(val), []
     _, boxes = region_reader(Trained.open(whole, "cpu", stores=stores), val)
     for image, box in zip(known.images, known.boxes, strict=True):
         there = boxes[image][(boxes[image][:, 2:] > boxes[image][:, :2]).all(1)]
@@ -205,7 +205,7 @@ def test_a_solved_stage_has_the_projections_of_all_pairs(solved, corpus, stores)
     """From the run's own features, in one block, each mention with every region that shows it."""
     trained = Trained.open(solved, "cpu", stores=stores)
     part = corpus.split("train")
-    known = mentions(part)
+    known = find_mentions(part)
     values, boxes = region_reader(trained, part)
     vectors, _ = values.read(np.arange(len(part.image_ids)))
     images, texts = [], []
@@ -213,7 +213,7 @@ def test_a_solved_stage_has_the_projections_of_all_pairs(solved, corpus, stores)
         trained.tokens(*trained.vocabulary.encode_all(known.words).batch(np.arange(len(known))))
     )
     for row, (image, box) in enumerate(zip(known.images, known.boxes, strict=True)):
-        shares = overlaps(boxes[image].astype(np.float64), box[None].astype(np.float64))[:, 0]
+        shares = box_iou(boxes[image].astype(np.float64), box[None].astype(np.float64))[:, 0]
         own = shares.argmax()  # the box itself is proposed, so it is pooled twice, and counts twice
         assert shares[own] > 0.999
         for place in (own, *np.flatnonzero(shares >= 0.7)):

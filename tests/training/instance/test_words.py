@@ -14,7 +14,7 @@ from diptych.training.train import train
 @pytest.fixture(scope="module")
 def vectors(corpus, tmp_path_factory):
     """A file that lacks every third of the training words, and the words that it has."""
-    words = Vocabulary.count(corpus.split("train").texts, 1).words
+    words = Vocabulary.from_texts(corpus.split("train").texts, 1).words
     has = [word for number, word in enumerate(words) if number % 3]
     rows = [f"{word} {number} 1 2 3" for number, word in enumerate(has)]
     path = tmp_path_factory.mktemp("words") / "vectors.txt"
@@ -28,7 +28,7 @@ def test_word_vectors_say_which_words_there_are_and_how_they_start(use, vectors,
     recipe = one_stage(f"text.vectors={path}", f"text.use={use}", "stage.1.epochs=1")
     run, watcher = trained(recipe, tmp_path / "run")
     words = Vocabulary.load(run / "vocabulary.json").words
-    every = Vocabulary.count(corpus.split("train").texts, 1).words
+    every = Vocabulary.from_texts(corpus.split("train").texts, 1).words
     assert list(words) == (list(every) if use == "start" else has)
     began = watcher.firsts[1]["model.text.words.weight"]
     assert len(began) == 4 + len(words)

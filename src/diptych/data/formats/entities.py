@@ -16,7 +16,7 @@ from diptych.data.corpus import Box, Corpus, Phrase
 from diptych.data.corpus_builder import CorpusBuilder, filled, lines_of
 from diptych.data.entities.archive import Archive, open_archive
 from diptych.data.entities.markup import Boxes, read_boxes, read_sentence
-from diptych.data.images import SUFFIXES, folder_of
+from diptych.data.images import IMAGE_SUFFIXES, folder_of
 from diptych.errors import DataError
 
 _SPLITS = ("train", "val", "test")
@@ -51,7 +51,7 @@ class _Photos:
         self._begun: dict[str, list[Path]] = {}
         for root in self._roots:
             for file in sorted(root.iterdir()):
-                if file.suffix.lower() in SUFFIXES:
+                if file.suffix.lower() in IMAGE_SUFFIXES:
                     self._whole.setdefault(file.stem, []).append(file)
                     self._begun.setdefault(file.stem.partition("_")[0], []).append(file)
 

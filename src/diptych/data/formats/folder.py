@@ -16,7 +16,7 @@ from pathlib import Path
 from diptych.data.corpus import SPLITS, Corpus
 from diptych.data.corpus_builder import SPLIT_NAMES, CorpusBuilder, filled, hashed_split, lines_of, text_in
 from diptych.data.formats.table import TABLE_SUFFIXES, add_table, has_header
-from diptych.data.images import SUFFIXES, ImageFinder, folder_of
+from diptych.data.images import IMAGE_SUFFIXES, ImageFinder, folder_of
 from diptych.errors import DataError
 
 _REMEDY = "put the texts of dog.jpg in dog.txt beside it, or all of them in captions.csv (columns image, text)"
@@ -30,7 +30,7 @@ def read_folder(folder: Path) -> Corpus:
         _add(gathering, part, prefix=f"{part.name}/", split=SPLIT_NAMES[part.name.lower()])
     if not parts:
         _add(gathering, folder)
-    elif beside := sum(name.suffix.lower() in SUFFIXES for name in folder.iterdir()):
+    elif beside := sum(name.suffix.lower() in IMAGE_SUFFIXES for name in folder.iterdir()):
         names = ", ".join(part.name for part in parts)
         gathering.problem(folder, None, f"{beside} images beside the folders {names} are left out")
     return gathering.corpus(remedy=_REMEDY)
@@ -136,7 +136,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, list[Path], Path | None]]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         stems: dict[Path, tuple[list[Path], list[Path]]] = {}
         for file in sorted(Path(here, name) for name in files if not name.startswith(".")):
-            kind = 0 if file.suffix.lower() in SUFFIXES else 1 if file.suffix.lower() == ".txt" else None
+            kind = 0 if file.suffix.lower() in IMAGE_SUFFIXES else 1 if file.suffix.lower() == ".txt" else None
             if kind is not None:
                 stems.setdefault(file.with_suffix(""), ([], []))[kind].append(file)
         for stem, (images, texts) in stems.items():

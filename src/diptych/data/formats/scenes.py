@@ -23,7 +23,7 @@ from diptych.data.corpus import Corpus
 from diptych.data.scenes import wording
 from diptych.data.scenes.drawing import ScenePicture
 from diptych.data.scenes.wording import Scene, Thing, pick, shuffled
-from diptych.errors import DataError, nearest
+from diptych.errors import DataError, did_you_mean
 
 __all__ = ["Scene", "ScenePicture", "Thing", "make_scenes", "scenes_corpus", "siblings"]
 
@@ -53,7 +53,7 @@ def scenes_corpus(address: str = "") -> Corpus:
     for part in filter(None, (part.strip() for part in address.split(","))):
         name, _, number = (piece.strip() for piece in part.partition("="))
         if name not in _LIMITS:
-            raise DataError(f"scenes: no option {name!r}; {nearest(name, _LIMITS)}")
+            raise DataError(f"scenes: no option {name!r}; {did_you_mean(name, _LIMITS)}")
         if name in options:
             raise DataError(f"scenes: option {name} is given twice; keep one")
         if not re.fullmatch("[0-9]{1,20}", number):

@@ -28,7 +28,7 @@ from diptych.data.corpus_builder import (
     text_in,
 )
 from diptych.data.images import ImageFinder, folder_of
-from diptych.errors import DataError, place
+from diptych.errors import DataError, location
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".parquet"})
 
@@ -59,7 +59,7 @@ def read_table(file: Path, images: Path | None = None) -> Corpus:
     return gathering.corpus()
 
 
-def further_columns(file: Path) -> dict[str, dict[str, str]]:
+def extra_columns(file: Path) -> dict[str, dict[str, str]]:
     """What a table says of each image besides its texts, group and split: strings and numbers of its first row."""
 
     def ignore(_row: int, _message: str) -> None:
@@ -219,7 +219,7 @@ def _read_json_lines(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:
     for row, message in problems:
         note(row, message)
     if not records:
-        first = f"; first problem: {place(file, problems[0][0])}: {problems[0][1]}" if problems else ""
+        first = f"; first problem: {location(file, problems[0][0])}: {problems[0][1]}" if problems else ""
         raise DataError(f"{file}: no JSON object in it{first}")
     return dict.fromkeys(name for _, values in records for name in values), records
 

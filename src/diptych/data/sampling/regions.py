@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from diptych.data.boxes import overlaps
+from diptych.data.boxes import box_iou
 from diptych.data.corpus import Floats, Integers
 from diptych.data.phrases import Mentions
 from diptych.data.reader import Draw
@@ -67,7 +67,7 @@ class Places:
             some = slice(start, start + THINGS_AT_ONCE)
             others = boxes[photos[some]]
             there = (others[..., 2:] > others[..., :2]).all(-1)
-            shared = overlaps(mentions.boxes[first[some]][:, None], others)[:, 0]  # (things, proposals)
+            shared = box_iou(mentions.boxes[first[some]][:, None], others)[:, 0]  # (things, proposals)
             self.alike[some] = there & (shared >= settings.alike)
             self.apart[some] = there & (shared < settings.apart)
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.errors import DataError, ScoreError
-from diptych.text.tokenisers.words import tokenise
-from diptych.text.vocabulary import padded
+from diptych.text.tokenisers.treebank import tokenise
+from diptych.text.vocabulary import pad_ids
 
 if TYPE_CHECKING:  # who serves an export has no torch
     from torch import Tensor
@@ -80,8 +80,8 @@ def explain(trained: Trained, image: Tensor, sentence: str) -> Explanation:
 
     @torch.inference_mode()
     def scores(texts: list[list[str]]) -> NDArray[np.float64]:
-        ids = [trained.vocabulary.encode_words(words) for words in texts]
-        encoded = trained.matcher.encode_texts(trained.tokens(*padded(ids)))
+        ids = [trained.vocabulary.encode_tokens(words) for words in texts]
+        encoded = trained.matcher.encode_texts(trained.tokens(*pad_ids(ids)))
         found: NDArray[np.float64] = trained.matcher.score(image.to(trained.device), encoded)[0].double().cpu().numpy()
         return found
 

@@ -17,8 +17,7 @@ from torch import Tensor
 from diptych.data.corpus import Corpus, Floats, Integers, Picture
 from diptych.data.images import PictureFile
 from diptych.data.open import open_corpus
-from diptych.data.phrases import Mentions
-from diptych.data.phrases import mentions as mentions_of
+from diptych.data.phrases import Mentions, find_mentions
 from diptych.data.reader import ImageReader
 from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError, RunError, ScoreError
@@ -107,7 +106,7 @@ def evaluate_phrases(
     """Measure how well a run finds the phrases of a split of a corpus; what `stores` holds is not computed again."""
     corpus = (corpus if isinstance(corpus, Corpus) else open_corpus(corpus)).split(split)
     trained = run if isinstance(run, Trained) else Trained.open(run, device, stores=stores)
-    mentions = mentions_of(corpus)
+    mentions = find_mentions(corpus)
     reader, boxes = region_reader(trained, corpus, workers, progress)
     return measure_phrases(
         trained, mentions, reader, boxes, corpus.image_ids, progress, overlap=overlap, workers=workers

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.data.boxes import overlaps
+from diptych.data.boxes import box_iou
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import Ranks
@@ -36,7 +36,7 @@ Places: TypeAlias = NDArray[np.float64]  # ranks from 1 on, infinite where no ca
 
 def is_right(candidates: Floats, boxes: Floats, overlap: float = OVERLAP) -> NDArray[np.bool_]:
     """Whether each candidate is right for each box: (candidates, boxes)."""
-    shared = overlaps(candidates.astype(np.float64), boxes.astype(np.float64))
+    shared = box_iou(candidates.astype(np.float64), boxes.astype(np.float64))
     return np.asarray(shared >= overlap - _ROUNDING)
 
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from diptych.errors import DiptychError, RecipeError, nearest
+from diptych.errors import DiptychError, RecipeError, did_you_mean
 
 
 def import_source(module: str, command: str, instead: str = "lite0") -> Any:
@@ -35,7 +35,7 @@ def import_source(module: str, command: str, instead: str = "lite0") -> Any:
 def unknown_name(name: str, known: Iterable[str]) -> RecipeError:
     """The error for a name that does not exist, with the nearest of the many that do."""
     few = difflib.get_close_matches(name, list(known), n=5, cutoff=0.0)
-    return RecipeError(f"backbone {name!r}: no such name; {nearest(name, few)}")
+    return RecipeError(f"backbone {name!r}: no such name; {did_you_mean(name, few)}")
 
 
 def no_weights(name: str, reason: Exception) -> DiptychError:

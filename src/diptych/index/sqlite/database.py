@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from diptych.errors import IndexFileError
-from diptych.files import replacing
+from diptych.files import atomic_write
 
 FORMAT = 1
 _APPLICATION = 0x44505459  # "DPTY", where SQLite keeps whose file it is
@@ -65,7 +65,7 @@ class Database:
         if path.exists():
             raise IndexFileError(f"{path}: is there already; name another file")
         try:
-            with replacing(path) as temporary:
+            with atomic_write(path) as temporary:
                 _make_tables(temporary, spec)
                 remove_logs(path)
         except sqlite3.Error as reason:

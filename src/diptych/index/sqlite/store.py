@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
-from diptych.errors import DataError, IndexFileError, nearest
+from diptych.errors import DataError, IndexFileError, did_you_mean
 from diptych.index.encoder import Encodings
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.sqlite.database import Database
@@ -268,4 +268,4 @@ def _day(name: str, day: str) -> str:
 
 
 def _offer(name: str, known: list[str], what: str) -> str:
-    return nearest(name, known) if known else f"its source has no {what}"
+    return did_you_mean(name, known) if known else f"its source has no {what}"

@@ -18,7 +18,7 @@ from diptych.errors import RunError
 from diptych.features.crops import Crops
 from diptych.features.identity import file_hash
 from diptych.files import read_json
-from diptych.settings import Count, Flag, Settings, first_mistake
+from diptych.settings import Count, Flag, Settings, first_error
 
 FORMAT = 1
 CARD = "export.json"
@@ -60,7 +60,7 @@ class Exported(Settings):
         try:
             exported = cls.model_validate(card)
         except ValidationError as error:
-            raise RunError(f"{folder / CARD}: {first_mistake(error, cls)}; export the run again") from None
+            raise RunError(f"{folder / CARD}: {first_error(error, cls)}; export the run again") from None
         for name in FILES:
             try:
                 same = file_hash(folder / name) == exported.files.get(name)

@@ -17,7 +17,7 @@ from diptych.models.matcher import Matcher
 from diptych.models.matchers.set_matcher import SetMatcher
 from diptych.report.pictures import data_uri, small_picture
 from diptych.report.run_page import AttendedPhoto, AttentionSection, Word
-from diptych.text.tokenisers.words import tokenise
+from diptych.text.tokenisers.treebank import tokenise
 
 SIDE = 128  # pixels of a photo's longer side
 WORDS = 30  # of a caption that are shown

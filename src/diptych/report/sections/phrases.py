@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.data.boxes import overlaps
+from diptych.data.boxes import box_iou
 from diptych.data.corpus import Corpus, Integers, Picture
-from diptych.data.phrases import Mentions, mentions
+from diptych.data.phrases import Mentions, find_mentions
 from diptych.evaluation.localisation.measures import PHRASE, Grounding
 from diptych.evaluation.metrics.recall import CUTOFFS
 from diptych.report.pictures import HUES, data_uri, small_picture
@@ -31,7 +31,7 @@ def phrase_section(found: Grounding, corpus: Corpus) -> PhraseSection:
     rows, total = _rows(found), _measure(found, f"{PHRASE}_sum")
     if corpus.pictures is None:
         return PhraseSection("The data has no pictures to show.", rows, total)
-    said = mentions(corpus)
+    said = find_mentions(corpus)
     groups = [
         PhotoGroup(heading, [_photo(found, said, corpus, corpus.pictures, own) for own in chosen])
         for heading, chosen in zip(("Found", "Missed"), _chosen(found, said), strict=True)
@@ -81,7 +81,7 @@ def _photo(
     small = small_picture(pictures[image], SIDE)
     words = [said.words[row] for row in found.rows[rows].tolist()]
     truths, chosen = said.boxes[found.rows[rows]].astype(np.float64), found.boxes[rows].astype(np.float64)
-    shared = overlaps(chosen, truths).diagonal()
+    shared = box_iou(chosen, truths).diagonal()
     phrases = [
         FoundPhrase(
             phrase,

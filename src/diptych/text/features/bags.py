@@ -12,7 +12,7 @@ from torch import Tensor
 from diptych.text.vocabulary import UNKNOWN, TokenTable
 
 
-def known_words(ids: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+def known_tokens(ids: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """The known words of padded texts (texts, length), one text after the other, and where each text begins.
 
     `known` says it of each id, (vocabulary,). This is the form that torch's `embedding_bag` takes.
@@ -30,28 +30,28 @@ def word_counts(texts: TokenTable, vocabulary: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False)
-class Distinct:
+class DistinctTexts:
     """The distinct texts of a table: the first text of each, how many are like it, and which of them each text is."""
 
     first: NDArray[np.int64]  # (distinct,)
     counts: NDArray[np.int64]  # (distinct,)
-    of: NDArray[np.int64]  # (texts,)
+    inverse: NDArray[np.int64]  # (texts,)
 
     @classmethod
-    def of_table(cls, texts: TokenTable) -> Distinct:
+    def from_table(cls, texts: TokenTable) -> DistinctTexts:
         """Those of a table, in the order in which they first occur."""
         places: dict[bytes, int] = {}
         ends = texts.offsets.tolist()
-        of = np.empty(len(texts), np.int64)
+        inverse = np.empty(len(texts), np.int64)
         first: list[int] = []
         for text in range(len(texts)):
             key = texts.flat[ends[text] : ends[text + 1]].tobytes()
-            of[text] = places.setdefault(key, len(places))
+            inverse[text] = places.setdefault(key, len(places))
             if len(places) > len(first):
                 first.append(text)
-        return cls(np.array(first, np.int64), np.bincount(of, minlength=len(first)), of)
+        return cls(np.array(first, np.int64), np.bincount(inverse, minlength=len(first)), inverse)
 
-    def padded(self, texts: TokenTable, at_once: int) -> list[tuple[Tensor, Tensor]]:
+    def padded_batches(self, texts: TokenTable, at_once: int) -> list[tuple[Tensor, Tensor]]:
         """The ids and lengths of the distinct texts of a table, padded, so many at once."""
         cuts = range(at_once, len(self.first), at_once)
         blocks = [texts.batch(block) for block in np.split(self.first, cuts)] if len(self.first) else []

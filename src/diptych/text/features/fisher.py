@@ -49,7 +49,7 @@ def fisher_vectors(words: Tensor, begins: Tensor, vectors: Tensor, mixture: Mixt
     return means
 
 
-def plain_fisher_vectors(ids: Tensor, found: Tensor, vectors: Tensor, mixture: Mixture) -> Tensor:
+def padded_fisher_vectors(ids: Tensor, found: Tensor, vectors: Tensor, mixture: Mixture) -> Tensor:
     """The same of padded ids, (texts, length), of which those that are `found` count; all words have one shape.
 
     An export needs it so. What a word contributes is computed as often as it occurs.

@@ -35,7 +35,7 @@ class Unmixing:
         return (vectors - self.mean) @ self.matrix.T
 
 
-def independent(vectors: Tensor, counts: Tensor, seed: int = 0) -> Unmixing:
+def fit_ica(vectors: Tensor, counts: Tensor, seed: int = 0) -> Unmixing:
     """As many independent components as the vectors (words, size) have entries; word i counts `counts[i]` times."""
     vectors, share = vectors.double(), counts.double() / counts.sum()
     mean = share @ vectors

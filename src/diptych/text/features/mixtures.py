@@ -67,7 +67,7 @@ class CountedWords:
     ordered: Tensor  # (words, size)
 
     @classmethod
-    def of(cls, vectors: Tensor, counts: Tensor) -> CountedWords:
+    def from_vectors(cls, vectors: Tensor, counts: Tensor) -> CountedWords:
         """Vectors (words, size) with the number of their occurrences (words,)."""
         ordered, order = vectors.double().sort(0)
         return cls(vectors.double(), counts.double(), order, ordered)

@@ -14,7 +14,7 @@ _CHUNKS = 4  # of columns; products below the diagonal are those above it, and a
 
 
 @dataclass(frozen=True)
-class Principal:
+class PrincipalComponents:
     """The mean of the rows, and the directions in which they vary most, the widest first."""
 
     mean: Tensor  # (entries,)
@@ -45,7 +45,7 @@ class Covariance:
         self._count += float(counts.sum())
         self._rows += len(rows)
 
-    def principal(self, size: int) -> Principal:
+    def principal(self, size: int) -> PrincipalComponents:
         """The first `size` components; more than the rank of the rows are refused."""
         mean = self._sum / self._count
         covariance = self._products / self._count - mean.outer(mean)
@@ -60,4 +60,4 @@ class Covariance:
         components = directions[:, -size:].flip(1).T
         # A component's sign is arbitrary: the largest entry is positive, so that equal data give equal components.
         largest = components.gather(1, components.abs().argmax(1, keepdim=True))
-        return Principal(mean, components * largest.sign())
+        return PrincipalComponents(mean, components * largest.sign())

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import SGD, Adam, Optimizer
 
-from diptych.errors import RecipeError, nearest
+from diptych.errors import RecipeError, did_you_mean
 from diptych.models.matcher import Matcher
 from diptych.models.matchers.cca import CCA
 from diptych.objectives.correlation import Correlation
@@ -44,7 +44,7 @@ def _check_part(matcher: Matcher, part: str, where: str) -> None:
             raise RecipeError(f"{where}: {part!r} is part of a backbone, and the model reads no photos through one")
         depth = part.count(".")
         near = {name for name in known if name.count(".") == depth} or known
-        raise RecipeError(f"{where}: the model has no part {part!r}; {nearest(part, near | {'all'})}")
+        raise RecipeError(f"{where}: the model has no part {part!r}; {did_you_mean(part, near | {'all'})}")
 
 
 def train_mode(matcher: Matcher) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from diptych.data.corpus import Corpus
-from diptych.data.phrases import Mentions, mentions
+from diptych.data.phrases import Mentions, find_mentions
 from diptych.data.sampling.pairs import PairReader
 from diptych.data.sampling.regions import Places, RegionSampler, annotated_boxes
 from diptych.errors import DataError, RecipeError
@@ -35,7 +35,7 @@ class PhraseData:
     ) -> None:
         assert stage.phrases is not None
         self._trained, self._workers = images.trained, images.workers
-        every = mentions(train)
+        every = find_mentions(train)
         regions = _regions(train, every, images)
         places = Places(every, regions.boxes, regions.places, stage.phrases)
         named = every.take(texts.known(list(every.words)))
@@ -52,7 +52,7 @@ class PhraseData:
             named, places, stage.batches.size, seed, stage.phrases, stage.batches.neighbours
         )
         val = corpus.split("val")
-        self._val, self._val_ids = mentions(val), val.image_ids
+        self._val, self._val_ids = find_mentions(val), val.image_ids
         self._val_regions, self._val_boxes = region_reader(
             replace(images.trained, stores=images.stores), val, images.workers, images.progress
         )

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diptych.errors import RunError
-from diptych.files import replacing
+from diptych.files import atomic_write
 from diptych.models.storage import load_tensors, save_tensors
 from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens
 from diptych.progress import ProgressCallback
-from diptych.text.features.bags import Distinct
+from diptych.text.features.bags import DistinctTexts
 from diptych.text.vocabulary import TokenTable
 from diptych.text.word_vectors import WordVectors
 
@@ -91,12 +91,12 @@ class TextFeatures:
 @torch.inference_mode()
 def known_texts(tower: FittedTextTower, table: TokenTable, device: torch.device) -> NDArray[np.bool_]:
     """Which texts of a table have a word that a tower on a device knows: (texts,)."""
-    distinct = Distinct.of_table(table)
+    distinct = DistinctTexts.from_table(table)
     known = [
         tower.known(Tokens(ids.to(device), lengths.to(device))).cpu().numpy()
-        for ids, lengths in distinct.padded(table, TEXTS_AT_ONCE)
+        for ids, lengths in distinct.padded_batches(table, TEXTS_AT_ONCE)
     ]
-    return np.asarray(np.concatenate(known)[distinct.of])
+    return np.asarray(np.concatenate(known)[distinct.inverse])
 
 
 def text_features(
@@ -110,29 +110,29 @@ def text_features(
 
     They belong to the fitted tower and to the texts. `progress` is told how many distinct ones are done.
     """
-    distinct = Distinct.of_table(table)
+    distinct = DistinctTexts.from_table(table)
     path = stores / "texts" / f"{tower.settings.name}-{_features_digest(tower, table)[:16]}.npy"
     if not path.exists():
-        with replacing(path) as temporary:
+        with atomic_write(path) as temporary:
             shape = (len(distinct.first), tower.size)
             rows = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
             put_features(tower, table, distinct, device, rows, progress)
             rows.flush()
-    return TextFeatures(_mapped(path, (len(distinct.first), tower.size)), distinct.of)
+    return TextFeatures(_mapped(path, (len(distinct.first), tower.size)), distinct.inverse)
 
 
 @torch.inference_mode()
 def put_features(
     tower: FittedTextTower,
     table: TokenTable,
-    distinct: Distinct,
+    distinct: DistinctTexts,
     device: torch.device,
     rows: NDArray[np.float32],
     progress: ProgressCallback | None = None,
 ) -> None:
     """Write what a tower makes of each distinct text of a table into rows, (distinct texts, size)."""
     done = 0
-    for ids, lengths in distinct.padded(table, TEXTS_AT_ONCE):
+    for ids, lengths in distinct.padded_batches(table, TEXTS_AT_ONCE):
         made: Tensor = tower(Tokens(ids.to(device), lengths.to(device)))
         rows[done : done + len(ids)] = made.cpu().numpy()
         done += len(ids)

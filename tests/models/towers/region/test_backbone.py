@@ -93,7 +93,7 @@ def tiny(monkeypatch):
 
 def trained(stores=None, **settings):
     matcher = Seeing(RegionBackboneSettings(**settings).build()).requires_grad_(False).eval()
-    return Trained(matcher, Vocabulary.count(PHOTOS.texts, 1), CPU, stores)
+    return Trained(matcher, Vocabulary.from_texts(PHOTOS.texts, 1), CPU, stores)
 
 
 @pytest.mark.parametrize("regions", [Regions(), SEARCH], ids=["grid", "proposals"])

@@ -18,11 +18,11 @@ from diptych.models.layers.word_table import WordTableTower
 from diptych.models.tower import TextTowerSettings, Tokens
 from diptych.progress import ProgressCallback
 from diptych.settings import Count, Flag
-from diptych.text.features.bags import Distinct, known_words, word_counts
-from diptych.text.features.fisher import fisher_vectors, plain_fisher_vectors
-from diptych.text.features.ica import independent
+from diptych.text.features.bags import DistinctTexts, known_tokens, word_counts
+from diptych.text.features.fisher import fisher_vectors, padded_fisher_vectors
+from diptych.text.features.ica import fit_ica
 from diptych.text.features.mixtures import CountedWords, Mixture, fit_mixture
-from diptych.text.features.pca import Covariance, Principal
+from diptych.text.features.pca import Covariance, PrincipalComponents
 from diptych.text.vocabulary import TokenTable
 from diptych.text.word_vectors import WordVectors
 
@@ -90,7 +90,7 @@ class Fisher(WordTableTower):
     def fit(self, texts: TokenTable, vectors: WordVectors | None, progress: ProgressCallback | None = None) -> None:
         """Fit ICA and mixture to the words of the texts, then the PCA to the texts' Fisher vectors."""
         self.fill(vectors)
-        distinct = Distinct.of_table(texts)
+        distinct = DistinctTexts.from_table(texts)
         steps = self.settings.iterations
         total = steps + (0 if self.settings.size is None else len(distinct.first))
         self._fit_words(texts, progress and (lambda done, _: progress(done, total)))
@@ -102,14 +102,14 @@ class Fisher(WordTableTower):
         if tokens.features is not None:
             return tokens.features
         vectors = self._vectors(tokens.ids)
-        return vectors if self.settings.size is None else Principal(self.text_mean, self.components)(vectors)
+        return vectors if self.settings.size is None else PrincipalComponents(self.text_mean, self.components)(vectors)
 
     def _vectors(self, ids: Tensor) -> Tensor:
         """Fisher vectors before the PCA, (texts, 2 x centres x word)."""
         mixture = Mixture(self.weights, self.locations, self.scales, self.laplacian)
         if torch.compiler.is_compiling():  # in an export
-            return plain_fisher_vectors(ids, self.found, self.table, mixture)
-        return fisher_vectors(*known_words(ids, self.found), self.table, mixture)
+            return padded_fisher_vectors(ids, self.found, self.table, mixture)
+        return fisher_vectors(*known_tokens(ids, self.found), self.table, mixture)
 
     def _fit_words(self, texts: TokenTable, progress: ProgressCallback | None) -> None:
         """Turn the table's vectors into what the mixture is one of, and fit it to those that occur."""
@@ -124,10 +124,10 @@ class Fisher(WordTableTower):
         if not settings.occurrences:
             counts = counts.clamp(max=1)
         if settings.ica:
-            vectors = normalize(independent(vectors[occur], counts[occur], settings.seed)(vectors), dim=1)
+            vectors = normalize(fit_ica(vectors[occur], counts[occur], settings.seed)(vectors), dim=1)
         vectors = LENGTH * vectors * found.unsqueeze(1)
         mixture = fit_mixture(
-            CountedWords.of(vectors[occur], counts[occur]),
+            CountedWords.from_vectors(vectors[occur], counts[occur]),
             settings.centres,
             hybrid=settings.mixture == "hglmm",
             iterations=settings.iterations,
@@ -138,13 +138,13 @@ class Fisher(WordTableTower):
         for name, value in vars(mixture).items():
             getattr(self, name).copy_(value)
 
-    def _fit_texts(self, texts: TokenTable, distinct: Distinct, progress: ProgressCallback | None) -> None:
+    def _fit_texts(self, texts: TokenTable, distinct: DistinctTexts, progress: ProgressCallback | None) -> None:
         """Fit the PCA to the texts' Fisher vectors, each distinct text once, with its count."""
         assert self.settings.size is not None
         covariance = Covariance(len(self.text_mean))
         counts = torch.from_numpy(distinct.counts)
         done = 0
-        for ids, _ in distinct.padded(texts, TEXTS_AT_ONCE):
+        for ids, _ in distinct.padded_batches(texts, TEXTS_AT_ONCE):
             covariance.add(self._vectors(ids.to(self.found.device)).cpu(), counts[done : done + len(ids)])
             done += len(ids)
             if progress:

@@ -12,7 +12,7 @@ from diptych.models.layers.word_table import WordTableTower
 from diptych.models.tower import TextTowerSettings, Tokens
 from diptych.progress import ProgressCallback
 from diptych.settings import Count
-from diptych.text.features.bags import known_words
+from diptych.text.features.bags import known_tokens
 from diptych.text.vocabulary import TokenTable
 from diptych.text.word_vectors import WordVectors
 
@@ -47,5 +47,5 @@ class Mean(WordTableTower):
         if torch.compiler.is_compiling():  # in an export, where all have one shape; a word that is not found is zeros
             found = self.found[tokens.ids].sum(1, keepdim=True)  # (texts, 1)
             return self.table[tokens.ids].sum(1) / found.clamp(min=1)
-        words, begins = known_words(tokens.ids, self.found)
+        words, begins = known_tokens(tokens.ids, self.found)
         return embedding_bag(words, self.table, begins, mode="mean")

@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens
 from diptych.progress import ProgressCallback
-from diptych.text.features.bags import known_words
+from diptych.text.features.bags import known_tokens
 from diptych.text.features.tfidf import inverse_document_frequency, tfidf
 from diptych.text.vocabulary import SPECIALS, UNKNOWN, TokenTable
 from diptych.text.word_vectors import WordVectors
@@ -54,5 +54,5 @@ class Tfidf(FittedTextTower):
             counts = counts.scatter_add(1, tokens.ids, torch.ones_like(tokens.ids, dtype=counts.dtype))
             return normalize((counts * self.rarity)[:, len(SPECIALS) :], dim=1)
         known = torch.arange(len(self.rarity), device=tokens.ids.device) > UNKNOWN
-        words, begins = known_words(tokens.ids, known)
+        words, begins = known_tokens(tokens.ids, known)
         return tfidf(words, begins, self.rarity)[:, len(SPECIALS) :]

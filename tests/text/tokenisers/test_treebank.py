@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer
 
-from diptych.text.tokenisers.words import tokenise
+from diptych.text.tokenisers.treebank import tokenise
 
 NLTK, TREEBANK = NLTKWordTokenizer(), TreebankWordTokenizer()
 
