@@ -75,6 +75,22 @@ def test_the_foundation_stands_alone():
         assert set(imported_rooms(SOURCE / f"{name}.py")) <= FOUNDATION
 
 
+def test_nobody_outside_models_asks_for_the_class_of_a_matcher():
+    """A matcher declares what it can do, so that a new one needs no change elsewhere."""
+    models = SOURCE / "models"
+    files = [models / "matcher.py", models / "tower.py"]
+    files += [file for folder in ("matchers", "towers", "layers") for file in (models / folder).rglob("*.py")]
+    classes = {
+        node.name for file in files for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)
+    }
+    assert {"Matcher", "TwoTowers", "CCA", "SetMatcher", "PretrainedTower", "FittedTextTower"} <= classes
+    for file in sorted(set(SOURCE.rglob("*.py")) - set(models.rglob("*.py"))):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
+                asked = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node.args[1])}
+                assert not asked & classes, f"{file}:{node.lineno} asks for {asked & classes}"
+
+
 def test_what_the_package_offers_can_be_had():
     for name in diptych.__all__:
         assert getattr(diptych, name) is not None

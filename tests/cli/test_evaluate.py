@@ -265,7 +265,7 @@ def test_a_text_at_all_its_places_however_the_run_was_trained(runs):
     trained = Trained.open(runs / "dual", "cpu")
     found = {}
     for shifts in ("one", "mean"):
-        trained.matcher.take_shifts(shifts)
+        trained.matcher.set_text_shifts(shifts)
         found[shifts] = evaluate_encoded([trained.encode(corpus)]).to_json()
         assert json.loads(invoke(str(runs / "dual"), SCENES, "--shifts", shifts, "--json").stdout) == found[shifts]
     assert found["one"] != found["mean"]

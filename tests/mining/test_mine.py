@@ -34,7 +34,7 @@ class Table:
         self.scores, self.strings, self.unreadable = torch.as_tensor(scores), strings, unreadable
         self.encoded = self.tiles = 0
         self.matcher = SimpleNamespace(
-            settings=SimpleNamespace(name="table"), joint=1, score=self.score, score_pairs=self.score_pairs
+            settings=SimpleNamespace(name="table"), embedding_dim=1, score=self.score, score_pairs=self.score_pairs
         )
 
     def score(self, images, texts):

@@ -155,7 +155,7 @@ def test_the_run_opens_as_what_was_trained(headed, corpus):
     trained = Trained.open(headed, "cpu")
     assert isinstance(trained.matcher, Projected)
     assert isinstance(trained.matcher.base, VSE)
-    assert trained.matcher.joint == 8
+    assert trained.matcher.embedding_dim == 8
     encoded = trained.encode(corpus.split("val"))
     assert encoded.images.shape == (6, 8)
     assert load_recipe(str(headed / "recipe.toml")).stage[1].head.bias is False
@@ -222,7 +222,7 @@ def test_a_head_on_a_head(headed, head_only, corpus, tmp_path):
     run = train(recipe, corpus, tmp_path / "run", device="cpu", workers=0)
     before, after = weights(headed), weights(run)
     assert all(torch.equal(after[f"base.{name}"], value) for name, value in before.items())
-    assert Trained.open(run, "cpu").matcher.joint == 4
+    assert Trained.open(run, "cpu").matcher.embedding_dim == 4
 
 
 def test_a_stage_after_the_head_goes_on_with_it(corpus, tmp_path, recipes):
@@ -277,7 +277,7 @@ def test_features_of_another_size_than_the_base_read_are_refused(recipes, head_o
     recipe = head_only(run, "stage.1.trainable=['head_images', 'head_texts']")
     refused(DiptychError, r"(?=.*12)(?=.*6)", recipe, with_features(corpus, 6), tmp_path / "run")
     again = train(recipe, with_features(corpus, 12), tmp_path / "run", device="cpu", workers=0)
-    assert Trained.open(again, "cpu").matcher.joint == 8
+    assert Trained.open(again, "cpu").matcher.embedding_dim == 8
 
 
 class PairwiseSettings(ModelSettings):

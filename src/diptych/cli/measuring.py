@@ -118,14 +118,13 @@ class EncodeOptions:
 
     def open(self, run: str) -> Trained:
         """A run, ready to encode."""
-        from diptych.models.matchers.dual_path import DualPath
         from diptych.models.trained import Trained
 
         trained = Trained.open(run, self.device, stores=self.features)
         if self.shifts is not None:
-            if not isinstance(trained.matcher, DualPath):
+            if not trained.matcher.shifts_texts:
                 raise ScoreError(f"{run}: its model has no places to shift a text to; leave --shifts out")
-            trained.matcher.take_shifts(self.shifts)
+            trained.matcher.set_text_shifts(self.shifts)
         return trained
 
     def encode(self, source: str, statistics: Statistics = "running") -> Encoded:

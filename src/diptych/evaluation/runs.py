@@ -79,7 +79,7 @@ def kept_score(encoded: Sequence[Encoded], most: int = KEPT) -> Score:
     kept either.
     """
     score = ensemble_score(encoded)
-    if score.images * score.texts > most or all(each.matcher().joint is not None for each in encoded):
+    if score.images * score.texts > most or all(each.matcher().embedding_dim is not None for each in encoded):
         return score
     spans = [slice(start, start + KEPT_AT_ONCE) for start in range(0, score.images, KEPT_AT_ONCE)]
     against = score.against(slice(0, score.texts))

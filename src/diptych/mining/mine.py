@@ -67,7 +67,7 @@ def mine(
     encoded = _encode(trained, corpus, workers, progress, reader)
     score = embedding_score(trained.matcher.score, encoded.images, encoded.texts)
     exclusions = Exclusions(encoded.image_groups, encoded.text_groups, encoded.strings)
-    block = block or (BLOCK if trained.matcher.joint is not None else BLOCK_OF_SETS)
+    block = block or (BLOCK if trained.matcher.embedding_dim is not None else BLOCK_OF_SETS)
     tiles = Tiles(score, exclusions, top_texts, top_images, block)
     total = len(corpus.image_ids) + 2 * len(corpus.texts)
     partial = Partial(file, {"lists": about.model_dump(mode="json"), "read": encoded.digest()})

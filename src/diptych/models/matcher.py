@@ -1,14 +1,19 @@
-"""The interface that every model follows, and that evaluation, mining and search see nothing beyond.
+"""The interface of every model, and all that evaluation, mining, training and search know of one.
 
-A matcher has two towers and a score. Encodings are tensors with a row an image or a text; what a row is, only the score
-knows: a vector, or a set of vectors, (places, size), whose empty places are zeros. The score is always
+A matcher has two towers and a score. Encodings are tensors with one row per image or text. Only the score knows what a
+row is: a vector, or a set of vectors, (places, size), whose empty places are zeros. The score is always
 higher-is-better.
+
+What a model can do beyond that, it declares as a property (`is_inner_product`, `localises`, ...), so that nobody needs
+to ask for its class.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +21,13 @@ from typing_extensions import Self
 
 from diptych.features.backbone import Backbone
 from diptych.features.readers import ImageInput
-from diptych.models.tower import Tokens
+from diptych.models.layers.attention import Direction
+from diptych.models.tower import FittedTextTower, ImageTower, Tokens
 from diptych.settings import Settings
 
-PAIRS_AT_ONCE = 16  # what pairs are scored with is a small matrix, of which the diagonal is kept
+PAIRS_AT_ONCE = 16  # pairs are scored as small matrices, of which only the diagonal is used
+
+TextShifts = Literal["one", "mean"]
 
 
 class ModelSettings(Settings, ABC):
@@ -38,9 +46,9 @@ class ModelSettings(Settings, ABC):
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """The encodings of a batch to train on, and the model's own terms of the loss, where it has some.
+    """The encodings of a training batch, and the terms that the model itself adds to the loss, if any.
 
-    `features` are what a classifier reads of the images and of the texts, where that is not their encodings.
+    `features` are what a classifier reads of the images and of the texts, if that is not their encodings.
     """
 
     images: Tensor
@@ -50,7 +58,7 @@ class EncodedBatch:
 
 
 class Matcher(nn.Module, ABC):
-    """Two towers and a score between what they make."""
+    """Two towers, and a score between their encodings."""
 
     settings: ModelSettings
 
@@ -60,29 +68,69 @@ class Matcher(nn.Module, ABC):
         """What `encode_images` reads."""
 
     @property
-    def joint(self) -> int | None:
-        """The size of the joint space, where an image and a text are one vector each in it; else none."""
+    def pretrained(self) -> Backbone | None:
+        """The backbone whose output `encode_images` reads as well, if any."""
+        return None
+
+    @property
+    def pretrained_weights(self) -> Path | None:
+        """The file that `start_images` loads the backbone's weights from; None for the backbone's own."""
+        towers = (part for part in self.modules() if isinstance(part, ImageTower))
+        return next((tower.pretrained_weights for tower in towers), None)
+
+    @property
+    def fitted_text_tower(self) -> FittedTextTower | None:
+        """The text tower that is fitted to the training texts before training, if the model has one."""
+        return next((part for part in self.modules() if isinstance(part, FittedTextTower)), None)
+
+    # Capabilities
+
+    @property
+    def embedding_dim(self) -> int | None:
+        """The size of the embeddings if an image and a text are one vector each, else None."""
         return None
 
     @property
     def is_inner_product(self) -> bool:
-        """Whether images and texts are a vector each and the score grows with their inner product, as most do."""
+        """Whether images and texts are one vector each and the score grows with their inner product."""
         return True
 
     @property
+    def compares_within_modality(self) -> bool:
+        """Whether `score` can also compare images with images and texts with texts."""
+        return self.embedding_dim is not None
+
+    @property
     def reads_views(self) -> bool:
-        """Whether it makes one vector of an image tower's several views; most read one vector an image, or regions."""
+        """Whether the model turns several views of an image into one vector."""
         return False
 
     @property
-    def own_terms(self) -> tuple[str, ...]:
-        """The names of the model's own terms of the loss, which `encode_batch` gives; most have none."""
+    def localises(self) -> bool:
+        """Whether the model scores each proposed region of an image by itself, and so can find a phrase in it."""
+        return False
+
+    @property
+    def shifts_texts(self) -> bool:
+        """Whether texts can be encoded at every position that they can take (`set_text_shifts`)."""
+        return False
+
+    @property
+    def attention_direction(self) -> Direction | None:
+        """Who attends in `attention`: words to regions ("t2i") or regions to words ("i2t"); None without attention."""
+        return None
+
+    @property
+    def extra_terms(self) -> tuple[str, ...]:
+        """The names of the loss terms that the model itself adds in `encode_batch`."""
         return ()
 
     @property
-    def pretrained(self) -> Backbone | None:
-        """The backbone whose output `encode_images` reads as well, where there is one."""
-        return None
+    def solves_in_closed_form(self) -> bool:
+        """Whether the weights are computed from all pairs (`accumulate`, `solve`) instead of by gradient descent."""
+        return False
+
+    # Encoding and scoring
 
     @abstractmethod
     def encode_images(self, images: Tensor) -> Tensor:
@@ -90,7 +138,7 @@ class Matcher(nn.Module, ABC):
 
     @abstractmethod
     def encode_texts(self, tokens: Tokens) -> Tensor:
-        """Encode a batch of texts; row j belongs to text j, whatever the padding."""
+        """Encode a batch of texts; row j belongs to text j and does not depend on the padding."""
 
     @abstractmethod
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
@@ -101,13 +149,31 @@ class Matcher(nn.Module, ABC):
         blocks = zip(torch.split(images, PAIRS_AT_ONCE), torch.split(texts, PAIRS_AT_ONCE), strict=True)
         return torch.cat([self.score(*block).diagonal() for block in blocks])
 
+    def attention(self, image: Tensor, text: Tensor) -> Tensor:
+        """The attention weights between one encoded image and one encoded text: (words, regions)."""
+        raise NotImplementedError(f"{self.settings.name!r} has no attention")
+
+    def set_text_shifts(self, shifts: TextShifts) -> None:
+        """Encode each text once from now on, or as the mean over all positions that it can take."""
+        raise NotImplementedError(f"{self.settings.name!r} does not shift texts")
+
+    # Training
+
     def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
-        """Encode a batch to train on: text k belongs to image `image_of[k]`; texts beyond those are negatives."""
+        """Encode a training batch: text k belongs to image `image_of[k]`; further texts are negatives."""
         return EncodedBatch(self.encode_images(images), self.encode_texts(tokens))
+
+    def accumulate(self, images: Tensor, tokens: Tokens, image_of: Tensor, text_of: Tensor) -> None:
+        """Add a batch to what `solve` computes the weights from: pair k is image `image_of[k]`, text `text_of[k]`."""
+        raise NotImplementedError(f"{self.settings.name!r} is trained by gradient descent")
+
+    def solve(self) -> None:
+        """Compute the weights from all accumulated pairs."""
+        raise NotImplementedError(f"{self.settings.name!r} is trained by gradient descent")
 
     @abstractmethod
     def start_images(self) -> None:
-        """Load the pretrained weights that training begins with, where the image side has some."""
+        """Load the pretrained weights that training starts from, if the image side has any."""
 
     @abstractmethod
     def start_words(self, vectors: Tensor, found: Tensor) -> None:

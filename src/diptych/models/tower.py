@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import torch
@@ -53,6 +54,11 @@ class ImageTower(nn.Module, ABC):
     @property
     def pretrained(self) -> Backbone | None:
         """The backbone whose output can be stored while it is frozen, where the tower has one."""
+        return None
+
+    @property
+    def pretrained_weights(self) -> Path | None:
+        """The file that `start` loads the backbone's weights from; None for the backbone's own."""
         return None
 
     def start(self) -> None:
@@ -105,11 +111,6 @@ class FittedTextTower(TextTower):
     @abstractmethod
     def known(self, tokens: Tokens) -> Tensor:
         """Which texts have a word that the tower knows, (texts,): the others are nothing to it."""
-
-
-def fitted_tower(matcher: nn.Module) -> FittedTextTower | None:
-    """The text tower of a matcher that is fitted, where it has such a one."""
-    return next((part for part in matcher.modules() if isinstance(part, FittedTextTower)), None)
 
 
 class TextTowerSettings(Settings, ABC):

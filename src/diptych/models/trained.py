@@ -22,7 +22,7 @@ from diptych.models.address import run_folder
 from diptych.models.encodings import Encoded, joined
 from diptych.models.matcher import Matcher
 from diptych.models.storage import load_matcher
-from diptych.models.tower import Tokens, fitted_tower
+from diptych.models.tower import Tokens
 from diptych.progress import ProgressCallback
 from diptych.text.tokenisers.treebank import tokenise
 from diptych.text.vocabulary import Vocabulary, pad_ids
@@ -151,7 +151,7 @@ class Trained:
 
     def known(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Which texts have a word that the model knows, (texts,): all others are the same to it."""
-        fitted = fitted_tower(self.matcher)
+        fitted = self.matcher.fitted_text_tower
         if fitted is None:
             ids = self.vocabulary.ids
             return np.array([any(word in ids for word in tokenise(text)) for text in texts], bool)
@@ -163,7 +163,7 @@ class Trained:
     def known_words(self, words: Sequence[str]) -> NDArray[np.bool_]:
         """Which words the model can tell from others: those of its vocabulary and of its text tower's fit, if any."""
         known = np.array([word in self.vocabulary.ids for word in words], bool)
-        fitted = fitted_tower(self.matcher)
+        fitted = self.matcher.fitted_text_tower
         if fitted is not None and len(words):
             ids = [self.vocabulary.encode_tokens([word]) for word in words]
             known &= fitted.known(self.tokens(*pad_ids(ids))).cpu().numpy()

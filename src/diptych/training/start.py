@@ -19,9 +19,8 @@ from diptych.evaluation.runs import SELECTABLE
 from diptych.features.readers import image_reader
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.matchers.projected import Projected
-from diptych.models.matchers.two_branch import TwoBranch
 from diptych.models.storage import load_about, load_matcher
-from diptych.models.tower import FittedTextTower, fitted_tower
+from diptych.models.tower import FittedTextTower
 from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors, keep_words_with_vectors, read_word_vectors
 from diptych.training.engine.callbacks import Watcher
@@ -113,7 +112,7 @@ class Start:
         """A fresh matcher, started from pretrained weights and word vectors, or fitted, where there is such a thing."""
         matcher = self.settings.build()
         matcher.start_images()
-        tower = fitted_tower(matcher)
+        tower = matcher.fitted_text_tower
         if tower is not None:
             self._fit(tower, stage)
         elif self.vectors is not None:
@@ -179,8 +178,7 @@ def _check_stage(stage: Stage, matcher: Matcher, before: Stage | None) -> None:
         raise RecipeError("model.image: 'views' are several vectors an image, which 'dual_path' reads; use 'backbone'")
     if stage.batches.chunk is not None:
         check_chunks(matcher, stage.objective)
-    one_vector = matcher.joint is not None or isinstance(matcher, TwoBranch)  # of a region, where it reads regions
-    if stage.objective.needs_within and not one_vector:
+    if stage.objective.needs_within and not matcher.compares_within_modality:
         raise RecipeError(
             f"objective: {stage.objective.name!r} compares images with images, which needs an embedding model"
         )

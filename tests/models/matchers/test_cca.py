@@ -40,7 +40,7 @@ def matcher(images=6, texts=4, **changes):
 
 def solved(images, texts, **changes):
     made = matcher(images.shape[1], texts.shape[1], **changes)
-    made.add(images.float(), texts.float())
+    made.accumulate_vectors(images.float(), texts.float())
     made.solve()
     return made
 
@@ -134,44 +134,48 @@ def test_pairs_score_higher_than_others():
     torch.testing.assert_close(made.score_pairs(*encoded), scores.diagonal())
 
 
-def test_vectors_of_a_batch_follow_its_pairs():
-    made = matcher()
-    images = torch.randn(2, 6)
-    seen, texts = made.vectors(images, TOKENS, torch.tensor([0, 1, 1]))
-    assert torch.equal(seen, images[[0, 1, 1]])
-    assert torch.equal(texts, made.text(TOKENS))
-    assert not texts.requires_grad
-    assert torch.equal(made.vectors(images, TOKENS)[0], images)
+def test_a_batch_is_accumulated_pair_by_pair():
+    images = torch.randn(3, 6)
+    image_of, text_of = torch.tensor([0, 1, 1, 2]), torch.tensor([0, 1, 2, 1])
+    batched, by_hand = matcher(joint=2), matcher(joint=2)
+    assert batched.solves_in_closed_form
+    batched.accumulate(images, TOKENS, image_of, text_of)
+    by_hand.accumulate_vectors(images[image_of], by_hand.text(TOKENS)[text_of])
+    for each in (batched, by_hand):
+        each.solve()
+    assert batched.correlations.any()
+    for name, tensor in batched.state_dict().items():
+        assert torch.equal(tensor, by_hand.state_dict()[name]), name
 
 
 def test_more_directions_than_the_data_has_are_refused():
     images, texts = data(60)
     images[:, 2:] = images[:, :2] @ torch.randn(2, 4, dtype=torch.float64)  # two directions, six numbers
     made = matcher(joint=3)
-    made.add(images, texts)
+    made.accumulate_vectors(images, texts)
     with pytest.raises(RecipeError, match=r"model\.joint = 3: .* 60 training pairs .* set model\.joint = 2 or less"):
         made.solve()
     with pytest.raises(RecipeError, match=r"set model\.joint = 4 or less"):
         solved(*data(60), joint=5)
     with pytest.raises(RecipeError, match=r"set model\.joint = 2 or less"):
         solved(*data(3), joint=3)  # three pairs lie in a plane
-    assert solved(*data(3), joint=2).joint == 2
+    assert solved(*data(3), joint=2).embedding_dim == 2
 
 
 def test_what_has_no_inverse_needs_a_ridge():
     images, texts = data(60)
     images[:, 5] = 7.0  # a number that never changes
     made = matcher(regularisation=0.0)
-    made.add(images, texts)
+    made.accumulate_vectors(images, texts)
     with pytest.raises(RecipeError, match=r"model\.regularisation = 0: the images' covariance has no inverse"):
         made.solve()
-    assert solved(images, texts).joint == 3
+    assert solved(images, texts).embedding_dim == 3
 
 
 @pytest.mark.parametrize("pairs", [0, 1])
 def test_too_few_pairs_are_refused(pairs):
     made = matcher()
-    made.add(*(side[:pairs] for side in data()))
+    made.accumulate_vectors(*(side[:pairs] for side in data()))
     with pytest.raises(RecipeError, match="fewer than two pairs"):
         made.solve()
 
@@ -191,6 +195,6 @@ def test_a_recipe_names_it():
         9, (6,)
     )
     assert resolve("models.matchers", settings.model_dump(mode="json"), "model", ModelSettings) == settings
-    assert settings.build().joint == 2
+    assert settings.build().embedding_dim == 2
     with pytest.raises(RecipeError, match="regularisation"):
         resolve("models.matchers", {"name": "cca", "regularisation": -1.0}, "model", ModelSettings)

@@ -280,7 +280,7 @@ def test_the_score_is_the_cosine_of_the_features():
             cosine = of_images[i] @ of_texts[j] / (of_images[i].norm() * of_texts[j].norm())
             torch.testing.assert_close(scores[i, j], cosine)
     torch.testing.assert_close(matcher.score_pairs(images, texts), scores.diagonal())
-    assert matcher.joint == JOINT
+    assert matcher.embedding_dim == JOINT
 
 
 def test_pixels_and_stored_views_agree():

@@ -80,7 +80,7 @@ def test_both_sides_equal_two_layers_by_hand(base, bias):
 def test_scores_are_cosines_of_unit_vectors_whatever_the_base_scores(base):
     matcher = attached(base)
     images, texts = matcher.encode_images(torch.randn(4, 6)), matcher.encode_texts(TOKENS)
-    assert matcher.joint == 3
+    assert matcher.embedding_dim == 3
     assert images.shape == (4, 3)
     assert texts.shape == (2, 3)
     torch.testing.assert_close(images.norm(dim=1), torch.ones(4))
@@ -235,7 +235,7 @@ class Pairwise(Matcher):
 
 def test_a_matcher_without_joint_space_takes_no_head():
     matcher = PairwiseSettings().build()
-    assert matcher.joint is None
+    assert matcher.embedding_dim is None
     with pytest.raises(RecipeError, match=r"head: needs an embedding model.*'pairwise' is none") as caught:
         Projected(matcher, Head())
     assert "\n" not in str(caught.value)
@@ -249,7 +249,7 @@ def test_the_bases_own_loss_goes_on_beneath_heads():
     tokens = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0], [1, 7, 2, 0]]), torch.tensor([4, 3, 3]))
     given = torch.randn(2, 3, 6), tokens, torch.tensor([1, 0])  # the third text is a negative
     encoded = matcher.encode_batch(*given)
-    assert matcher.own_terms == tuple(encoded.terms) == ("generation",)
+    assert matcher.extra_terms == tuple(encoded.terms) == ("generation",)
     torch.testing.assert_close(encoded.terms["generation"], base.encode_batch(*given).terms["generation"])
     torch.testing.assert_close(encoded.images, matcher.encode_images(given[0]))
     torch.testing.assert_close(encoded.texts, matcher.encode_texts(tokens))

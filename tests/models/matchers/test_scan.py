@@ -70,7 +70,7 @@ def test_everything_is_trained():
 
 def test_it_is_an_interaction_model_that_starts_as_the_originals():
     matcher = scan()
-    assert matcher.joint is None
+    assert matcher.embedding_dim is None
     assert matcher.image_input.shape == (4, 6)
     assert matcher.pretrained is None
     assert (matcher.project.bias == 0).all()

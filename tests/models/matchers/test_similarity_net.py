@@ -79,7 +79,7 @@ def test_the_papers_sizes_are_the_defaults():
 
 
 def test_it_has_no_joint_space_and_no_score_without_weights():
-    assert network().joint is None
+    assert network().embedding_dim is None
     with torch.device("meta"):
         unweighted = network().settings.build()
     vectors = torch.randn(2, 5)

@@ -63,8 +63,8 @@ def test_what_coincides_is_at_no_distance_and_has_no_gradient():
 
 
 def test_the_joint_size_is_that_of_the_last_layer():
-    assert network().joint == 5
-    assert network(image_layers=(3,), text_layers=(8, 3)).joint == 3
+    assert network().embedding_dim == 5
+    assert network(image_layers=(3,), text_layers=(8, 3)).embedding_dim == 3
 
 
 @pytest.mark.parametrize("part", ["image_branch", "text", "text_branch"])
@@ -80,7 +80,7 @@ def test_a_recipe_names_it():
     settings = resolve("models.matchers", table, "model", ModelSettings)
     fitted = settings.fitted(9, (6,))
     assert resolve("models.matchers", fitted.model_dump(mode="json"), "model", ModelSettings) == fitted
-    assert fitted.build().joint == 512
+    assert fitted.build().embedding_dim == 512
     for wrong in ({"image_layers": []}, {"dropout": 1.0}, {"text_layers": [0]}, {"batch_norms": False}):
         with pytest.raises(RecipeError, match=next(iter(wrong))):
             resolve("models.matchers", {"name": "two_branch", **wrong}, "model", ModelSettings)

@@ -70,7 +70,7 @@ def test_a_photo_scores_a_text_by_its_best_region(name, block, monkeypatch):
 @pytest.mark.parametrize("name", list(FAR))
 def test_images_of_regions_are_no_vectors_of_a_joint_space(name):
     made = matcher(name)
-    assert made.joint is None
+    assert made.embedding_dim is None
     assert made.image_input.regions is not None
     assert made.pretrained is None
 

@@ -103,7 +103,7 @@ def test_texts_and_scores_are_those_of_an_embedding_model():
         for j in range(3):
             assert scores[i, j].item() == pytest.approx(torch.dot(images[i], texts[j]).item(), abs=1e-6)
     torch.testing.assert_close(matcher.score_pairs(images, texts), scores.diagonal())
-    assert matcher.joint == JOINT
+    assert matcher.embedding_dim == JOINT
 
 
 @settings(max_examples=15)

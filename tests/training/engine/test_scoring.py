@@ -316,7 +316,7 @@ def test_a_solved_stage_is_cca_of_all_pairs_at_once(parts):
             texts.append(matcher.text(Tokens(ids, torch.from_numpy(batch.lengths[row : row + 1])))[0].detach())
     for side in (images, texts):
         assume(len({tuple(vector.tolist()) for vector in side}) > 3)  # fewer correlate in fewer than two directions
-    direct.add(torch.stack(images), torch.stack(texts))
+    direct.accumulate_vectors(torch.stack(images), torch.stack(texts))
     direct.solve()
     before = matcher.image_projection.weight.clone()
     step.finish_epoch()

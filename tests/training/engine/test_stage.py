@@ -269,7 +269,9 @@ def test_what_does_not_go_together_is_refused_in_one_line(stage, words):
 
 
 def test_a_model_with_a_loss_of_its_own_takes_plain_pairs_only():
-    captioner = SimpleNamespace(own_terms=("caption",), settings=SimpleNamespace(name="vsrn"))
+    captioner = SimpleNamespace(
+        extra_terms=("caption",), solves_in_closed_form=False, settings=SimpleNamespace(name="vsrn")
+    )
     check_pairs(Stage(objective=Hinge()), captioner)
     with pytest.raises(RecipeError, match=NO_MORE):
         check_pairs(Stage(objective=Hinge(), batches=Batches(neighbours=True)), captioner)

@@ -135,8 +135,8 @@ def test_one_group_alone_is_refused():
 SIZE = 5
 
 
-def matcher(joint=SIZE):
-    return SimpleNamespace(joint=joint)
+def matcher(embedding_dim=SIZE):
+    return SimpleNamespace(embedding_dim=embedding_dim)
 
 
 def kept_by(tmp_path, objective, train, name="best"):
@@ -166,7 +166,7 @@ def test_a_kept_classifier_comes_back_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("objective", "train", "joint"),
+    ("objective", "train", "embedding_dim"),
     [
         (Instance(), corpus(groups=[3, 5, 8, 3, 7, 8]), SIZE),
         (Instance(), corpus(groups=[3, 5, 8, 3, 5, 8]), SIZE),
@@ -177,11 +177,11 @@ def test_a_kept_classifier_comes_back_as_it_was(tmp_path):
     ],
     ids=["another group", "fewer groups", "a bias", "clusters", "another size", "no classes"],
 )
-def test_a_classifier_of_something_else_does_not_fit(objective, train, joint, tmp_path):
+def test_a_classifier_of_something_else_does_not_fit(objective, train, embedding_dim, tmp_path):
     kept, _ = kept_by(tmp_path, Instance(), corpus())
     assert kept.fits(Instance(), corpus(), matcher())
     assert kept.fits(Instance(rank=2.0, textual=0.5, sampled=3, classes_at_once=2), corpus(), matcher())
-    assert not kept.fits(objective, train, matcher(joint))
+    assert not kept.fits(objective, train, matcher(embedding_dim))
 
 
 def test_a_classifier_of_clusters_goes_on_with_as_many(tmp_path):

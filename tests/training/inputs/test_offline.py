@@ -314,5 +314,5 @@ def test_a_step_scores_each_pair_with_its_offline_negatives(name, monkeypatch):
     assert offline.drawn.tolist() == OFF.drawn.tolist()
     assert offline.apart.tolist() == OFF.apart.tolist()
     assert seen[0].scores.shape == (3, 3)
-    assert set(loss.own) == set(matcher.own_terms)
+    assert set(loss.own) == set(matcher.extra_terms)
     assert all(parameter.grad is not None for parameter in matcher.parameters())

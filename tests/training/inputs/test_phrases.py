@@ -226,7 +226,7 @@ def test_a_solved_stage_has_the_projections_of_all_pairs(solved, corpus, stores)
         text=TfidfSettings(),
         words=len(trained.vocabulary),
     ).build()
-    direct.add(torch.stack(images), torch.stack(texts))
+    direct.accumulate_vectors(torch.stack(images), torch.stack(texts))
     direct.solve()
     torch.testing.assert_close(trained.matcher.correlations, direct.correlations, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(trained.matcher.text_mean, direct.text_mean, rtol=1e-4, atol=1e-6)

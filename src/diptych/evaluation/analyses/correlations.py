@@ -6,7 +6,6 @@ A model that tells images apart gives them features that correlate less than tho
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from diptych.features.names import load_backbone
 from diptych.features.readers import image_reader
 from diptych.features.stored import has_store, stored_reader
 from diptych.models.encodings import Encoded
-from diptych.models.layers.pretrained import PretrainedTower
 from diptych.models.layers.sets import present
 from diptych.models.matcher import Matcher
 from diptych.models.trained import Trained
@@ -117,9 +115,7 @@ def features_before(trained: Trained, corpus: Corpus) -> Floats | None:
 
 def _original(matcher: Matcher, backbone: Backbone) -> Backbone:
     """The backbone as training began with it."""
-    files = (part.settings.weights for part in matcher.modules() if isinstance(part, PretrainedTower))
-    file = next(files, None)
-    return load_backbone(backbone.name, None if file is None else Path(file))
+    return load_backbone(backbone.name, matcher.pretrained_weights)
 
 
 def _seen(backbone: Backbone, images: Tensor, of_map: bool) -> Tensor:

@@ -25,7 +25,6 @@ from diptych.evaluation.localisation.measures import OVERLAP, Grounding, is_righ
 from diptych.features.readers import ProposalReader, RegionReader, image_reader, picture_reader
 from diptych.features.stored import has_store, stored_reader
 from diptych.models.matcher import Matcher
-from diptych.models.matchers.two_towers import TwoTowers
 from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
 
@@ -219,9 +218,7 @@ class _Measuring:
 
 def check_locates(matcher: Matcher) -> None:
     """Refuse a model that cannot score the proposed regions of a photo one by one."""
-    regions = matcher.image_input.regions
-    proposed = regions is not None and regions.proposed and matcher.pretrained is not None
-    if not proposed or not isinstance(matcher, TwoTowers):  # others make one thing of all regions
+    if not matcher.localises or matcher.pretrained is None:
         raise RunError(
             "the model scores whole images, not each of their proposed regions; "
             "train a recipe for phrases, such as two-branch-phrases-small"

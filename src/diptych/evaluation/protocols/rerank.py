@@ -102,7 +102,7 @@ def rerank(
 
 def check_lists(cheap: Encoded) -> None:
     """Refuse to list with a model that is as costly as what it lists for."""
-    if cheap.matcher().joint is None:
+    if cheap.matcher().embedding_dim is None:
         name = cheap.settings.name
         raise ScoreError(
             f"a model {name!r} scores each pair by itself, and its lists would cost as much as all scores; "

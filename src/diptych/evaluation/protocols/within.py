@@ -92,7 +92,7 @@ def evaluate_within(
 def within_score(encoded: Sequence[Encoded], modality: Modality) -> Score:
     """The score of one modality's items with each other, the mean over an ensemble; only embedding models have one."""
     for each in encoded:
-        if each.matcher().joint is None:
+        if each.matcher().embedding_dim is None:
             raise ScoreError(
                 f"a model {each.settings.name!r} scores images with texts only; "
                 f"{modality} among {modality} need an embedding model, such as two_branch or vse"

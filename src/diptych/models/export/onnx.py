@@ -26,7 +26,7 @@ from diptych.models.address import run_folder, run_identity
 from diptych.models.export.exported import CARD, FILES, Exported, ExportedInput, new_folder
 from diptych.models.export.onnx_graphs import image_graph, image_shape, text_graph, write_graph
 from diptych.models.matcher import Matcher
-from diptych.models.tower import Tokens, fitted_tower
+from diptych.models.tower import Tokens
 from diptych.models.trained import Trained
 from diptych.text.vocabulary import END, START
 
@@ -130,7 +130,7 @@ def _some_tokens(texts: int, longest: int, words: int, random: torch.Generator) 
 def _unknown(trained: Trained) -> tuple[str, ...]:
     """Words of the vocabulary that a fitted text tower has nothing for."""
     words = trained.vocabulary.words
-    if fitted_tower(trained.matcher) is None:
+    if trained.matcher.fitted_text_tower is None:
         return ()
     known = trained.known_words(words)
     return tuple(word for word, is_known in zip(words, known.tolist(), strict=True) if not is_known)

@@ -59,10 +59,14 @@ class PretrainedTower(ImageTower):
         """The backbone."""
         return self.backbone
 
+    @property
+    def pretrained_weights(self) -> Path | None:
+        """The file that the settings name, if any."""
+        return None if self.settings.weights is None else Path(self.settings.weights)
+
     def start(self) -> None:
         """Load the pretrained weights."""
-        weights = self.settings.weights
-        loaded = load_backbone(self.settings.backbone, None if weights is None else Path(weights))
+        loaded = load_backbone(self.settings.backbone, self.pretrained_weights)
         self.backbone.load_state_dict(loaded.state_dict())
 
 

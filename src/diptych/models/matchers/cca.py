@@ -49,7 +49,7 @@ class CCASettings(TwoTowerSettings):
 class CCA(TwoTowers):
     """See the module's description; a stage can name the parts `image_projection` and `text_projection`.
 
-    `add` takes in pairs, block by block, and `solve` makes the projections of all that were added.
+    `accumulate` adds a batch of pairs, and `solve` computes the projections from all of them.
     """
 
     correlations: Tensor
@@ -67,25 +67,29 @@ class CCA(TwoTowers):
         self._moments: Moments | None = None
 
     @property
-    def joint(self) -> int | None:
+    def embedding_dim(self) -> int | None:
         """The number of directions that are kept, where an image is one vector."""
         return None if self.has_regions else self.settings.joint
 
-    @torch.no_grad()
-    def vectors(self, images: Tensor, tokens: Tokens, image_of: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """What the towers make of a batch, for `add`: text k belongs to image `image_of[k]`, or to image k."""
-        made: Tensor = self.image(images)
-        return (made if image_of is None else made[image_of]), self.text(tokens)
+    @property
+    def solves_in_closed_form(self) -> bool:
+        """Always."""
+        return True
 
-    def add(self, images: Tensor, texts: Tensor) -> None:
-        """Take in pairs, (pairs, size) a side: what the towers made of image k and text k."""
+    @torch.no_grad()
+    def accumulate(self, images: Tensor, tokens: Tokens, image_of: Tensor, text_of: Tensor) -> None:
+        """Add the pairs of a batch, as the towers encode them."""
+        self.accumulate_vectors(self.image(images)[image_of], self.text(tokens)[text_of])
+
+    def accumulate_vectors(self, images: Tensor, texts: Tensor) -> None:
+        """Add pairs of the towers' vectors, (pairs, size) per side."""
         if self._moments is None:
             self._moments = Moments.none(images.shape[1], texts.shape[1])
         self._moments.add(images, texts)
 
     @torch.no_grad()
     def solve(self) -> None:
-        """Set means and projections to those of all pairs that were added, and forget the pairs' covariances."""
+        """Set means and projections to those of all accumulated pairs, and forget the pairs' covariances."""
         moments, self._moments = self._moments, None
         if moments is None or moments.pairs < 2:
             raise RecipeError("cca: fewer than two pairs to solve for; add training pairs")

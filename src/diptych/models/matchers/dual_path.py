@@ -21,14 +21,12 @@ from torch.nn.functional import dropout, normalize, relu
 
 from diptych.errors import RecipeError
 from diptych.models.layers.branch import linear, normed
-from diptych.models.matcher import EncodedBatch
+from diptych.models.matcher import EncodedBatch, TextShifts
 from diptych.models.matchers.two_towers import TwoTowers, TwoTowerSettings
 from diptych.models.tower import NamedImageTower, NamedTextTower, Tokens
 from diptych.models.towers.image.views import ViewsSettings
 from diptych.models.towers.text.cnn import TextCNN, TextCNNSettings
 from diptych.settings import Count, Number
-
-Shifts = Literal["one", "mean"]
 
 
 class DualPathSettings(TwoTowerSettings):
@@ -45,7 +43,7 @@ class DualPathSettings(TwoTowerSettings):
     joint: Count = 2048
     heads: Literal["paper", "public"] = "paper"
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.75
-    shifts: Shifts = "one"
+    shifts: TextShifts = "one"
 
     def build(self) -> DualPath:
         """A fresh matcher."""
@@ -89,22 +87,27 @@ class DualPath(TwoTowers):
         layers = (settings.hidden, settings.joint)
         self.image_head = Head(self.image.size, layers, norm_last=public)
         self.text_head = Head(self.text.size, layers[1:] if public else layers, norm_last=public)
-        self.take_shifts(settings.shifts)
+        self.set_text_shifts(settings.shifts)
 
-    def take_shifts(self, shifts: Shifts) -> None:
-        """From now on encode texts so; a run can be measured both ways, however it was trained."""
+    def set_text_shifts(self, shifts: TextShifts) -> None:
+        """Choose how texts are encoded from now on; a run can be measured both ways, however it was trained."""
         if shifts == "mean" and not isinstance(self.text, TextCNN):
             raise RecipeError("model.shifts = 'mean': only the text tower 'cnn' has places to shift a text to")
         self.settings = self.settings.model_copy(update={"shifts": shifts})
 
     @property
-    def joint(self) -> int:
+    def embedding_dim(self) -> int:
         """The size of the joint space; an image's views become one vector in it."""
         return self.settings.joint
 
     @property
     def reads_views(self) -> bool:
-        """It does."""
+        """Always: several views become one vector."""
+        return True
+
+    @property
+    def shifts_texts(self) -> bool:
+        """Always; a text tower other than `cnn` is refused when it is asked for."""
         return True
 
     def encode_images(self, images: Tensor) -> Tensor:

@@ -63,18 +63,18 @@ class Projected(Matcher):
     def __init__(self, base: Matcher, head: Head) -> None:
         """Attach fresh heads to a base as it is."""
         super().__init__()
-        if base.joint is None:
+        if base.embedding_dim is None:
             raise RecipeError(
                 f"head: needs an embedding model, one vector for an image and one for a text, and "
                 f"{base.settings.name!r} is none; leave the head out or start from another run"
             )
         self.settings: ProjectedSettings = ProjectedSettings(base=base.settings, head=head)
         self.base = base
-        self.head_images = _layers(base.joint, head)
-        self.head_texts = _layers(base.joint, head)
+        self.head_images = _layers(base.embedding_dim, head)
+        self.head_texts = _layers(base.embedding_dim, head)
 
     @property
-    def joint(self) -> int:
+    def embedding_dim(self) -> int:
         """The size of the vectors after the head."""
         return self.settings.head.output
 
@@ -94,9 +94,9 @@ class Projected(Matcher):
         return self.base.reads_views
 
     @property
-    def own_terms(self) -> tuple[str, ...]:
+    def extra_terms(self) -> tuple[str, ...]:
         """Those of the base."""
-        return self.base.own_terms
+        return self.base.extra_terms
 
     def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
         """Encode a batch to train on, with the base's own terms."""

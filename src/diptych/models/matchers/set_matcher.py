@@ -52,6 +52,11 @@ class SetMatcher(Matcher):
         return False
 
     @property
+    def attention_direction(self) -> Direction:
+        """Words attend to regions, unless only regions attend."""
+        return "t2i" if "t2i" in self.directions else "i2t"
+
+    @property
     def image_input(self) -> ImageInput:
         """What the image tower reads."""
         return self.image.input
@@ -85,7 +90,7 @@ class SetMatcher(Matcher):
 
         Where only regions attend, how much each of them attends to the word.
         """
-        if "t2i" in self.directions:
+        if self.attention_direction == "t2i":
             return self.rule.weights(image, text, "t2i")
         return self.rule.weights(image, text, "i2t").t()
 

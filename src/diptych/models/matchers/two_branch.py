@@ -43,9 +43,14 @@ class TwoBranch(Branched):
         self.settings: TwoBranchSettings = settings
 
     @property
-    def joint(self) -> int | None:
+    def embedding_dim(self) -> int | None:
         """The size of the joint space, where an image is one vector in it."""
         return None if self.has_regions else self.settings.image_layers[-1]
+
+    @property
+    def compares_within_modality(self) -> bool:
+        """Always: regions of images are compared one by one."""
+        return True
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """Minus the distance, of an image with regions that of its nearest: (images, texts)."""

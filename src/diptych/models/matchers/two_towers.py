@@ -59,6 +59,12 @@ class TwoTowers(Matcher):
         return not self.has_regions
 
     @property
+    def localises(self) -> bool:
+        """Only if the image tower proposes regions, each of which is then scored by itself."""
+        regions = self.image_input.regions
+        return regions is not None and regions.proposed
+
+    @property
     def pretrained(self) -> Backbone | None:
         """The image tower's backbone, where it has one."""
         return self.image.pretrained

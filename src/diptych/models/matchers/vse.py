@@ -78,7 +78,7 @@ class VSE(Matcher):
         return self.image.input
 
     @property
-    def joint(self) -> int:
+    def embedding_dim(self) -> int:
         """The size of the joint space."""
         return self.settings.joint
 

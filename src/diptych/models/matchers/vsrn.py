@@ -88,12 +88,12 @@ class VSRN(Matcher):
         return self.image.input
 
     @property
-    def joint(self) -> int:
+    def embedding_dim(self) -> int:
         """The size of the joint space."""
         return self.settings.joint
 
     @property
-    def own_terms(self) -> tuple[str, ...]:
+    def extra_terms(self) -> tuple[str, ...]:
         """The loss of the decoder, where there is one."""
         return ("generation",) if self.captioner is not None else ()
 

@@ -14,7 +14,6 @@ from diptych.data.corpus import Corpus, Floats
 from diptych.features.stored import region_boxes
 from diptych.models.encodings import Encoded
 from diptych.models.matcher import Matcher
-from diptych.models.matchers.set_matcher import SetMatcher
 from diptych.report.pictures import data_uri, small_picture
 from diptych.report.run_page import AttendedPhoto, AttentionSection, Word
 from diptych.text.tokenisers.treebank import tokenise
@@ -36,7 +35,7 @@ _HOW = {
 def attention_section(encoded: Encoded, rows: Sequence[int]) -> AttentionSection | None:
     """Some photos, each with the own caption that scores highest; none where the model has no attention to show."""
     matcher, corpus = encoded.matcher(), encoded.corpus
-    if corpus is None or not isinstance(matcher, SetMatcher):
+    if corpus is None or matcher.attention_direction is None:
         return None
     if corpus.pictures is None:
         return AttentionSection("The corpus has stored features alone: there is no photo to show what words look at.")
@@ -45,11 +44,11 @@ def attention_section(encoded: Encoded, rows: Sequence[int]) -> AttentionSection
     if boxes is None or not boxes.any():
         return AttentionSection("The corpus does not say where its regions lie: what words look at cannot be shown.")
     photos = [_photo(encoded, corpus, matcher, row, own) for row, own in zip(rows, boxes, strict=True) if own.any()]
-    return AttentionSection(_HOW[matcher.directions[0]], photos)
+    return AttentionSection(_HOW[matcher.attention_direction], photos)
 
 
 @torch.no_grad()
-def _photo(encoded: Encoded, corpus: Corpus, matcher: SetMatcher, row: int, boxes: Floats) -> AttendedPhoto:
+def _photo(encoded: Encoded, corpus: Corpus, matcher: Matcher, row: int, boxes: Floats) -> AttendedPhoto:
     assert corpus.pictures is not None
     image = encoded.images[row]
     text = _best_caption(encoded, matcher, row)
@@ -69,13 +68,13 @@ def _best_caption(encoded: Encoded, matcher: Matcher, row: int) -> int:
     return int(own[int(scores.argmax())])
 
 
-def word_attention(matcher: SetMatcher, image: Tensor, text: Tensor) -> tuple[Floats, Floats | None]:
+def word_attention(matcher: Matcher, image: Tensor, text: Tensor) -> tuple[Floats, Floats | None]:
     """How much each region of an encoded image weighs for each word of an encoded text, (words, regions).
 
     Beside it the cosine of each word with what it attends to, (words,); where regions attend to words it has none.
     """
     weights = matcher.attention(image, text)
-    if "t2i" not in matcher.directions:
+    if matcher.attention_direction != "t2i":
         return weights.cpu().numpy(), None
     return weights.cpu().numpy(), cosine_similarity(weights @ image, text, dim=1).cpu().numpy()
 

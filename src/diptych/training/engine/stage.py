@@ -11,7 +11,6 @@ from torch.optim import SGD, Adam, Optimizer
 
 from diptych.errors import RecipeError, did_you_mean
 from diptych.models.matcher import Matcher
-from diptych.models.matchers.cca import CCA
 from diptych.objectives.correlation import Correlation
 from diptych.objectives.instance import Instance
 from diptych.objectives.neighbourhood import Neighbourhood
@@ -63,8 +62,8 @@ def check_chunks(matcher: Matcher, objective: Objective) -> None:
     """Refuse to train in chunks what has another result for each way to cut a batch."""
     if not isinstance(objective, Ranking):
         raise RecipeError(f"batches.chunk: {objective.name!r} needs all scores of a batch at once; leave chunk out")
-    if matcher.own_terms:
-        terms = ", ".join(matcher.own_terms)
+    if matcher.extra_terms:
+        terms = ", ".join(matcher.extra_terms)
         raise RecipeError(f"batches.chunk: the model has a loss of its own ({terms}); leave chunk out")
     train_mode(matcher)
     for name, module in matcher.named_modules():
@@ -109,7 +108,7 @@ def make_optimiser(matcher: Matcher, settings: Optimiser, learned: Iterable[nn.P
 def prepare_step(matcher: Matcher, stage: Stage, device: torch.device, classes: Classes | None = None) -> Step:
     """The steps of a stage on what is trainable now, with a fresh optimiser and fresh parameters of the objective."""
     objective = stage.objective
-    given = ObjectiveContext() if classes is None else ObjectiveContext(matcher.joint or 0, classes.count)
+    given = ObjectiveContext() if classes is None else ObjectiveContext(matcher.embedding_dim or 0, classes.count)
     starts = {name: start.to(device) for name, start in objective.start_learned(given).items()}
     sampled = None
     if isinstance(objective, Instance) and objective.sampled is not None and objective.sampled < given.classes:
@@ -130,7 +129,7 @@ def check_classes(stage: Stage, matcher: Matcher, before: Stage | None) -> None:
     name = stage.objective.name
     if stage.phrases is not None:
         raise RecipeError(f"objective: {name!r} makes each group of images and texts a class; phrases have no groups")
-    if matcher.joint is None:
+    if matcher.embedding_dim is None:
         raise RecipeError(f"objective: {name!r} classifies vectors, which needs an embedding model")
     backbone = matcher.pretrained
     moves = backbone is not None and any(parameter.requires_grad for parameter in backbone.parameters())
@@ -156,7 +155,7 @@ def check_pairs(stage: Stage, matcher: Matcher) -> None:
         raise RecipeError(f"batches.rivals: {name!r} scores each pair and drawn rivals; set batches.rivals = 1")
     if batches.rivals and stage.phrases is not None:
         raise RecipeError("batches.rivals: the rivals of a phrase are regions of its photo; set phrases.rivals")
-    if drawn and (stage.offline is not None or batches.chunk is not None or matcher.own_terms):
+    if drawn and (stage.offline is not None or batches.chunk is not None or matcher.extra_terms):
         raise RecipeError(
             "batches: neighbours, rivals and phrases go with no offline, no chunk and no captioning model"
         )
@@ -164,7 +163,7 @@ def check_pairs(stage: Stage, matcher: Matcher) -> None:
         raise RecipeError("phrases.positives = 'all': every positive is in the batch; leave out batches.neighbours")
     if isinstance(stage.objective, Neighbourhood) and stage.objective.needs_within and not batches.neighbours:
         raise RecipeError("batches.neighbours: neighbourhood constraints need neighbours in the batch; set it to true")
-    if isinstance(stage.objective, Correlation) != isinstance(matcher, CCA):
+    if isinstance(stage.objective, Correlation) != matcher.solves_in_closed_form:
         raise RecipeError(
             f"objective: {name!r} and the model {matcher.settings.name!r} do not go together; "
             "'correlation' is solved by 'cca' alone"

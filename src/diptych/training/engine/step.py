@@ -23,7 +23,6 @@ from diptych.data.corpus import Integers
 from diptych.data.sampling.pairs import PairBatch
 from diptych.models.encodings import joined
 from diptych.models.matcher import Matcher
-from diptych.models.matchers.cca import CCA
 from diptych.objectives.objective import Loss, Objective, Queries, Ranking, Summary
 from diptych.training.engine.scoring import PairClasses, Scoring, tokens_of
 from diptych.training.inputs.classes import Classes
@@ -155,18 +154,16 @@ class SolvingStep(Step):
 
     def __call__(self, batch: PairBatch) -> tuple[Loss, Summary]:
         """Take in one batch; there is no loss before the end."""
-        assert isinstance(self.matcher, CCA)  # checked before training began
         tokens = tokens_of(batch.ids, batch.lengths, batch.text_features, self.device)
-        images, texts = self.matcher.vectors(self._to_device(batch.images), tokens, self._to_device(batch.image_of))
         # A text may be in several pairs, and behind those of the pairs stand texts that only rivals need.
         own = np.arange(len(batch)) if batch.text_of is None else batch.text_of
-        self.matcher.add(images, texts[self._to_device(own)])
+        images, image_of, text_of = map(self._to_device, (batch.images, batch.image_of, own))
+        self.matcher.accumulate(images, tokens, image_of, text_of)
         none = torch.zeros((), device=self.device)
         return Loss({"correlation": none}), Summary(0.0, 0.0, torch.ones(len(batch)))
 
     def finish_epoch(self) -> None:
         """Solve for what was taken in."""
-        assert isinstance(self.matcher, CCA)
         self.matcher.solve()
 
 

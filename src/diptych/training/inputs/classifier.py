@@ -45,7 +45,7 @@ class KeptClassifier:
     def fits(self, objective: Objective, train: Corpus, matcher: Matcher) -> bool:
         """Whether a stage with this objective can go on with it: with the same groups, classes and vectors."""
         classes = clusters_of(objective) or len(np.unique(train.text_groups))
-        given = ObjectiveContext(matcher.joint or 0, classes)
+        given = ObjectiveContext(matcher.embedding_dim or 0, classes)
         with torch.device("meta"):
             shapes = {name: tensor.shape for name, tensor in objective.start_learned(given).items()}
         here = {name: tensor.shape for name, tensor in self.learned.items()}

@@ -15,7 +15,6 @@ from diptych.data.sampling.offline import OfflineSampler
 from diptych.data.sampling.pairs import PairBatch, PairReader, Pairs, PairSampler
 from diptych.errors import DataError
 from diptych.evaluation.runs import validate
-from diptych.models.tower import fitted_tower
 from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
 from diptych.text.vocabulary import UNKNOWN, TokenTable
@@ -65,7 +64,7 @@ class StageTexts:
 
     def known(self, texts: list[str]) -> Integers:
         """The rows of the texts that are something to the model; who is left out is told."""
-        tower = fitted_tower(self.trained.matcher)
+        tower = self.trained.matcher.fitted_text_tower
         if tower is None:
             return np.arange(len(texts))
         known = known_texts(tower, self.trained.vocabulary.encode_all(texts), self.trained.device)
@@ -88,7 +87,7 @@ class StageTexts:
 
     def features(self, table: TokenTable) -> TextFeatures | None:
         """What a fitted tower makes of all texts, once and for all; nothing where that is cheap, or trained on."""
-        tower = fitted_tower(self.trained.matcher)
+        tower = self.trained.matcher.fitted_text_tower
         if tower is None or not tower.kept:
             return None
         return text_features(tower, table, self.trained.device, self.stores, partial(self.progress, "text features"))

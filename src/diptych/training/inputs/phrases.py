@@ -14,7 +14,6 @@ from diptych.errors import DataError, RecipeError
 from diptych.evaluation.localisation.localise import measure_phrases, region_reader
 from diptych.features.photo_regions import PhotoRegions, photo_regions
 from diptych.models.matcher import Matcher
-from diptych.models.matchers.two_towers import TwoTowers
 from diptych.progress import ProgressCallback
 from diptych.training.inputs.images import StageImages
 from diptych.training.inputs.pairs import Sampler, StageTexts
@@ -94,13 +93,11 @@ def _regions(corpus: Corpus, named: Mentions, images: StageImages) -> PhotoRegio
 
 def check_phrases(stage: Stage, matcher: Matcher) -> None:
     """Refuse a stage whose phrases and model do not go together."""
-    regions = matcher.image_input.regions
-    locates = isinstance(matcher, TwoTowers) and regions is not None and regions.proposed
-    if stage.phrases is not None and not locates:
+    if stage.phrases is not None and not matcher.localises:
         raise RecipeError(
             "phrases: the model reads whole images; use a two-branch model with model.image.name = 'regions'"
         )
-    if stage.phrases is None and locates:
+    if stage.phrases is None and matcher.localises:
         raise RecipeError(
             "phrases: the model reads regions of photos, and the stage has no such table; set phrases = {}"
         )
