@@ -10,7 +10,7 @@ import pytest
 from diptych.errors import RecipeError
 from diptych.models.layers.word_table import WordTableTower
 from diptych.models.tower import TextTowerSettings
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 
 ROOT = Path(__file__).parent.parent
 PAGES = {page.relative_to(ROOT).as_posix(): page for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from diptych.index.search import Searcher, open_index
     from diptych.index.sync import sync
     from diptych.models.trained import Trained
-    from diptych.training.recipe import load_recipe
+    from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
 
 _HOMES = {
@@ -27,7 +27,7 @@ _HOMES = {
     "Searcher": "diptych.index.search",
     "Trained": "diptych.models.trained",
     "evaluate": "diptych.evaluation.runs",
-    "load_recipe": "diptych.training.recipe",
+    "load_recipe": "diptych.training.recipe_loader",
     "open_corpus": "diptych.data.open",
     "open_encoder": "diptych.index.encoder",
     "open_index": "diptych.index.search",

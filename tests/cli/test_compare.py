@@ -10,7 +10,7 @@ from diptych.cli.main import app
 from diptych.data.open import open_corpus
 from diptych.errors import DiptychError
 from diptych.training.origin import Origin
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 SCENES = "scenes:train=16,val=6,test=6,texts=2"

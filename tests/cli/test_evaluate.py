@@ -45,7 +45,7 @@ from diptych.models.towers.text.cnn import TextCNNSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 
 SCENES = "scenes:train=4,val=4,test=6,texts=2"
 VSE = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSettings(shape=(4,)), words=9)

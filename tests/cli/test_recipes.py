@@ -4,7 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from diptych.cli.main import app
-from diptych.training.recipe import load_recipe, recipe_names
+from diptych.training.recipe_catalogue import recipe_names
+from diptych.training.recipe_loader import load_recipe
 
 
 def show(*words):

@@ -12,7 +12,7 @@ from diptych.errors import RecipeError
 from diptych.objectives.contrastive import Contrastive
 from diptych.objectives.mvn import MVN
 from diptych.objectives.objective import ObjectiveContext, ScoredPairs
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 
 DIGITS = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN)
 

@@ -6,7 +6,7 @@ import pytest
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.report.comparison.compare import compare
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "model.image.width=2"]

@@ -19,7 +19,7 @@ from diptych.report.run_report import Examples, write_phrase_report, write_repor
 from diptych.report.sections.batch_negatives import sampling_rows
 from diptych.report.sections.hard_negatives import hard_negatives
 from diptych.training.engine.journal import Journal
-from diptych.training.recipe import load_recipe, trained_on_phrases
+from diptych.training.recipe_loader import load_recipe, trained_on_phrases
 from diptych.training.train import train
 
 TINY = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "model.image.width=2", "model.image.pixels=32"]

@@ -3,7 +3,7 @@ import pytest
 from diptych.report.svg_charts import Mark
 from diptych.report.training_curves import class_error_lines, last_round, read_epochs, recall_line, stage_marks
 from diptych.training.engine.journal import Journal
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 
 
 def line(stage, epoch, event="epoch", **more):

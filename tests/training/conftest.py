@@ -5,7 +5,7 @@ import pytest
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]

@@ -8,7 +8,8 @@ import torch
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import RunError
 from diptych.training.engine.stage import set_trainable
-from diptych.training.recipe import load_recipe, recipe_names
+from diptych.training.recipe_catalogue import recipe_names
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 COCO, COCO_5K, FLICKR = "COCO, 1K test images", "COCO, 5K test images", "Flickr30K"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from diptych.training.recipe import load_recipe, recipe_names
+from diptych.training.recipe_catalogue import recipe_names
+from diptych.training.recipe_loader import load_recipe
 
 COCO, FLICKR = "COCO, 1K test images", "Flickr30K"
 MEAN = "I, mean of 5 runs"

@@ -4,7 +4,8 @@ import pytest
 
 from diptych.features.crops import resized_side
 from diptych.models.towers.text import cnn
-from diptych.training.recipe import load_recipe, recipe_names
+from diptych.training.recipe_catalogue import recipe_names
+from diptych.training.recipe_loader import load_recipe
 
 PAPER = "Zheng et al. 2020, dual-path CNN with instance loss"
 NAMES = [name for name in recipe_names() if name.startswith("dual-path")]

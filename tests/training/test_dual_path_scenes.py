@@ -20,7 +20,8 @@ from diptych.models.towers.text import cnn
 from diptych.models.trained import Trained
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.engine.stage import set_trainable
-from diptych.training.recipe import load_recipe, recipe_names
+from diptych.training.recipe_catalogue import recipe_names
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 NAMES = [name for name in recipe_names() if name.startswith("dual-path")]

@@ -16,7 +16,7 @@ from diptych.features.names import load_backbone
 from diptych.models.trained import Trained
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 SIDE = "model.image.side=64"

@@ -23,7 +23,7 @@ from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 MODEL = """

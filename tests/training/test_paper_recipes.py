@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import pytest
 
-from diptych.training.recipe import load_recipe, recipe_names
+from diptych.training.recipe_catalogue import recipe_names
+from diptych.training.recipe_loader import load_recipe
 
 COCO, FOLD, COCO_5K, FLICKR = (
     "COCO, 1K test images",

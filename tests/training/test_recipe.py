@@ -1,7 +1,9 @@
 import pytest
 
 from diptych.errors import RecipeError
-from diptych.training.recipe import load_recipe, parse_recipe, recipe_names
+from diptych.training.recipe import parse_recipe
+from diptych.training.recipe_catalogue import recipe_names
+from diptych.training.recipe_loader import load_recipe
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -10,7 +10,7 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, RecipeError, RunError
 from diptych.models.storage import save_tensors
 from diptych.models.trained import Trained
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]

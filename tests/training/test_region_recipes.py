@@ -10,7 +10,8 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.mining.lists import lists_file, weights_digest
 from diptych.mining.mine import mine
 from diptych.models.trained import Trained
-from diptych.training.recipe import load_recipe, recipe_names
+from diptych.training.recipe_catalogue import recipe_names
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 

@@ -9,7 +9,8 @@ import pytest
 from diptych.data.formats.scenes import make_scenes
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
-from diptych.training.recipe import load_recipe, recipe_names
+from diptych.training.recipe_catalogue import recipe_names
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=4", "stage.1.epochs=1"]

@@ -15,7 +15,7 @@ from diptych.text.vocabulary import Vocabulary
 from diptych.training import sweep as several
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.sweep import copy_run, train_each
 from diptych.training.train import train
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import RecipeError
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.sweep_plan import plan_seeds, plan_sweep, read_over, read_seeds
 
 MARGIN, MARGIN_1 = "stage.2.objective.margin", "stage.1.objective.margin"

@@ -18,7 +18,7 @@ from diptych.errors import DataError, ImageError, RecipeError, RunError
 from diptych.models.trained import Trained
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import Snapshot, snapshot_path
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]

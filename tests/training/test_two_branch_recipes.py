@@ -19,7 +19,8 @@ from diptych.evaluation.runs import evaluate
 from diptych.models.trained import Trained
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.stage import set_trainable
-from diptych.training.recipe import load_recipe, recipe_names
+from diptych.training.recipe_catalogue import recipe_names
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 PAPER = "Wang, Li, Lazebnik 2018, two-branch networks"

@@ -59,7 +59,7 @@ def command(
     from diptych.machine import available_cores, keep_freed_memory
     from diptych.report.comparison.compare import check_several, compare
     from diptych.report.comparison.tables import comparison_json, comparison_table
-    from diptych.training.recipe import trained_on_phrases
+    from diptych.training.recipe_loader import trained_on_phrases
 
     check_several(runs)
     on_phrases = any(map(trained_on_phrases, runs))

@@ -40,7 +40,7 @@ def command(
     from diptych.report.sections.hard_negatives import hard_negatives
     from diptych.report.tables.evaluation import retrieval_table
     from diptych.training.engine.callbacks import Bar
-    from diptych.training.recipe import load_recipe
+    from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
 
     started = time.monotonic()

@@ -63,7 +63,8 @@ def _faults() -> list[str]:
     from diptych.index.sqlite.store import Store
     from diptych.index.sync import sync
     from diptych.index.torch_encoder import TorchEncoder
-    from diptych.training.recipe import load_recipe, recipe_names
+    from diptych.training.recipe_catalogue import recipe_names
+    from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
 
     small = ["model.joint=8", "model.text.hidden=8", "model.image.width=2", "model.image.pixels=16", "stage.2.epochs=1"]

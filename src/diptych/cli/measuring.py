@@ -177,7 +177,7 @@ class Measured:
 def measure(sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
     """Measure the sources in the way that was asked for."""
     from diptych.evaluation.protocols.folds import gallery_of
-    from diptych.training.recipe import trained_on_phrases
+    from diptych.training.recipe_loader import trained_on_phrases
 
     if any(source.endswith(".npy") for source in sources):
         return _matrix(sources, asked, means)

@@ -29,7 +29,8 @@ def list_command(
 
         diptych recipes list vsrn
     """
-    from diptych.training.recipe import load_recipe, recipe_names
+    from diptych.training.recipe_catalogue import recipe_names
+    from diptych.training.recipe_loader import load_recipe
 
     names = [name for name in recipe_names() if part in name]
     if not names:
@@ -71,7 +72,7 @@ def show_command(
 
         diptych recipes show vsepp --full
     """
-    from diptych.training.recipe import load_recipe, recipe_text
+    from diptych.training.recipe_loader import load_recipe, recipe_text
 
     parsed = load_recipe(recipe)
     text = parsed.to_toml() if full else recipe_text(recipe)[0]

@@ -77,7 +77,7 @@ def _train_one(
     from diptych.models.trained import Trained
     from diptych.training.engine.callbacks import Bar
     from diptych.training.engine.checkpoint import snapshot_path
-    from diptych.training.recipe import load_recipe
+    from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
 
     chosen = load_recipe(recipe, overrides)

@@ -37,7 +37,7 @@ def report_on_val(run: Path, trained: Trained, corpus: Corpus, workers: int) -> 
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.report.run_report import write_phrase_report, write_report
     from diptych.report.sections.hard_negatives import hard_negatives
-    from diptych.training.recipe import trained_on_phrases
+    from diptych.training.recipe_loader import trained_on_phrases
 
     part = corpus.split("val")
     if trained_on_phrases(run):
@@ -106,7 +106,7 @@ def _measure(
     run: Path, trained: Trained, corpus: Corpus, parts: Mapping[str, Corpus], splits: set[str], workers: int
 ) -> dict[str, dict[str, float]]:
     """The metrics of each split, all of it at once; a run without a report gets its report on the way."""
-    from diptych.training.recipe import trained_on_phrases
+    from diptych.training.recipe_loader import trained_on_phrases
 
     metrics = {} if (run / "report.html").exists() else {"val": report_on_val(run, trained, corpus, workers)}
     for split in sorted(splits - metrics.keys()):

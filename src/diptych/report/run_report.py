@@ -36,7 +36,7 @@ from diptych.report.svg_charts import Point, line_chart
 from diptych.report.training_curves import Epoch, class_error_lines, read_epochs, stage_marks
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.engine.journal import Journal
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 
 EXAMPLES = 4
 ANSWERS = 5

@@ -31,7 +31,8 @@ from diptych.training.inputs.images import check_regions
 from diptych.training.inputs.offline import check_offline, training_corpus
 from diptych.training.inputs.phrases import check_phrases
 from diptych.training.inputs.texts import fit_texts
-from diptych.training.recipe import Recipe, Stage, load_recipe
+from diptych.training.recipe import Recipe, Stage
+from diptych.training.recipe_loader import load_recipe
 
 
 def with_model(recipe: Recipe, resumed: Path | None = None) -> Recipe:

@@ -21,7 +21,8 @@ from diptych.files import locked_folder
 from diptych.models.storage import load_about
 from diptych.training.engine.callbacks import Silent, Watcher
 from diptych.training.engine.checkpoint import Position, snapshot_path
-from diptych.training.recipe import Recipe, Stage, load_recipe
+from diptych.training.recipe import Recipe, Stage
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.start import Start, with_model
 from diptych.training.train import train
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from diptych.errors import RecipeError
-from diptych.training.recipe import Recipe, load_recipe
+from diptych.training.recipe import Recipe
+from diptych.training.recipe_loader import load_recipe
 
 MOST_SEEDS = 1000
 LONGEST_NAME = 60

@@ -19,7 +19,8 @@ from diptych.training.engine.checkpoint import Position, Snapshot, snapshot_path
 from diptych.training.engine.journal import Journal
 from diptych.training.engine.loop import StageLoop, TrainingContext
 from diptych.training.origin import Origin
-from diptych.training.recipe import Recipe, load_recipe
+from diptych.training.recipe import Recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.start import Start, stage_file, with_model
 
 

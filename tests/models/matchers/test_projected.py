@@ -24,7 +24,8 @@ from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
 from diptych.registry import resolve
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.recipe import load_recipe, parse_recipe
+from diptych.training.recipe import parse_recipe
+from diptych.training.recipe_loader import load_recipe
 
 WORDS = Vocabulary.from_texts(["a red circle above one blue square"], 1)
 TOKENS = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0]]), torch.tensor([4, 3]))

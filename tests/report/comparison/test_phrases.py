@@ -14,7 +14,7 @@ from diptych.evaluation.localisation.measures import Grounding
 from diptych.evaluation.metrics.paired import paired_phrases
 from diptych.report.comparison import phrases as phrase_comparison
 from diptych.report.comparison.phrases import compare_phrases
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 
 CORPUS = make_scenes(train=1, val=1, test=4, texts=1)
 IMAGES = np.array([0, 0, 1, 1, 2, 3])

@@ -13,7 +13,7 @@ from diptych.models.trained import Trained
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.objective import ScoredPairs
 from diptych.report.sections.hard_negatives import draw_batch, hard_negatives, hardest
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 TINY = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "model.image.width=2", "model.image.pixels=32"]

@@ -34,7 +34,8 @@ from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.engine.stage import check_chunks, prepare_step, set_trainable
 from diptych.training.engine.step import Step
-from diptych.training.recipe import Batches, Stage, load_recipe
+from diptych.training.recipe import Batches, Stage
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 CPU = torch.device("cpu")

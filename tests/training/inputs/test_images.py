@@ -25,7 +25,7 @@ from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.engine.stage import set_trainable
 from diptych.training.inputs.images import StageImages
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 SIDE = 64

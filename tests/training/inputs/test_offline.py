@@ -30,7 +30,7 @@ from diptych.objectives.quintuplet import Quintuplet
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.engine.stage import prepare_step, set_trainable
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 MODEL = """

@@ -21,7 +21,7 @@ from diptych.training.engine.callbacks import Silent
 from diptych.training.inputs import texts
 from diptych.training.inputs.pairs import StageTexts
 from diptych.training.inputs.texts import fit_texts, known_texts, text_features
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 WORDS = 20

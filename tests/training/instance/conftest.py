@@ -17,7 +17,7 @@ from diptych.models.layers import pretrained
 from diptych.models.towers.text import cnn
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
 FIRST = """

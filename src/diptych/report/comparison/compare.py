@@ -19,7 +19,7 @@ from diptych.models.trained import Trained
 from diptych.report.sections.cross_retrieval import cross_of
 from diptych.report.training_curves import Epoch, last_round, read_epochs
 from diptych.training.origin import open_origin
-from diptych.training.recipe import load_recipe, trained_on_phrases
+from diptych.training.recipe_loader import load_recipe, trained_on_phrases
 
 # Encodes a corpus with a run, whose name is given to tell people what is being done.
 Encode = Callable[[str, Trained, Corpus], Encoded]

@@ -23,7 +23,7 @@ from diptych.models.trained import Trained
 from diptych.report.comparison.compare import check_several, run_names
 from diptych.report.comparison.tables import NOTHING, cell, escaped, markdown_change, markdown_table, markdown_value
 from diptych.training.origin import open_origin
-from diptych.training.recipe import load_recipe
+from diptych.training.recipe_loader import load_recipe
 
 COLUMNS = {f"{PHRASE}_r{cutoff}": f"R@{cutoff}" for cutoff in CUTOFFS} | {f"{PHRASE}_sum": "sum", "ceiling": "ceiling"}
 

@@ -20,7 +20,8 @@ from diptych.models.trained import Trained
 from diptych.report.pictures import image_thumbnail
 from diptych.report.run_page import Card, Cards, CardSection, Labelled
 from diptych.report.sections.examples import one_a_group
-from diptych.training.recipe import Stage, load_recipe
+from diptych.training.recipe import Stage
+from diptych.training.recipe_loader import load_recipe
 
 BATCH = 128
 SHOWN = 4
