@@ -17,9 +17,9 @@ from torch import Tensor
 
 from diptych.data.images import PictureFile, decode
 from diptych.features.backbone import Backbone
+from diptych.features.backbones.registry import load_backbone
 from diptych.features.crops import Crops, fixed_crops, resized_side
 from diptych.features.extract import extract
-from diptych.features.names import load_backbone
 from diptych.features.store import FeatureStoreSpec
 from diptych.machine import available_cores, keep_freed_memory
 from harness import arguments, finish, interleaved

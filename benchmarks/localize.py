@@ -17,7 +17,6 @@ import torch
 from diptych.data.boxes import box_iou
 from diptych.data.corpus import Features, Floats
 from diptych.data.phrases import Mentions
-from diptych.data.reader import FeatureReader
 from diptych.evaluation.localisation.localise import measure_phrases
 from diptych.evaluation.localisation.measures import OVERLAP
 from diptych.features.readers import RegionReader
@@ -81,8 +80,8 @@ def main() -> None:
     names = [str(photo) for photo in range(photos)]
 
     def ours() -> list[float]:
-        reader = RegionReader(FeatureReader(regions), names)
-        return list(measure_phrases(trained, mentions, reader, boxes, names).ranks)
+        reader = RegionReader(regions, names, boxes=Features([boxes]))
+        return list(measure_phrases(trained, mentions, reader, names).ranks)
 
     def plain() -> list[float]:
         return a_call_a_phrase(trained, mentions, regions, boxes)

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from diptych.data.corpus import Corpus, Integers
-from diptych.data.reader import Draw
+from diptych.data.image_reader import Draw
 from diptych.data.sampling.offline import OfflineSampler, OfflineSettings
 from diptych.data.sampling.pairs import PairBatch, PairReader, PairSampler
 from diptych.machine import keep_freed_memory

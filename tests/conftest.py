@@ -12,8 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from diptych.features import places
-from diptych.features import readers as reader
+from diptych.features import proposals
 from diptych.features.backbone import Backbone
 from diptych.models import storage as store
 from diptych.models.layers import pretrained
@@ -97,8 +96,7 @@ def small_regions(small_backbones):
             return lambda photo: boxes
 
         with small_backbones(), pytest.MonkeyPatch.context() as patch:
-            for module in (places, reader):
-                patch.setattr(module, "proposer", proposer)
+            patch.setattr(proposals, "proposer", proposer)
             yield
 
     return patched

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.open import open_corpus
-from diptych.features.readers import pictures_of
+from diptych.features.image_input import pictures_of
 from diptych.index.duplicates import same_images
 from diptych.index.storage_cost import measure
 from diptych.index.thumbnails import colours, look, thumbnail

@@ -22,9 +22,10 @@ from diptych.data.open import open_corpus
 from diptych.evaluation.metrics.ranks import embedding_score
 from diptych.evaluation.protocols.folds import Result, evaluate
 from diptych.features.backbones import efficientnet_lite
+from diptych.features.backbones.registry import load_backbone
 from diptych.features.crops import Crops
-from diptych.features.names import load_backbone
-from diptych.features.readers import CropReader, pictures_of
+from diptych.features.image_input import pictures_of
+from diptych.features.readers import CropReader
 from diptych.machine import keep_freed_memory
 from diptych.report.tables.evaluation import retrieval_table
 from diptych.text.vocabulary import UNKNOWN, Vocabulary

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -118,6 +120,20 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def file_hash(path: Path) -> str:
+    """The SHA-256 digest of a regular file's bytes; OSError if there is no such file.
+
+    Anything but a regular file is refused, because reading a pipe could wait forever.
+    """
+    digest = hashlib.sha256()
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"{path}: not an ordinary file")
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:

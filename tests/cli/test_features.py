@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from diptych.cli.main import app
 from diptych.errors import DataError, DiptychError
-from diptych.features import names
 from diptych.features.backbone import Backbone
+from diptych.features.backbones import registry as names
 
 
 class Tiny(Backbone):
@@ -152,9 +152,11 @@ def test_a_held_store_is_refused(photos, tmp_path):
 
 
 def test_regions_are_asked_for_by_their_method(photos, tmp_path, monkeypatch):
-    from diptych.features import places
+    from diptych.features import proposals
 
-    monkeypatch.setattr(places, "proposer", lambda regions: lambda photo: np.ones((regions.count, 4), np.float32) / 2)
+    monkeypatch.setattr(
+        proposals, "proposer", lambda regions: lambda photo: np.ones((regions.count, 4), np.float32) / 2
+    )
     result = invoke(photos, "--crops", "whole", "--regions", "selective-search", "--count", 5)
     assert result.exit_code == 0, result.output
     folder = tmp_path / "features" / "lite0-whole-selective-search-5"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from diptych.cli.main import app
 from diptych.errors import DataError, DiptychError, ImageError, RunError
 from diptych.evaluation.localisation.localise import phrases_in
-from diptych.features import readers as reader
+from diptych.features import proposals
 from diptych.features.regions import Regions
 from diptych.models.matchers.two_branch import TwoBranchSettings
 from diptych.models.storage import save_matcher
@@ -46,7 +46,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture
 def photo(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "proposer", lambda regions: lambda photo: BOXES)
+    monkeypatch.setattr(proposals, "proposer", lambda regions: lambda photo: BOXES)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos").mkdir()
     values = np.random.default_rng(0).integers(0, 255, (80, 200, 3), np.uint8)
@@ -123,7 +123,7 @@ def test_what_cannot_be_localised_is_told_in_a_line(run, photo, tmp_path, monkey
     assert "a phrase is empty" in str(refused(run, photo, ""))
     (tmp_path / "broken.png").write_bytes(b"\x89PNG")
     assert isinstance(refused(run, tmp_path / "broken.png", "a red ball"), ImageError)
-    monkeypatch.setattr(reader, "proposer", lambda regions: lambda photo: np.zeros_like(BOXES))
+    monkeypatch.setattr(proposals, "proposer", lambda regions: lambda photo: np.zeros_like(BOXES))
     nothing = str(refused(run, photo, "a red ball"))
     assert "holiday.png" in nothing
     assert "no proposed region" in nothing

@@ -11,11 +11,11 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.data.phrases import find_mentions
 from diptych.data.sampling.regions import annotated_boxes
 from diptych.errors import ImageError
-from diptych.features import places
+from diptych.features import proposals
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops
+from diptych.features.image_input import ImageInput
 from diptych.features.photo_regions import PhotoRegions, photo_regions
-from diptych.features.readers import ImageInput
 from diptych.features.regions import Regions
 from diptych.features.roi_align import roi_align
 
@@ -60,7 +60,7 @@ def two_boxes(regions):
 
 @pytest.fixture(autouse=True)
 def proposing(monkeypatch):
-    monkeypatch.setattr(places, "proposer", two_boxes)
+    monkeypatch.setattr(proposals, "proposer", two_boxes)
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from PIL import Image
 from diptych.data.corpus import Features
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.images import PictureFile
-from diptych.data.reader import FeatureReader
 from diptych.errors import DataError, ImageError
-from diptych.features import readers as readers
+from diptych.features import proposals, readers
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops, random_crop, random_window
-from diptych.features.readers import CropReader, ImageInput, RegionReader, image_reader, picture_reader
+from diptych.features.image_input import ImageInput
+from diptych.features.readers import CropReader, RegionReader, image_reader
 from diptych.features.regions import Regions
 from diptych.features.roi_align import pool_cells
 
@@ -128,7 +128,7 @@ def test_only_a_window_of_the_photo_itself_needs_all_its_pixels(tmp_path, monkey
 
 def test_views_of_pictures_without_a_store_are_crops(pictures):
     wanted = ImageInput("crops", (3, 28, 28), Crops(name="mirrored"), Regions(method="crops"))
-    values, _ = picture_reader(pictures, wanted, Cells()).read(np.array([0, 2]))
+    values, _ = image_reader(pictures, wanted, Cells()).read(np.array([0, 2]))
     assert (values.dtype, values.shape) == (np.uint8, (2, 2, 3, 28, 28))
     assert np.array_equal(values[:, 1], values[:, 0, ..., ::-1])
 
@@ -138,7 +138,7 @@ def test_a_model_and_a_corpus_that_do_not_fit():
     with pytest.raises(DataError, match="has pictures, and the run reads features that came with its data"):
         image_reader(drawn, ImageInput("features", (8,)))
     with pytest.raises(DataError, match="the id of an image"):
-        picture_reader(drawn.pictures, ImageInput("features", (8,)))
+        image_reader(drawn.pictures, ImageInput("features", (8,)))
 
 
 def test_an_image_without_regions_is_left_out_and_nobody_moves_up():
@@ -147,7 +147,7 @@ def test_an_image_without_regions_is_left_out_and_nobody_moves_up():
     rows[2, 0] = 0  # another region is there
     rows[4, 1:] = 0  # one region is enough
     names = [f"image {number}" for number in range(5)]
-    reader = RegionReader(FeatureReader(Features([rows])), names)
+    reader = RegionReader(Features([rows]), names)
     for _ in range(2):
         values, readable = reader.read(np.array([4, 1, 2, 0]))
         assert readable.tolist() == [True, False, True, True]
@@ -165,8 +165,8 @@ def test_an_image_without_regions_is_left_out_and_nobody_moves_up():
 def test_an_unreadable_image_and_one_without_regions_keep_apart():
     rows = np.ones((3, 2, 2), np.float32)
     rows[1] = 0
-    stored = FeatureReader(Features([rows]), np.array([0, 2, 3]), {1: "one.jpg: truncated"})
-    reader = RegionReader(stored, ["zero", "one", "two", "three"])
+    ids = ["zero", "one", "two", "three"]
+    reader = RegionReader(Features([rows]), ids, np.array([0, 2, 3]), {1: "one.jpg: truncated"})
     values, readable = reader.read(np.arange(4))
     assert readable.tolist() == [True, False, False, True]
     assert len(values) == 2
@@ -211,9 +211,9 @@ def test_the_boxes_of_proposals_are_found_with_their_vectors_and_once(pictures, 
         asked.append(photo)
         return np.array([[0, 0, 1, 1], [0, 0, 1 - 0.45 * len(asked), 1], [0, 0, 0, 0]], np.float32)
 
-    monkeypatch.setattr(readers, "proposer", lambda regions: propose)
+    monkeypatch.setattr(proposals, "proposer", lambda regions: propose)
     wanted = ImageInput("crops", (3, 28, 28), Crops(name="whole"), Regions(method="selective-search", count=3))
-    reader = picture_reader(pictures, wanted, Cells())
+    reader = image_reader(pictures, wanted, Cells())
     assert reader.boxes.shape == (5, 3, 4)
     assert not reader.boxes.any()
     values, readable = reader.read(np.array([3, 1, 0]))

@@ -8,13 +8,14 @@ from PIL import Image
 from diptych.data.corpus import Features
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import ImageError
-from diptych.features import places
-from diptych.features import readers as reader
+from diptych.features import proposals
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
+from diptych.features.readers import StoreOptions, image_reader
+from diptych.features.region_boxes import region_boxes
 from diptych.features.regions import Regions, grid_boxes
-from diptych.features.stored import has_store, region_boxes, stored_reader
+from diptych.features.store import has_store, spec_for
 
 CPU = torch.device("cpu")
 SEARCH = Regions(method="selective-search", count=2)
@@ -53,16 +54,19 @@ def one_box(regions):
 
 @pytest.fixture(autouse=True)
 def proposing(monkeypatch):
-    monkeypatch.setattr(places, "proposer", one_box)
-    monkeypatch.setattr(reader, "proposer", one_box)
+    monkeypatch.setattr(proposals, "proposer", one_box)
+
+
+def new_store(folder):
+    return StoreOptions(folder, CPU, workers=0, create=True)
 
 
 def test_the_boxes_of_proposals_are_those_of_the_store(tmp_path):
     wanted = ImageInput("crops", SQUARE, Crops(name="whole"), SEARCH)
-    _, stored = stored_reader(PHOTOS, Tiny(), wanted, tmp_path, workers=0, device=CPU)
+    stored = image_reader(PHOTOS, wanted, Tiny(), store=new_store(tmp_path))
     found = region_boxes(PHOTOS, wanted, Tiny())
     assert found.shape == (3, 2, 4)
-    np.testing.assert_array_equal(found, stored.boxes[np.arange(3)])
+    np.testing.assert_array_equal(found, stored.boxes)
     broken = replace(PHOTOS, pictures=[PHOTOS.pictures[0], Broken(), PHOTOS.pictures[2]])
     np.testing.assert_array_equal(region_boxes(broken, wanted, Tiny()), found * np.array([1, 0, 1])[:, None, None])
 
@@ -96,8 +100,10 @@ def test_stored_regions_that_are_missing_leave_the_image_out(tmp_path, monkeypat
     wanted = ImageInput("crops", SQUARE, Crops(name="whole"), SEARCH)
     nothing = {1: np.zeros((2, 4), np.float32)}
     calls = iter(range(3))
-    monkeypatch.setattr(places, "proposer", lambda regions: lambda photo: nothing.get(next(calls), one_box(0)(photo)))
-    found, _ = stored_reader(PHOTOS, Tiny(), wanted, tmp_path, workers=0, device=CPU)
+    monkeypatch.setattr(
+        proposals, "proposer", lambda regions: lambda photo: nothing.get(next(calls), one_box(0)(photo))
+    )
+    found = image_reader(PHOTOS, wanted, Tiny(), store=new_store(tmp_path))
     values, readable = found.read(np.arange(3))
     assert readable.tolist() == [True, False, True]
     assert len(values) == 2
@@ -105,11 +111,12 @@ def test_stored_regions_that_are_missing_leave_the_image_out(tmp_path, monkeypat
 
 
 def test_views_are_read_as_they_are_in_full_numbers(tmp_path):
-    assert not has_store(Tiny(), VIEWS, tmp_path)
-    reader, stored = stored_reader(PHOTOS, Tiny(), VIEWS, tmp_path, workers=0, device=CPU)
-    assert has_store(Tiny(), VIEWS, tmp_path)
-    assert not has_store(Tiny(), ImageInput("crops", SQUARE, Crops(name="mirrored")), tmp_path)  # the mean over both
-    assert (stored.features.shape, stored.boxes) == ((2, 3), None)
+    assert not has_store(tmp_path, spec_for(Tiny(), VIEWS))
+    reader = image_reader(PHOTOS, VIEWS, Tiny(), store=new_store(tmp_path))
+    assert has_store(tmp_path, spec_for(Tiny(), VIEWS))
+    mean = ImageInput("crops", SQUARE, Crops(name="mirrored"))
+    assert not has_store(tmp_path, spec_for(Tiny(), mean))
+    assert reader.boxes is None
     assert np.load(tmp_path / "tiny-mirrored-crops" / "part-00000.npy").dtype == np.float32
     values, readable = reader.read(np.array([2, 0]))
     assert readable.all()
@@ -125,7 +132,7 @@ def test_a_black_photo_has_views_all_the_same(tmp_path):
             return Image.new("RGB", (40, 40))
 
     corpus = replace(PHOTOS, pictures=[Black(), *PHOTOS.pictures[1:]])
-    reader, _ = stored_reader(corpus, Tiny(), VIEWS, tmp_path, workers=0, device=CPU)
+    reader = image_reader(corpus, VIEWS, Tiny(), store=new_store(tmp_path))
     values, readable = reader.read(np.arange(3))
     assert readable.all()
     assert not values[0].any()

@@ -12,7 +12,7 @@ from PIL import Image
 
 from diptych.errors import DiptychError, RunError
 from diptych.features.crops import Crops, fixed_crops
-from diptych.features.identity import file_hash
+from diptych.files import file_hash
 from diptych.index.encoder import Encoder, open_encoder
 from diptych.index.onnx_encoder import OnnxEncoder
 from diptych.index.torch_encoder import TorchEncoder

@@ -14,7 +14,7 @@ from torch import nn
 from diptych.data.formats.scenes import make_scenes
 from diptych.evaluation.runs import evaluate
 from diptych.features.backbone import Backbone
-from diptych.features.names import build_backbone
+from diptych.features.backbones.registry import build_backbone
 from diptych.models.layers import pretrained
 from diptych.models.towers.text import cnn
 from diptych.models.trained import Trained

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.features import readers as reader
-from diptych.features.names import load_backbone
+from diptych.features.backbones.registry import load_backbone
 from diptych.models.trained import Trained
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path

@@ -15,7 +15,7 @@ from torch import nn
 
 from diptych.data.corpus import Features
 from diptych.errors import DiptychError, RecipeError, RunError
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.matchers.projected import Projected
 from diptych.models.matchers.vse import VSE

@@ -72,8 +72,8 @@ def command(
     """
     from diptych.data.open import open_corpus
     from diptych.features.backbone import side_of
+    from diptych.features.backbones.registry import load_backbone
     from diptych.features.extract import extract
-    from diptych.features.names import load_backbone
     from diptych.features.regions import check_seen
     from diptych.features.store import FeatureStoreSpec, store_folder
     from diptych.machine import available_cores, choose_device, keep_freed_memory

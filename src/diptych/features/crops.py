@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import Field
 
+from diptych.data.corpus import Picture
+from diptych.data.images import PictureFile, decode
 from diptych.features.choices import CropName, Resize
 from diptych.settings import Settings
 
@@ -50,6 +52,11 @@ class Crops(Settings):
 def resized_side(side: int) -> int:
     """The side, or short side, to which a photo is resized before crops of `side` are taken."""
     return round(side * 256 / 224)
+
+
+def load_for_crops(picture: Picture, side: int) -> Image.Image:
+    """Decode a picture that crops of `side` are taken from; a large JPEG is decoded at a fraction of its size."""
+    return decode(picture.path, resized_side(side)) if isinstance(picture, PictureFile) else picture.load()
 
 
 def too_small(size: tuple[int, int], side: int) -> bool:

@@ -25,12 +25,12 @@ from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError
 from diptych.features.backbone import Backbone, grid_of, side_of
 from diptych.features.crops import fixed_crops, resized_side, too_small
-from diptych.features.identity import Seen, file_hash, pixels_hash, stamp
-from diptych.features.places import Annotated, Proposed
+from diptych.features.hashes import HashCache, pixels_hash, stamp
+from diptych.features.region_boxes import AnnotatedBoxes, BoxSource, ProposedBoxes
 from diptych.features.regions import check_seen
 from diptych.features.roi_align import pool_cells
 from diptych.features.store import FeatureStore, FeatureStoreSpec, Part
-from diptych.files import locked_folder, remove_leftovers
+from diptych.files import file_hash, locked_folder, remove_leftovers
 from diptych.progress import ProgressCallback
 
 # In one forward pass. On two cores 32 took a tenth less processor time than 16: threads wait for each other less often.
@@ -73,16 +73,16 @@ def extract(
     """The features of these pictures from the store in a folder, after computing those that it lacks.
 
     `boxes`, for regions that are `annotated`, are those of each picture, (pictures, regions, 4). The backbone is put
-    into evaluation mode on the device. `progress` receives the number of pictures done and the total. Finished parts
-    are kept even if extraction fails.
+    into evaluation mode on the device. `progress` receives the number of pictures done and the total. Finished
+    work is kept, even if an error ends the extraction.
     """
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file; name a folder for the features")
     check_seen(making.regions, making.crops)
     store = FeatureStore.open(folder, making) if (folder / "about.json").exists() else None
-    seen = Seen(folder / "seen.json")
-    find = Annotated(boxes) if boxes is not None else Proposed()
-    known = [seen.hash_of(picture.path) if isinstance(picture, PictureFile) else None for picture in pictures]
+    seen = HashCache(folder / "seen.json")
+    find: BoxSource = AnnotatedBoxes(boxes) if boxes is not None else ProposedBoxes()
+    known = [seen.get(picture.path) if isinstance(picture, PictureFile) else None for picture in pictures]
     hashes = [None if digest is None else find.key(image, digest) for image, digest in enumerate(known)]
     wanted = [image for image, digest in enumerate(hashes) if digest is None or store is None or digest not in store]
     if store is not None and not wanted:
@@ -121,7 +121,7 @@ class _Reader:
     """Hashes pictures, and decodes and crops those that a store lacks; safe to call from several threads."""
 
     def __init__(
-        self, pictures: Sequence[Picture], store: FeatureStore, seen: Seen, side: int, find: Proposed | Annotated
+        self, pictures: Sequence[Picture], store: FeatureStore, seen: HashCache, side: int, find: BoxSource
     ) -> None:
         self._pictures = pictures
         self._find = find
@@ -152,7 +152,7 @@ class _Reader:
             content = file_hash(path)
         except OSError:
             return _Look(image, reason=_why_unreadable(path))
-        self._seen.remember(path, before, content)
+        self._seen.add(path, before, content)
         digest = self._find.key(image, content)
         if not self._claim(digest):
             return _Look(image, digest)
@@ -230,8 +230,8 @@ class _Extraction:
         hashes: list[str | None],
         network: _Network,
         store: FeatureStore,
-        seen: Seen,
-        find: Proposed | Annotated,
+        seen: HashCache,
+        find: BoxSource,
     ) -> None:
         self.reasons: dict[int | str, str] = {}  # by picture and by hash, of what may be readable another time
         self.computed = 0
@@ -282,7 +282,7 @@ class _Extraction:
         most = max(1, min(PART_ROWS, PART_BYTES // rows[0].nbytes))
         if finished >= most or time.monotonic() - self._started >= PART_SECONDS:
             self.write()
-            self._seen.save(now=False)
+            self._seen.save(force=False)
 
     def write(self) -> None:
         """Write what is finished as a part."""

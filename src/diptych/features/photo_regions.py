@@ -11,13 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Corpus, Features, Floats, Integers
-from diptych.data.reader import Draw
+from diptych.data.image_reader import Draw
 from diptych.features.backbone import Backbone
 from diptych.features.extract import Stored, extract
-from diptych.features.readers import ImageInput, pictures_of
+from diptych.features.image_input import ImageInput, pictures_of
 from diptych.features.regions import Regions
-from diptych.features.store import FeatureStoreSpec, free_folder
-from diptych.features.stored import making_of
+from diptych.features.store import FeatureStoreSpec, folder_for_weights, spec_for
 from diptych.progress import ProgressCallback
 
 ROOM = 8  # annotated boxes a photo are stored in rows of a multiple of this, so that one more needs no other store
@@ -68,7 +67,7 @@ def photo_regions(
     progress: ProgressCallback | None = None,
 ) -> PhotoRegions:
     """The regions of a corpus' photos, and `annotated` boxes (photos, boxes, 4); stores get what they lack."""
-    making = making_of(backbone, wanted)
+    making = spec_for(backbone, wanted)
     room = -(-annotated.shape[1] // ROOM) * ROOM
     known = np.zeros((len(annotated), room, 4), np.float32)
     known[:, : annotated.shape[1]] = annotated
@@ -76,7 +75,7 @@ def photo_regions(
     pictures = pictures_of(corpus)
 
     def stored(made: FeatureStoreSpec, boxes: Floats | None) -> Stored:
-        folder = free_folder(stores, made)
+        folder = folder_for_weights(stores, made)
         return extract(pictures, backbone, made, folder, workers=workers, device=device, progress=progress, boxes=boxes)
 
     proposed, told = stored(making, None), stored(given, known)

@@ -23,9 +23,9 @@ from diptych.errors import DataError
 from diptych.features.backbone import Backbone, weights_digest
 from diptych.features.choices import Dtype
 from diptych.features.crops import Crops
-from diptych.features.identity import file_hash
+from diptych.features.image_input import ImageInput
 from diptych.features.regions import Regions, forest_file
-from diptych.files import atomic_write, read_json, write_json
+from diptych.files import atomic_write, file_hash, read_json, write_json
 from diptych.settings import Settings, first_error
 
 FORMAT = 1
@@ -99,12 +99,24 @@ def store_folder(root: Path, making: FeatureStoreSpec) -> Path:
     return root / "-".join(words)
 
 
-def free_folder(root: Path, making: FeatureStoreSpec) -> Path:
-    """Where features of this making lie by default, and a folder of their own where other weights came first."""
+def folder_for_weights(root: Path, making: FeatureStoreSpec) -> Path:
+    """`store_folder`, with the digest of the weights appended if the store there belongs to other weights."""
     folder = store_folder(root, making)
     if not (folder / "about.json").exists() or _about(folder).making.weights == making.weights:
         return folder
     return folder.with_name(f"{folder.name}-{making.weights[:8]}")
+
+
+def has_store(root: Path, spec: FeatureStoreSpec) -> bool:
+    """Whether there is a store of these features below a folder."""
+    return (folder_for_weights(root, spec) / "about.json").exists()
+
+
+def spec_for(backbone: Backbone, image_input: ImageInput) -> FeatureStoreSpec:
+    """How the crops that a model reads are stored; the many regions of a map take half the space, as float16."""
+    assert image_input.crops is not None, "a backbone reads crops"
+    dtype: Dtype = "float16" if image_input.reads_map else "float32"
+    return FeatureStoreSpec.of(backbone.name, backbone, image_input.crops, regions=image_input.regions, dtype=dtype)
 
 
 class FeatureStore:

@@ -15,7 +15,7 @@ from torch import Tensor
 from diptych.data.corpus import Floats
 from diptych.data.images import DecodedPicture
 from diptych.errors import DataError, ImageError
-from diptych.features.readers import picture_reader
+from diptych.features.readers import image_reader
 from diptych.index.encoder import Encodings
 from diptych.models.address import run_folder, run_identity
 from diptych.models.encodings import joined
@@ -52,7 +52,7 @@ class TorchEncoder:
     def prepare(self, photo: Image.Image) -> NDArray[Any]:
         """The photo's crops, pixels or regions, as the image tower reads them."""
         matcher = self.trained.matcher
-        reader = picture_reader([DecodedPicture(photo)], matcher.image_input, matcher.pretrained)
+        reader = image_reader([DecodedPicture(photo)], matcher.image_input, matcher.pretrained)
         values, readable = reader.read(np.array([0]))
         if not readable.all():
             raise ImageError(reader.skipped[0])

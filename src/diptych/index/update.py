@@ -19,7 +19,7 @@ from diptych.data.corpus import Floats
 from diptych.data.images import PictureFile, decode_bytes, read_header
 from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError
-from diptych.features.identity import pixels_hash
+from diptych.features.hashes import pixels_hash
 from diptych.index.encoder import Encoder, Encodings
 from diptych.index.opened import Opened
 from diptych.index.source import About, Listing, Source

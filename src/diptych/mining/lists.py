@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from torch import Tensor
 
 from diptych.errors import RunError
-from diptych.features.identity import file_hash
+from diptych.files import file_hash
 from diptych.models.storage import load_tensors, save_tensors
 from diptych.settings import Count, Number, Settings
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from diptych.data.corpus import SPLITS, Corpus, Floats, Integers
-from diptych.data.reader import ImageReader
+from diptych.data.image_reader import ImageReader
 from diptych.errors import DataError, RunError
 from diptych.evaluation.metrics.ranks import BLOCK, embedding_score
 from diptych.mining.exclusions import Exclusions

@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 
 import diptych
-from diptych.features.identity import file_hash
+from diptych.files import file_hash
 
 NAME = "starter"
 

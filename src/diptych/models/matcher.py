@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from diptych.features.backbone import Backbone
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.models.layers.attention import Direction
 from diptych.models.tower import FittedTextTower, ImageTower, Tokens
 from diptych.settings import Settings

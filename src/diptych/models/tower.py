@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from diptych import registry
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.progress import ProgressCallback
 from diptych.settings import Settings
 from diptych.text.vocabulary import TokenTable

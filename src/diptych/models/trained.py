@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diptych.data.corpus import Corpus, Integers, Picture
-from diptych.data.reader import ImageReader
+from diptych.data.image_reader import ImageReader
 from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError, RunError
-from diptych.features.readers import image_reader, picture_reader
-from diptych.features.stored import has_store, stored_reader
+from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.machine import choose_device
 from diptych.models.address import run_folder
 from diptych.models.encodings import Encoded, joined
@@ -59,17 +58,13 @@ class Trained:
         place = choose_device(device)
         return cls(matcher.to(place).eval(), vocabulary, place, stores)
 
-    def reader(self, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None) -> ImageReader:
-        """The reader of what the matcher wants of a corpus; who encodes a corpus again keeps it, and its pixels.
+    def reader(self, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None) -> InputReader:
+        """The reader of a corpus' images for this model; keep it to encode a corpus again without decoding it again.
 
-        Where the backbone has a store, it is read from there, after the features that are missing were added to it.
+        If the backbone has a feature store, the reader reads from it, after computing the features that it lacks.
         """
-        backbone, wanted = self.matcher.pretrained, self.matcher.image_input
-        if self.stores is None or backbone is None or not has_store(backbone, wanted, self.stores):
-            return image_reader(corpus, wanted, backbone)
-        return stored_reader(
-            corpus, backbone, wanted, self.stores, workers=workers, device=self.device, progress=progress
-        )[0]
+        store = None if self.stores is None else StoreOptions(self.stores, self.device, workers, progress)
+        return image_reader(corpus, self.matcher.image_input, self.matcher.pretrained, store=store)
 
     def encode(
         self,
@@ -125,7 +120,7 @@ class Trained:
     @torch.inference_mode()
     def encode_picture(self, picture: Picture) -> Tensor:
         """Encode one picture of no corpus: (1, ...)."""
-        reader = picture_reader([picture], self.matcher.image_input, self.matcher.pretrained)
+        reader = image_reader([picture], self.matcher.image_input, self.matcher.pretrained)
         values, readable = reader.read(np.array([0]))
         if not readable.all():
             raise ImageError(reader.skipped[0])

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.data.corpus import Corpus, Features
-from diptych.data.reader import FeatureReader
 from diptych.data.sampling.offline import OfflineSampler, OfflineSettings
 from diptych.data.sampling.pairs import PairReader, PairSampler, read_ahead
+from diptych.features.readers import FeatureReader
 from diptych.text.vocabulary import Vocabulary
 
 

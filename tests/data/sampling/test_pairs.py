@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from diptych.data.corpus import Corpus, Features
 from diptych.data.formats.scenes import make_scenes
-from diptych.data.reader import FeatureReader, PixelReader
 from diptych.data.sampling.pairs import PairReader, Pairs, PairSampler, Rivals, read_ahead
 from diptych.errors import ImageError
+from diptych.features.readers import FeatureReader, PixelReader
 from diptych.text.vocabulary import TokenTable, Vocabulary
 
 

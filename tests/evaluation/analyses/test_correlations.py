@@ -15,7 +15,7 @@ from diptych.errors import ScoreError
 from diptych.evaluation.analyses import correlations as module
 from diptych.evaluation.analyses.correlations import correlations, features_before, mean_absolute, pearson
 from diptych.features.crops import fixed_crops
-from diptych.features.stored import stored_reader
+from diptych.features.readers import StoreOptions, image_reader
 from diptych.models.encodings import Encoded
 from diptych.models.matchers.dual_path import DualPathSettings
 from diptych.models.matchers.scan import SCANSettings
@@ -112,6 +112,10 @@ def tiny(small_regions, corpus, monkeypatch):
         yield pretrained.load_backbone()
 
 
+def new_store(folder):
+    return StoreOptions(folder, torch.device("cpu"), workers=0, create=True)
+
+
 def test_before_is_the_backbone_as_it_was_however_it_was_trained(tiny, corpus, tmp_path, monkeypatch):
     trained = trained_on(corpus, VSESettings(joint=8, text=TEXT, image=BackboneSettings(crops="10C")))
     with torch.no_grad():
@@ -120,7 +124,7 @@ def test_before_is_the_backbone_as_it_was_however_it_was_trained(tiny, corpus, t
     for row in (0, 8):
         squares = fixed_crops(corpus.pictures[row].load(), trained.matcher.image_input.crops, 32)
         assert np.allclose(found[row], tiny(torch.from_numpy(squares)).mean(0).detach(), atol=1e-5)
-    stored_reader(corpus, tiny, trained.matcher.image_input, tmp_path, workers=0, device=torch.device("cpu"))
+    image_reader(corpus, trained.matcher.image_input, tiny, store=new_store(tmp_path))
     monkeypatch.setattr(type(tiny), "forward", None)  # nothing is computed again
     assert np.allclose(features_before(replace(trained, stores=tmp_path), corpus), found, atol=1e-6)
 
@@ -130,7 +134,7 @@ def test_a_grid_is_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, t
     found = features_before(trained, corpus)
     assert found.shape == (9, 6)
     wanted = trained.matcher.image_input
-    stored_reader(corpus, tiny, wanted, tmp_path, workers=0, device=torch.device("cpu"))
+    image_reader(corpus, wanted, tiny, store=new_store(tmp_path))
     assert np.allclose(features_before(replace(trained, stores=tmp_path), corpus), found, atol=2e-3)  # half floats
     encoded = trained.encode(corpus)
     after = correlations(trained, encoded, count=9).after
@@ -142,7 +146,7 @@ def test_views_are_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, t
     trained = trained_on(corpus, DualPathSettings(image=ViewsSettings(), text=text, hidden=8, joint=8))
     found = features_before(trained, corpus)
     assert found.shape == (9, 6)
-    stored_reader(corpus, tiny, trained.matcher.image_input, tmp_path, workers=0, device=torch.device("cpu"))
+    image_reader(corpus, trained.matcher.image_input, tiny, store=new_store(tmp_path))
     stored = replace(trained, stores=tmp_path)
     assert np.allclose(features_before(stored, corpus), found, atol=1e-3)
     assert correlations(stored, trained.encode(corpus), count=9).before.shape == (9, 9)

@@ -12,7 +12,6 @@ from torch import nn
 
 from diptych.data.corpus import Box, Corpus, Features, Phrase
 from diptych.data.phrases import Mentions, find_mentions
-from diptych.data.reader import FeatureReader
 from diptych.errors import DataError, ImageError, RunError, ScoreError
 from diptych.evaluation.localisation import localise
 from diptych.evaluation.localisation.localise import (
@@ -23,16 +22,14 @@ from diptych.evaluation.localisation.localise import (
     locate,
     measure_phrases,
     phrases_in,
-    region_reader,
 )
 from diptych.evaluation.localisation.measures import is_right
-from diptych.features import places
-from diptych.features import readers as reader
+from diptych.features import proposals
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops
-from diptych.features.readers import ImageInput, ProposalReader, RegionReader
+from diptych.features.image_input import ImageInput
+from diptych.features.readers import FeatureReader, ProposalReader, RegionReader, StoreOptions, image_reader
 from diptych.features.regions import Regions
-from diptych.features.stored import stored_reader
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.two_towers import TwoTowers
 from diptych.models.tower import FittedTextTower
@@ -135,8 +132,7 @@ def halves(regions):
 @pytest.fixture(autouse=True)
 def proposing(monkeypatch):
     halves.asked = 0
-    monkeypatch.setattr(places, "proposer", halves)
-    monkeypatch.setattr(reader, "proposer", halves)
+    monkeypatch.setattr(proposals, "proposer", halves)
 
 
 def corpus_of(pictures) -> Corpus:
@@ -202,7 +198,7 @@ def test_ranks_equal_a_call_a_mention(trained, monkeypatch):
     places = np.sort(random.random((60, 2, 2), np.float32), axis=1).reshape(60, 4)
     rows = np.arange(60)
     said = Mentions(words, random.integers(0, 8, 60), rows, rows, places, [()] * 60)
-    found = measure_phrases(trained, said, FeatureReader(Features([regions])), boxes, [str(row) for row in range(8)])
+    found = measure_phrases(trained, said, with_boxes(regions, boxes), [str(row) for row in range(8)])
     expected = []
     for word, image, place in zip(words, said.images, places, strict=True):
         (ordered,) = locate(trained, boxes[image], regions[image], [word], top=30)
@@ -210,6 +206,10 @@ def test_ranks_equal_a_call_a_mention(trained, monkeypatch):
         expected.append(right.index(True) + 1 if any(right) else math.inf)
     assert found.ranks.tolist() == expected
     assert len(set(expected)) > 6
+
+
+def with_boxes(regions, boxes):
+    return FeatureReader(Features([regions]), boxes=Features([boxes]))
 
 
 def test_the_overlap_decides_what_is_right(trained, corpus):
@@ -251,11 +251,11 @@ def test_a_photo_without_regions_is_a_miss(trained, corpus, stored):
     regions = np.array([[[1, 0, 1], [1, 0, 0], [0, 0, 1]]] * 3, np.float32)
     if stored:
         regions[1] = 0
-        made = RegionReader(FeatureReader(Features([regions])), corpus.image_ids)
+        made = RegionReader(Features([regions]), corpus.image_ids, boxes=Features([boxes]))
     else:
         boxes[1] = 0
-        made = FeatureReader(Features([regions]))
-    found = measure_phrases(trained, find_mentions(corpus), made, boxes, corpus.image_ids)
+        made = with_boxes(regions, boxes)
+    found = measure_phrases(trained, find_mentions(corpus), made, corpus.image_ids)
     assert list(found.empty) == ["1.jpg"]
     assert not found.skipped
     assert found.ranks.tolist() == [1, 1, 1, math.inf, math.inf, math.inf, 1, 1, 1]
@@ -266,8 +266,8 @@ def test_a_region_that_is_not_there_is_no_candidate(trained, corpus):
     """Its score would be 0, more than that of others."""
     boxes = np.array([[LEFT, RIGHT, NONE, RIGHT]] * 3, np.float32)
     regions = np.array([[[-1, -1, -2], [0, 0, 0], [1, 1, 1], [-2, -1, -1]]] * 3, np.float32)
-    made = FeatureReader(Features([regions]))
-    found = measure_phrases(trained, find_mentions(corpus), made, boxes, corpus.image_ids)
+    made = with_boxes(regions, boxes)
+    found = measure_phrases(trained, find_mentions(corpus), made, corpus.image_ids)
     assert chosen(found) == [LEFT, RIGHT, RIGHT] * 3
     assert (found.ranks == 1).all()
 
@@ -277,7 +277,7 @@ def test_a_score_that_is_not_a_number_names_the_photo(trained, corpus):
     regions[2, 1, 0] = np.nan
     boxes = np.array([[LEFT, RIGHT]] * 3, np.float32)
     with pytest.raises(ScoreError, match=r"2\.jpg: a region's score .* not a number"):
-        measure_phrases(trained, find_mentions(corpus), FeatureReader(Features([regions])), boxes, corpus.image_ids)
+        measure_phrases(trained, find_mentions(corpus), with_boxes(regions, boxes), corpus.image_ids)
 
 
 def test_photos_without_a_mention_are_not_read(trained, corpus):
@@ -294,19 +294,19 @@ def test_photos_without_a_mention_are_not_read(trained, corpus):
 def test_the_store_gives_what_fresh_photos_give(trained, corpus, tmp_path):
     lost = replace(corpus, pictures=[Broken(), *corpus.pictures[1:]])
     fresh = evaluate_phrases(trained, lost)
-    stored_reader(lost, trained.matcher.backbone, WANTED, tmp_path, workers=0, device=CPU)
+    image_reader(lost, WANTED, trained.matcher.backbone, store=StoreOptions(tmp_path, CPU, workers=0, create=True))
     halves.asked = 0
     kept = evaluate_phrases(replace(trained, stores=tmp_path), lost)
     assert halves.asked == 0
     assert kept.ranks.tolist() == fresh.ranks.tolist()
     assert chosen(kept) == chosen(fresh)
     assert kept.skipped == fresh.skipped
-    made, boxes = region_reader(replace(trained, stores=tmp_path), lost)
+    made = replace(trained, stores=tmp_path).reader(lost)
     assert isinstance(made, RegionReader)
-    assert boxes.shape == (3, 6, 4)
-    assert not boxes[0].any()
-    assert boxes[1, :3].tolist() == [list(WHOLE), list(LEFT), list(RIGHT)]
-    assert isinstance(region_reader(replace(trained, stores=tmp_path / "none"), lost)[0], ProposalReader)
+    assert made.boxes.shape == (3, 6, 4)
+    assert not made.boxes[0].any()
+    assert made.boxes[1, :3].tolist() == [list(WHOLE), list(LEFT), list(RIGHT)]
+    assert isinstance(replace(trained, stores=tmp_path / "none").reader(lost), ProposalReader)
 
 
 def test_all_phrases_of_a_photo_in_one_product(trained):
@@ -333,7 +333,7 @@ def test_a_fresh_picture_is_answered_in_its_own_pixels(trained):
 
 
 def test_a_picture_without_a_region_says_so(trained, monkeypatch):
-    monkeypatch.setattr(reader, "proposer", lambda regions: lambda photo: np.zeros((regions.count, 4), np.float32))
+    monkeypatch.setattr(proposals, "proposer", lambda regions: lambda photo: np.zeros((regions.count, 4), np.float32))
     with pytest.raises(DataError, match="no proposed region"):
         phrases_in(trained, Halves("red", "blue"), ["red"])
 

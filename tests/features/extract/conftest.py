@@ -7,7 +7,7 @@ from PIL import Image
 
 from diptych.data.images import PictureFile
 from diptych.features import extract as extraction
-from diptych.features import identity
+from diptych.features import hashes
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops
 from diptych.features.extract import extract
@@ -63,7 +63,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def later(monkeypatch):
-    monkeypatch.setattr(identity, "QUIET", -(10**12))
+    monkeypatch.setattr(hashes, "CLOCK_RESOLUTION", -(10**12))
 
 
 @pytest.fixture

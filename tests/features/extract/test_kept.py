@@ -263,7 +263,7 @@ KILLED = """
     root, kills = pathlib.Path(sys.argv[2]), int(sys.argv[3])
     module.extraction.PART_SECONDS = 0
     module.extraction.SQUARES_ON_CPU = module.AT_ONCE
-    module.identity.QUIET = 1 << 62  # no writing of the cache in between
+    module.hashes.CLOCK_RESOLUTION = 1 << 62  # no writing of the cache in between
     pictures = [module.PictureFile(root / f"{number}.png") for number in range(40)]
     for kill_at in range(1, kills + 1):
         child = os.fork()

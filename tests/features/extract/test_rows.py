@@ -7,7 +7,7 @@ import torch
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.images import PictureFile
 from diptych.errors import RecipeError
-from diptych.features import places
+from diptych.features import proposals
 from diptych.features.crops import Crops, fixed_crops
 from diptych.features.extract import extract
 from diptych.features.regions import Regions
@@ -139,7 +139,7 @@ def two_boxes(regions):
 
 @pytest.fixture
 def proposing(monkeypatch):
-    monkeypatch.setattr(places, "proposer", two_boxes)
+    monkeypatch.setattr(proposals, "proposer", two_boxes)
 
 
 def test_proposals_are_stored_with_their_boxes(

@@ -1,8 +1,7 @@
 import pytest
 
 from diptych.errors import RunError
-from diptych.features.identity import file_hash
-from diptych.files import write_json
+from diptych.files import file_hash, write_json
 from diptych.models.export.exported import FILES, Exported, new_folder
 
 

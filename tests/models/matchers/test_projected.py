@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from diptych.errors import RecipeError, RunError
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.matchers.order import OrderSettings
 from diptych.models.matchers.projected import Head, Projected, ProjectedSettings

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.features.regions import Regions
 from diptych.models.matchers import similarity_net, two_towers
 from diptych.models.matchers.cca import CCASettings

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from diptych.data.corpus import Corpus, Features
-from diptych.data.reader import FeatureReader
 from diptych.data.sampling.pairs import PairBatch
 from diptych.errors import DataError, RecipeError, RunError
+from diptych.features.readers import FeatureReader
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.storage import load_tensors, save_tensors
 from diptych.models.tower import Tokens

@@ -15,9 +15,9 @@ from diptych.data.corpus import Features
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, DiptychError, RecipeError
+from diptych.features.backbones.registry import load_backbone
 from diptych.features.crops import Crops
 from diptych.features.extract import extract
-from diptych.features.names import load_backbone
 from diptych.features.store import FeatureStoreSpec
 from diptych.models.storage import load_tensors, save_tensors
 from diptych.models.trained import Trained
@@ -134,7 +134,7 @@ def test_a_run_is_measured_from_the_store_where_there_is_one(corpus, frozen, tmp
     def decode(*_):
         raise AssertionError("read from the picture")
 
-    monkeypatch.setattr("diptych.features.readers._decoded", decode)
+    monkeypatch.setattr("diptych.features.readers.load_for_crops", decode)
     stored = Trained.open(run, "cpu", stores=stores).encode(corpus.split("val"))
     torch.testing.assert_close(stored.images, computed.images, rtol=1e-4, atol=1e-5)
     with pytest.raises(AssertionError, match="read from the picture"):
@@ -236,18 +236,18 @@ def test_photos_that_were_too_small_for_random_crops_are_named(corpus, images_of
     said = []
     images, part = replace(images_of(("project",), crops), say=said.append), corpus.split("train")
     reader = images.for_training(part)
-    images.say_enlarged(reader, part.image_ids)
+    images.report_enlarged(reader, part.image_ids)
     assert said == []
     reader.read(np.array([4]), (0, 0))
-    images.say_enlarged(reader, part.image_ids)
+    images.report_enlarged(reader, part.image_ids)
     reader.read(np.array([3, 2]), (0, 1))
-    images.say_enlarged(reader, part.image_ids)
+    images.report_enlarged(reader, part.image_ids)
     width, height = part.pictures[0].load().size
     assert said == [
         f"1 photo is smaller than the crop and was enlarged; the first is {part.image_ids[4]} ({width} x {height})",
         f"3 photos are smaller than the crop and were enlarged; the first is {part.image_ids[2]} ({width} x {height})",
     ]
-    images.say_enlarged(images.for_encoding(part), part.image_ids)
+    images.report_enlarged(images.for_encoding(part), part.image_ids)
     assert said[2].startswith("6 photos are")  # a store says it when it is opened
     assert len(said) == 3
 

@@ -14,11 +14,10 @@ from diptych.data.boxes import box_iou
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.phrases import find_mentions
 from diptych.errors import DataError, ImageError, RecipeError
-from diptych.evaluation.localisation.localise import evaluate_phrases, region_reader
+from diptych.evaluation.localisation.localise import evaluate_phrases
 from diptych.evaluation.localisation.measures import is_right
 from diptych.features import extract as extraction
-from diptych.features import places
-from diptych.features import readers as reader
+from diptych.features import proposals
 from diptych.models.matchers.cca import CCASettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
@@ -68,8 +67,7 @@ def proposing(corpus, small_backbones):
         return propose
 
     with small_backbones(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(places, "proposer", proposer)
-        patch.setattr(reader, "proposer", proposer)
+        patch.setattr(proposals, "proposer", proposer)
         yield
 
 
@@ -123,7 +121,7 @@ def test_training_on_phrases_finds_things(whole, corpus, stores):
     assert best["ceiling"] == 100  # the boxes themselves are proposed
     val = corpus.split("val")
     known, chances = find_mentions(val), []
-    _, boxes = region_reader(Trained.open(whole, "cpu", stores=stores), val)
+    boxes = Trained.open(whole, "cpu", stores=stores).reader(val).boxes
     for image, box in zip(known.images, known.boxes, strict=True):
         there = boxes[image][(boxes[image][:, 2:] > boxes[image][:, :2]).all(1)]
         chances.append(is_right(there, box[None]).mean())
@@ -206,8 +204,9 @@ def test_a_solved_stage_has_the_projections_of_all_pairs(solved, corpus, stores)
     trained = Trained.open(solved, "cpu", stores=stores)
     part = corpus.split("train")
     known = find_mentions(part)
-    values, boxes = region_reader(trained, part)
-    vectors, _ = values.read(np.arange(len(part.image_ids)))
+    reader = trained.reader(part)
+    boxes = reader.boxes
+    vectors, _ = reader.read(np.arange(len(part.image_ids)))
     images, texts = [], []
     encoded = trained.matcher.text(
         trained.tokens(*trained.vocabulary.encode_all(known.words).batch(np.arange(len(known))))

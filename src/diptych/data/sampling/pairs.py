@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Corpus, Floats, Integers
-from diptych.data.reader import Draw, ImageReader
+from diptych.data.image_reader import Draw, ImageReader
 from diptych.data.sampling.neighbours import Neighbours
 from diptych.data.sampling.offline import Offline, OfflineSampler
 from diptych.text.vocabulary import TokenTable

@@ -16,8 +16,8 @@ from pydantic_core import PydanticCustomError
 
 from diptych.data.boxes import box_iou
 from diptych.data.corpus import Floats, Integers
+from diptych.data.image_reader import Draw
 from diptych.data.phrases import Mentions
-from diptych.data.reader import Draw
 from diptych.data.sampling.neighbours import Others, with_second
 from diptych.data.sampling.pairs import Pairs, Rivals, epoch_random, spans
 from diptych.settings import Count, Number, Settings

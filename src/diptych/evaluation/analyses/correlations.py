@@ -16,9 +16,8 @@ from torch import Tensor
 from diptych.data.corpus import Corpus, Floats
 from diptych.errors import ScoreError
 from diptych.features.backbone import Backbone
-from diptych.features.names import load_backbone
-from diptych.features.readers import image_reader
-from diptych.features.stored import has_store, stored_reader
+from diptych.features.backbones.registry import load_backbone
+from diptych.features.readers import StoreOptions, image_reader
 from diptych.models.encodings import Encoded
 from diptych.models.layers.sets import present
 from diptych.models.matcher import Matcher
@@ -98,11 +97,9 @@ def features_before(trained: Trained, corpus: Corpus) -> Floats | None:
     if backbone is None:
         return None
     original = _original(trained.matcher, backbone).to(trained.device)
-    if trained.stores is not None and has_store(original, wanted, trained.stores):
-        reader, _ = stored_reader(corpus, original, wanted, trained.stores, workers=0, device=trained.device)
-    else:
-        reader = image_reader(corpus, wanted, original)
-    of_map = wanted.regions is not None and wanted.regions.of_map
+    store = None if trained.stores is None else StoreOptions(trained.stores, trained.device, workers=0)
+    reader = image_reader(corpus, wanted, original, store=store)
+    of_map = wanted.reads_map
     found = []
     for some in np.split(everything, range(_AT_ONCE, len(everything), _AT_ONCE)):
         values, readable = reader.read(some)

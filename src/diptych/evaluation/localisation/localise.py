@@ -18,12 +18,10 @@ from diptych.data.corpus import Corpus, Floats, Integers, Picture
 from diptych.data.images import PictureFile
 from diptych.data.open import open_corpus
 from diptych.data.phrases import Mentions, find_mentions
-from diptych.data.reader import ImageReader
 from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError, RunError, ScoreError
 from diptych.evaluation.localisation.measures import OVERLAP, Grounding, is_right, right_ranks
-from diptych.features.readers import ProposalReader, RegionReader, image_reader, picture_reader
-from diptych.features.stored import has_store, stored_reader
+from diptych.features.readers import InputReader, image_reader
 from diptych.models.matcher import Matcher
 from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
@@ -78,11 +76,11 @@ def phrases_in(trained: Trained, picture: Picture, phrases: Sequence[str], top: 
     """
     check_locates(trained.matcher)
     check_phrases(trained, phrases)
-    reader = picture_reader([picture], trained.matcher.image_input, trained.matcher.pretrained)
-    assert isinstance(reader, ProposalReader)
+    reader = image_reader([picture], trained.matcher.image_input, trained.matcher.pretrained)
     values, readable = reader.read(np.array([0]))
     if not readable.all():
         raise ImageError(reader.skipped[0])
+    assert reader.boxes is not None  # the model reads proposed regions
     if not len(candidates(reader.boxes[0], values[0])):
         name = str(picture.path) if isinstance(picture, PictureFile) else "the photo"
         raise DataError(f"{name}: no proposed region to look for phrases in; try a larger or clearer photo")
@@ -106,52 +104,29 @@ def evaluate_phrases(
     corpus = (corpus if isinstance(corpus, Corpus) else open_corpus(corpus)).split(split)
     trained = run if isinstance(run, Trained) else Trained.open(run, device, stores=stores)
     mentions = find_mentions(corpus)
-    reader, boxes = region_reader(trained, corpus, workers, progress)
-    return measure_phrases(
-        trained, mentions, reader, boxes, corpus.image_ids, progress, overlap=overlap, workers=workers
-    )
-
-
-def region_reader(
-    trained: Trained, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None
-) -> tuple[ImageReader, Floats]:
-    """The reader of a corpus' proposed regions and their boxes, (images, regions, 4), zeros for an image without any.
-
-    Where the backbone has a store they come from there, after what is missing was added to it; without one they are
-    found when they are read, and the boxes are there from then on.
-    """
     check_locates(trained.matcher)
-    backbone, wanted = trained.matcher.pretrained, trained.matcher.image_input
-    if trained.stores is None or backbone is None or not has_store(backbone, wanted, trained.stores):
-        reader = image_reader(corpus, wanted, backbone)
-        assert isinstance(reader, ProposalReader)
-        return reader, reader.boxes
-    stored, found = stored_reader(
-        corpus, backbone, wanted, trained.stores, workers=workers, device=trained.device, progress=progress
-    )
-    assert found.boxes is not None and wanted.regions is not None
-    boxes = np.zeros((len(corpus.image_ids), wanted.regions.count, 4), np.float32)
-    boxes[found.readable] = found.boxes[np.arange(len(found.readable))]
-    return stored, boxes
+    reader = trained.reader(corpus, workers, progress)
+    return measure_phrases(trained, mentions, reader, corpus.image_ids, progress, overlap=overlap, workers=workers)
 
 
 @torch.inference_mode()
 def measure_phrases(
     trained: Trained,
     mentions: Mentions,
-    reader: ImageReader,
-    boxes: Floats,
+    reader: InputReader,
     image_ids: Sequence[str],
     progress: ProgressCallback | None = None,
     *,
     overlap: float = OVERLAP,
     workers: int = 2,
 ) -> Grounding:
-    """Measure the mentions of a corpus on the regions that a reader gives, whose boxes are (images, regions, 4).
+    """Measure the mentions of a corpus on the regions that a reader gives, together with their boxes.
 
     The mentions of a photo that cannot be read are left out, and the photo is named; those of a photo that has no
     regions are misses. `progress` is told how many photos of how many are done.
     """
+    boxes = reader.boxes
+    assert boxes is not None  # the model reads proposed regions
     work = _Measuring(trained, mentions, image_ids, overlap)
     photos = np.unique(mentions.images)
     chunks = np.split(photos, range(PHOTOS_AT_ONCE, len(photos), PHOTOS_AT_ONCE))
@@ -165,8 +140,7 @@ def measure_phrases(
         done += len(chunk)
         if progress:
             progress(done, len(photos))
-    empty = reader.empty if isinstance(reader, RegionReader) else set()
-    return work.result(set(photos.tolist()), reader.skipped, empty)
+    return work.result(set(photos.tolist()), reader.skipped, reader.empty)
 
 
 class _Measuring:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
@@ -17,6 +17,19 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from diptych.errors import DiptychError, RecipeError, did_you_mean
+from diptych.features.backbone import Backbone
+
+
+class Source(Protocol):
+    """A file of `backbones/`; it imports its packages only when a backbone is asked for."""
+
+    def build(self, name: str) -> Backbone:
+        """The architecture with random weights; it downloads nothing."""
+        ...
+
+    def load(self, name: str, weights: Path | None = None) -> Backbone:
+        """The pretrained network, its weights the source's own or those of a safetensors file."""
+        ...
 
 
 def import_source(module: str, command: str, instead: str = "lite0") -> Any:

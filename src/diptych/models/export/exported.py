@@ -16,8 +16,7 @@ from pydantic import ValidationError
 
 from diptych.errors import RunError
 from diptych.features.crops import Crops
-from diptych.features.identity import file_hash
-from diptych.files import read_json
+from diptych.files import file_hash, read_json
 from diptych.settings import Count, Flag, Settings, first_error
 
 FORMAT = 1

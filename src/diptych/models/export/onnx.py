@@ -20,8 +20,7 @@ from torch import Tensor
 import diptych
 from diptych.errors import RunError
 from diptych.features.backbones.source import import_source, one_line
-from diptych.features.identity import file_hash
-from diptych.files import write_json
+from diptych.files import file_hash, write_json
 from diptych.models.address import run_folder, run_identity
 from diptych.models.export.exported import CARD, FILES, Exported, ExportedInput, new_folder
 from diptych.models.export.onnx_graphs import image_graph, image_shape, text_graph, write_graph

@@ -11,9 +11,9 @@ from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from typing_extensions import Self
 
 from diptych.features.backbone import Backbone, side_of
+from diptych.features.backbones.registry import build_backbone, load_backbone
 from diptych.features.crops import Crops, Side
-from diptych.features.names import build_backbone, load_backbone
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.features.regions import Regions
 from diptych.models.tower import ImageTower, ImageTowerSettings
 

@@ -22,7 +22,7 @@ from typing_extensions import Self
 from diptych import registry
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.models.matcher import EncodedBatch, Matcher, ModelSettings
 from diptych.models.tower import Tokens
 from diptych.settings import Count, Flag, Settings

@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 from typing_extensions import Self
 
 from diptych.features.backbone import Backbone
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.models.layers.attention import Attention, Direction
 from diptych.models.layers.sets import present
 from diptych.models.layers.word_states import WordSettings, WordStates

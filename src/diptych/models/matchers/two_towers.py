@@ -11,7 +11,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from diptych.features.backbone import Backbone
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.models.layers.sets import present
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.tower import NamedImageTower, NamedTextTower

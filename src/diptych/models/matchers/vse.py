@@ -21,7 +21,7 @@ from typing_extensions import Self
 
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.tower import NamedImageTower, NamedTextTower, Tokens
 from diptych.models.towers.image.features import FeatureSettings

@@ -27,7 +27,7 @@ from typing_extensions import Self
 
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.models.layers.captioner import Captioner, Generation
 from diptych.models.layers.region_reasoning import Layout, RegionGraph
 from diptych.models.matcher import EncodedBatch, Matcher, ModelSettings

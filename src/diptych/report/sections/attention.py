@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from diptych.data.corpus import Corpus, Floats
-from diptych.features.stored import region_boxes
+from diptych.features.region_boxes import region_boxes
 from diptych.models.encodings import Encoded
 from diptych.models.matcher import Matcher
 from diptych.report.pictures import data_uri, small_picture

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from diptych.data.corpus import Corpus, Floats, Integers
-from diptych.data.reader import ImageReader
+from diptych.data.image_reader import ImageReader
 from diptych.errors import DataError, RecipeError
 from diptych.features.kmeans import kmeans
 from diptych.objectives.instance import Instance

@@ -1,4 +1,4 @@
-"""How a stage reads its images: while the backbone is frozen and the crops are fixed, from the feature store."""
+"""How a stage reads its images: from the feature store, as long as the backbone is frozen and the crops are fixed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
-from diptych.data.reader import ImageReader
 from diptych.errors import RecipeError
-from diptych.features.readers import CropReader, pictures_of
-from diptych.features.stored import stored_reader
+from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.models.matcher import Matcher
 from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
@@ -19,56 +17,47 @@ from diptych.training.recipe import Stage
 
 @dataclass(frozen=True)
 class StageImages:
-    """Makes the readers of one stage; call after the stage's parts were made trainable."""
+    """Chooses the readers of one stage, after the stage has set which parameters are trainable."""
 
     trained: Trained
     stage: Stage
-    stores: Path  # the folder that holds feature stores
+    stores: Path  # the folder of the feature stores
     workers: int
-    progress: ProgressCallback  # told how many features of how many are computed
+    progress: ProgressCallback  # of computing features
     say: Callable[[str], None]
-    _stored: dict[int, tuple[Corpus, ImageReader]] = field(
-        default_factory=dict, init=False, repr=False
-    )  # by corpus, which is kept alive
+    # By the corpus' id; the corpus is kept, so that no other one gets its id.
+    _store_readers: dict[int, tuple[Corpus, InputReader]] = field(default_factory=dict, init=False, repr=False)
+    # By the reader's id: how many enlarged images have been reported.
+    _reported: dict[int, int] = field(default_factory=dict, init=False, repr=False)
 
-    def for_training(self, corpus: Corpus) -> ImageReader:
+    def for_training(self, corpus: Corpus) -> InputReader:
         """The reader of the training images."""
-        wanted = self.trained.matcher.image_input
-        check_regions(self.stage, self.trained.matcher)
+        matcher = self.trained.matcher
+        check_regions(self.stage, matcher)
         if self.stage.crops is not None:
-            assert wanted.crops is not None  # checked before training began
-            return CropReader(pictures_of(corpus), wanted.crops, wanted.shape[-1], random=self.stage.crops)
+            return image_reader(corpus, matcher.image_input, random=self.stage.crops)
         return self.for_encoding(corpus)
 
-    def for_encoding(self, corpus: Corpus) -> ImageReader:
-        """The reader of images that are encoded as they are: stored features of a frozen backbone, or the images."""
-        if id(corpus) in self._stored:
-            return self._stored[id(corpus)][1]
-        backbone, wanted = self.trained.matcher.pretrained, self.trained.matcher.image_input
+    def for_encoding(self, corpus: Corpus) -> InputReader:
+        """The reader of images without random crops, for evaluation: stored features if the backbone is frozen."""
+        if id(corpus) in self._store_readers:
+            return self._store_readers[id(corpus)][1]
+        backbone, image_input = self.trained.matcher.pretrained, self.trained.matcher.image_input
         if backbone is None or any(parameter.requires_grad for parameter in backbone.parameters()):
-            return self.trained.reader(corpus)
-        reader, stored = stored_reader(
-            corpus,
-            backbone,
-            wanted,
-            self.stores,
-            workers=self.workers,
-            device=self.trained.device,
-            progress=self.progress,
-        )
-        self._say_enlarged(stored.enlarged, corpus.image_ids)
-        self._stored[id(corpus)] = corpus, reader
+            return image_reader(corpus, image_input, backbone)
+        store = StoreOptions(self.stores, self.trained.device, self.workers, self.progress, create=True)
+        reader = image_reader(corpus, image_input, backbone, store=store)
+        self.report_enlarged(reader, corpus.image_ids)
+        self._store_readers[id(corpus)] = corpus, reader
         return reader
 
-    def say_enlarged(self, reader: ImageReader, image_ids: Sequence[str]) -> None:
-        """Say which photos were too small for the crop, of those that a reader of crops has read so far."""
-        if isinstance(reader, CropReader):
-            self._say_enlarged(dict(sorted(reader.enlarged.items())), image_ids)
-
-    def _say_enlarged(self, enlarged: dict[int, tuple[int, int]], image_ids: Sequence[str]) -> None:
-        if not enlarged:
+    def report_enlarged(self, reader: InputReader, image_ids: Sequence[str]) -> None:
+        """Report the photos that are smaller than the crop, if the reader has met more of them since the last call."""
+        enlarged = sorted(reader.enlarged.items())
+        if len(enlarged) <= self._reported.get(id(reader), 0):
             return
-        first, (width, height) = next(iter(enlarged.items()))
+        self._reported[id(reader)] = len(enlarged)
+        first, (width, height) = enlarged[0]
         photos, were = ("1 photo is", "was") if len(enlarged) == 1 else (f"{len(enlarged):,} photos are", "were")
         self.say(
             f"{photos} smaller than the crop and {were} enlarged; the first is {image_ids[first]} ({width} x {height})"

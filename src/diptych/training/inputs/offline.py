@@ -9,7 +9,7 @@ import numpy as np
 from diptych.data.corpus import Corpus
 from diptych.data.sampling.offline import OfflineSettings
 from diptych.errors import DataError, RecipeError, RunError
-from diptych.features.identity import file_hash
+from diptych.files import file_hash
 from diptych.mining.lists import Lists, lists_file, weights_digest
 from diptych.mining.mine import mine
 from diptych.models.storage import load_matcher

@@ -120,7 +120,7 @@ class ImageTextData:
             train = train.take(np.arange(len(train.image_ids)), known)
         self._trained, self._workers = images.trained, images.workers
         self._ids, self._images = train.image_ids, images.for_training(train)
-        self._enlarged = partial(images.say_enlarged, self._images, self._ids)
+        self._enlarged = partial(images.report_enlarged, self._images, self._ids)
         self._told = False
         table = texts.table(train.texts)
         self.read = PairReader(train.text_groups, self._images, table, texts.features(table)).read

@@ -11,7 +11,7 @@ from diptych.data.phrases import Mentions, find_mentions
 from diptych.data.sampling.pairs import PairReader
 from diptych.data.sampling.regions import Places, RegionSampler, annotated_boxes
 from diptych.errors import DataError, RecipeError
-from diptych.evaluation.localisation.localise import measure_phrases, region_reader
+from diptych.evaluation.localisation.localise import measure_phrases
 from diptych.features.photo_regions import PhotoRegions, photo_regions
 from diptych.models.matcher import Matcher
 from diptych.progress import ProgressCallback
@@ -52,9 +52,8 @@ class PhraseData:
         )
         val = corpus.split("val")
         self._val, self._val_ids = find_mentions(val), val.image_ids
-        self._val_regions, self._val_boxes = region_reader(
-            replace(images.trained, stores=images.stores), val, images.workers, images.progress
-        )
+        stored = replace(images.trained, stores=images.stores)
+        self._val_regions = stored.reader(val, images.workers, images.progress)
 
     def why_skipped(self, image: int) -> tuple[str, str]:
         """The name of a photo that a batch left out, and the reason; there is none, since all were looked at before."""
@@ -66,7 +65,6 @@ class PhraseData:
             self._trained,
             self._val,
             self._val_regions,
-            self._val_boxes,
             self._val_ids,
             progress,
             workers=self._workers,

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from diptych.features.names import load_backbone
+from diptych.features.backbones.registry import load_backbone
 from diptych.models.towers.image.backbone import BackboneSettings
 from diptych.models.towers.image.features import FeatureSettings
 

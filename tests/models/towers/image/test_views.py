@@ -6,9 +6,9 @@ from torch.nn.functional import normalize
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import RecipeError
 from diptych.features.crops import Crops
-from diptych.features.readers import CropReader, ImageInput, picture_reader
+from diptych.features.image_input import ImageInput
+from diptych.features.readers import CropReader, StoreOptions, image_reader
 from diptych.features.regions import Regions
-from diptych.features.stored import stored_reader
 from diptych.models.layers import pretrained
 from diptych.models.towers.image.backbone import BackboneSettings
 from diptych.models.towers.image.features import FeatureSettings
@@ -50,10 +50,11 @@ def test_the_mean_of_the_views_is_what_the_other_tower_makes_of_the_crops(tower,
 
 def test_stored_views_are_what_pixels_give(tower, tmp_path):
     photos = make_scenes(train=1, val=1, test=3, texts=1).split("test")
-    reader, kept = stored_reader(photos, tower.backbone, tower.input, tmp_path, workers=0, device=torch.device("cpu"))
+    store = StoreOptions(tmp_path, torch.device("cpu"), workers=0, create=True)
+    reader = image_reader(photos, tower.input, tower.backbone, store=store)
     stored, _ = reader.read(np.array([2, 0]))
-    assert kept.features.shape == (2, 1280)
-    bytes_, _ = picture_reader(photos.pictures, tower.input, tower.backbone).read(np.array([2, 0]))
+    assert stored.shape == (2, 2, 1280)
+    bytes_, _ = image_reader(photos.pictures, tower.input, tower.backbone).read(np.array([2, 0]))
     with torch.inference_mode():
         from_store = tower(torch.from_numpy(stored))
         torch.testing.assert_close(from_store, tower(torch.from_numpy(bytes_)), rtol=1e-4, atol=1e-5)

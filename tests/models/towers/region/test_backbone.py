@@ -9,12 +9,11 @@ import torch
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import ImageError, RecipeError
-from diptych.features import places
-from diptych.features import readers as reader
+from diptych.features import proposals
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops
+from diptych.features.readers import StoreOptions, image_reader
 from diptych.features.regions import Regions
-from diptych.features.stored import stored_reader
 from diptych.models.layers import pretrained as module
 from diptych.models.matcher import Matcher
 from diptych.models.towers.region.backbone import RegionBackboneSettings
@@ -87,8 +86,7 @@ def two_boxes(regions):
 def tiny(monkeypatch):
     monkeypatch.setattr(module, "build_backbone", lambda name: Tiny())
     monkeypatch.setattr(module, "load_backbone", lambda name, weights: Tiny())
-    monkeypatch.setattr(places, "proposer", two_boxes)
-    monkeypatch.setattr(reader, "proposer", two_boxes)
+    monkeypatch.setattr(proposals, "proposer", two_boxes)
 
 
 def trained(stores=None, **settings):
@@ -104,10 +102,8 @@ def test_a_photo_that_nobody_has_seen_gives_what_the_store_gives(tmp_path, regio
     assert numbers.tolist() == list(range(5))
     count = SEARCH.count if regions.proposed else (16 if side is None else 64)
     assert live.shape == (5, count, 3)
-    stored, kept = stored_reader(
-        PHOTOS, model.matcher.pretrained, model.matcher.image_input, tmp_path, workers=0, device=CPU
-    )
-    assert kept.computed == 5
+    store = StoreOptions(tmp_path, CPU, workers=0, create=True)
+    stored = image_reader(PHOTOS, model.matcher.image_input, model.matcher.pretrained, store=store)
     filed, _, _ = model.encode_images(PHOTOS, reader=stored)
     torch.testing.assert_close(filed, live, atol=1e-3, rtol=1e-3)  # stored as float16
     from_store = trained(tmp_path, regions=regions, side=side)

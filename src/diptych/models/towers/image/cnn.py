@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.models.tower import ImageTower, ImageTowerSettings
 from diptych.settings import Count, Flag
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from diptych.errors import DataError
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.models.layers.sets import present
 from diptych.models.tower import ImageTower, ImageTowerSettings
 from diptych.settings import Flag

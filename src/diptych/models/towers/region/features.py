@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from diptych.errors import DataError
-from diptych.features.readers import ImageInput
+from diptych.features.image_input import ImageInput
 from diptych.models.tower import ImageTower, ImageTowerSettings
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from diptych.errors import DiptychError, RecipeError
 from diptych.features.backbone import Backbone, weights_digest
-from diptych.features.names import backbone_names, build_backbone, load_backbone
+from diptych.features.backbones.registry import backbone_names, build_backbone, load_backbone
 
 SHORT = ["lite0", "lite1", "lite2", "lite3", "lite4", "resnet50", "resnet152", "vgg16", "vgg19"]
 
@@ -106,7 +106,7 @@ def test_extras_are_imported_only_when_named(capfd):
         for name in list(sys.modules):  # as in a process that has imported none of them
             if name.split(".")[0] in {"diptych", "efficientnet_lite_pytorch", *extras}:
                 del sys.modules[name]
-        importlib.import_module("diptych.features.names").build_backbone("lite0")
+        importlib.import_module("diptych.features.backbones.registry").build_backbone("lite0")
     assert {"diptych", "efficientnet_lite_pytorch"} <= asked.names
     assert not asked.names & extras
     assert capfd.readouterr() == ("", "")

@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
 from diptych.errors import RecipeError, did_you_mean
 from diptych.features.backbone import Backbone
 from diptych.features.backbones import efficientnet_lite, open_clip_models, timm_models
-
-
-class Source(Protocol):
-    """A file of `backbones/`; it imports its packages only when a backbone is asked for."""
-
-    def build(self, name: str) -> Backbone:
-        """The architecture with random weights; it downloads nothing."""
-        ...
-
-    def load(self, name: str, weights: Path | None = None) -> Backbone:
-        """The pretrained network, its weights the source's own or those of a safetensors file."""
-        ...
-
+from diptych.features.backbones.source import Source
 
 _SOURCES: dict[str, Source] = {"timm:": timm_models, "open-clip:": open_clip_models}
 _SHORT: dict[str, Source] = {

@@ -11,7 +11,7 @@ from diptych.features import extract as extraction
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops, fixed_crops
 from diptych.features.extract import extract
-from diptych.features.places import Annotated
+from diptych.features.region_boxes import AnnotatedBoxes
 from diptych.features.regions import Regions
 from diptych.features.roi_align import roi_align
 from diptych.features.store import FeatureStoreSpec
@@ -151,12 +151,12 @@ def test_told_places_without_boxes_are_no_proposals(pictures, tmp_path):
 
 def test_a_row_is_known_by_the_picture_and_all_of_its_boxes():
     boxes = np.random.default_rng(0).random((2, ROOM, 4))
-    find = Annotated(boxes)
+    find = AnnotatedBoxes(boxes)
     keys = {find.key(0, "a"), find.key(0, "b"), find.key(1, "a")}
     for place in range(ROOM * 4):
         moved = boxes.copy()
         moved[0].flat[place] += 0.01
-        keys.add(Annotated(moved).key(0, "a"))
-        assert Annotated(moved).key(1, "a") == find.key(1, "a")
+        keys.add(AnnotatedBoxes(moved).key(0, "a"))
+        assert AnnotatedBoxes(moved).key(1, "a") == find.key(1, "a")
     assert len(keys) == 3 + ROOM * 4
-    assert Annotated(boxes.astype(np.float32)[:, ::1]).key(0, "a") == find.key(0, "a")
+    assert AnnotatedBoxes(boxes.astype(np.float32)[:, ::1]).key(0, "a") == find.key(0, "a")

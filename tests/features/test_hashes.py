@@ -4,8 +4,9 @@ import time
 import pytest
 from PIL import Image
 
-from diptych.features import identity
-from diptych.features.identity import Seen, file_hash, pixels_hash, stamp
+from diptych.features import hashes
+from diptych.features.hashes import HashCache, pixels_hash, stamp
+from diptych.files import file_hash
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def file(tmp_path):
 @pytest.fixture
 def later(monkeypatch):
     """The files of a test are old: no clock could give two edits of them the same time."""
-    monkeypatch.setattr(identity, "QUIET", -(10**12))
+    monkeypatch.setattr(hashes, "CLOCK_RESOLUTION", -(10**12))
 
 
 def test_a_hash_is_of_the_content(tmp_path, file):
@@ -41,20 +42,20 @@ def test_pixels_of_another_shape_are_another_image():
 
 
 def test_what_was_seen_is_known_by_the_next_process(tmp_path, file, later):
-    seen = Seen(tmp_path / "seen.json")
-    assert seen.hash_of(file) is None
-    seen.remember(file, stamp(file), file_hash(file))
+    seen = HashCache(tmp_path / "seen.json")
+    assert seen.get(file) is None
+    seen.add(file, stamp(file), file_hash(file))
     seen.save()
-    assert Seen(tmp_path / "seen.json").hash_of(file) == file_hash(file)
+    assert HashCache(tmp_path / "seen.json").get(file) == file_hash(file)
     file.unlink()
-    assert Seen(tmp_path / "seen.json").hash_of(file) is None
+    assert HashCache(tmp_path / "seen.json").get(file) is None
 
 
 def test_paths_are_known_wherever_one_stands(tmp_path, file, later, monkeypatch):
-    seen = Seen(tmp_path / "seen.json")
-    seen.remember(file, stamp(file), "digest")
+    seen = HashCache(tmp_path / "seen.json")
+    seen.add(file, stamp(file), "digest")
     monkeypatch.chdir(tmp_path)
-    assert seen.hash_of(file.relative_to(tmp_path)) == "digest"
+    assert seen.get(file.relative_to(tmp_path)) == "digest"
 
 
 def edit_in_place(file):
@@ -81,17 +82,17 @@ def make_longer(file):
 
 @pytest.mark.parametrize("change", [edit_in_place, edit_and_restore_the_time, replace_by_another, make_longer])
 def test_a_changed_file_is_not_known(tmp_path, file, later, change):
-    seen = Seen(tmp_path / "seen.json")
-    seen.remember(file, stamp(file), file_hash(file))
+    seen = HashCache(tmp_path / "seen.json")
+    seen.add(file, stamp(file), file_hash(file))
     time.sleep(0.02)  # a clock tick of the kernel
     change(file)
-    assert seen.hash_of(file) is None
+    assert seen.get(file) is None
 
 
 def test_a_file_that_was_just_written_is_not_trusted(tmp_path, file):
-    seen = Seen(tmp_path / "seen.json")
-    seen.remember(file, stamp(file), file_hash(file))
-    assert seen.hash_of(file) is None
+    seen = HashCache(tmp_path / "seen.json")
+    seen.add(file, stamp(file), file_hash(file))
+    assert seen.get(file) is None
     seen.save()
     assert not (tmp_path / "seen.json").exists()
 
@@ -101,21 +102,21 @@ def test_a_file_that_was_just_written_is_not_trusted(tmp_path, file):
 )
 def test_a_damaged_cache_is_an_empty_one(tmp_path, file, later, content):
     (tmp_path / "seen.json").write_text(content, encoding="latin-1")
-    seen = Seen(tmp_path / "seen.json")
-    assert seen.hash_of(file) is None
-    seen.remember(file, stamp(file), "digest")
+    seen = HashCache(tmp_path / "seen.json")
+    assert seen.get(file) is None
+    seen.add(file, stamp(file), "digest")
     seen.save()
-    assert Seen(tmp_path / "seen.json").hash_of(file) == "digest"
+    assert HashCache(tmp_path / "seen.json").get(file) == "digest"
 
 
 def test_saving_often_writes_seldom(tmp_path, file, later):
-    seen = Seen(tmp_path / "seen.json")
+    seen = HashCache(tmp_path / "seen.json")
     for number in range(20):
-        seen.remember(file.with_name(str(number)), stamp(file), "digest")
-    seen.save(now=False)
+        seen.add(file.with_name(str(number)), stamp(file), "digest")
+    seen.save(force=False)
     written = (tmp_path / "seen.json").read_bytes()
-    seen.remember(file, stamp(file), "digest")
-    seen.save(now=False)
+    seen.add(file, stamp(file), "digest")
+    seen.save(force=False)
     assert (tmp_path / "seen.json").read_bytes() == written
     seen.save()
     assert (tmp_path / "seen.json").read_bytes() != written
@@ -125,8 +126,8 @@ def test_a_cache_that_cannot_be_written_stops_nothing(tmp_path, file, later, mon
     def full(_descriptor):
         raise OSError(28, "No space left on device")
 
-    seen = Seen(tmp_path / "seen.json")
-    seen.remember(file, stamp(file), "digest")
+    seen = HashCache(tmp_path / "seen.json")
+    seen.add(file, stamp(file), "digest")
     monkeypatch.setattr(os, "fsync", full)
     seen.save()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["photo.jpg"]
