@@ -18,7 +18,7 @@ from diptych.data.boxes import box_iou
 from diptych.data.corpus import Features, Floats
 from diptych.data.phrases import Mentions
 from diptych.evaluation.localisation.localise import measure_phrases
-from diptych.evaluation.localisation.measures import OVERLAP
+from diptych.evaluation.localisation.phrase_metrics import MIN_OVERLAP
 from diptych.features.readers import RegionReader
 from diptych.features.regions import Regions
 from diptych.machine import keep_freed_memory
@@ -64,7 +64,7 @@ def a_call_a_phrase(trained: Trained, mentions: Mentions, regions: Features, box
         encoded = trained.matcher.encode_images(torch.from_numpy(regions[np.array([image])][0]))
         scores = trained.matcher.score(encoded, trained.encode_texts([phrase]))[:, 0]
         order = scores.argsort(descending=True).numpy()
-        right = np.flatnonzero(box_iou(boxes[image], box[None])[order, 0] >= OVERLAP)
+        right = np.flatnonzero(box_iou(boxes[image], box[None])[order, 0] >= MIN_OVERLAP)
         ranks.append(float(right[0] + 1) if len(right) else np.inf)
     return ranks
 

@@ -20,8 +20,8 @@ from torch import Tensor
 from diptych.evaluation.metrics.ranks import BLOCK, embedding_score
 from diptych.machine import keep_freed_memory
 from diptych.mining.exclusions import Exclusions
-from diptych.mining.tiles import Tiles
-from diptych.mining.top import items_of
+from diptych.mining.score_pass import ScorePass
+from diptych.mining.top_scores import items_of
 from harness import arguments, finish
 from ranking_memory import used_at_most, used_now
 
@@ -60,7 +60,7 @@ def compare(images: Tensor, texts: Tensor, text_groups: np.ndarray) -> Taken:
     groups = np.arange(len(images))
     strings = [str(text) for text in range(len(texts))]
     score = embedding_score(lambda rows, columns: rows @ columns.T, images, texts)
-    tiles = Tiles(score, Exclusions(groups, text_groups, strings), TOP_TEXTS, TOP_IMAGES, BLOCK)
+    tiles = ScorePass(score, Exclusions(groups, text_groups, strings), TOP_TEXTS, TOP_IMAGES, BLOCK)
     left = tiles.left()
     taken = np.zeros(4)
     for columns in tiles.columns:
@@ -79,7 +79,7 @@ def compare(images: Tensor, texts: Tensor, text_groups: np.ndarray) -> Taken:
     return Taken(mining, product, mining_cpu, product_cpu, agreement(tiles, images, texts, text_groups))
 
 
-def agreement(tiles: Tiles, images: Tensor, texts: Tensor, text_groups: np.ndarray) -> float:
+def agreement(tiles: ScorePass, images: Tensor, texts: Tensor, text_groups: np.ndarray) -> float:
     """The share of a plain sort's best that some lists have; not quite all: sums differ in their last bits."""
     found = []
     for top, own, others, groups, other_groups in (

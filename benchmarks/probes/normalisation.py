@@ -20,7 +20,7 @@ from torch.nn.functional import normalize
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
 from diptych.evaluation.metrics.ranks import embedding_score
-from diptych.evaluation.protocols.folds import Result, evaluate
+from diptych.evaluation.protocols.retrieval import RetrievalResult, evaluate_score
 from diptych.features.backbones import efficientnet_lite
 from diptych.features.backbones.registry import load_backbone
 from diptych.features.crops import Crops
@@ -65,13 +65,15 @@ def words(corpus: Corpus, vocabulary: Vocabulary) -> Tensor:
     return normalize(out, dim=1)
 
 
-def ranked(corpus: Corpus, mapped: Tensor, texts: Tensor) -> Result:
+def ranked(corpus: Corpus, mapped: Tensor, texts: Tensor) -> RetrievalResult:
     """The recall of mapped features against texts."""
     score = embedding_score(lambda images, captions: images @ captions.t(), mapped, texts)
-    return evaluate(score, corpus.image_groups, corpus.text_groups)
+    return evaluate_score(score, corpus.image_groups, corpus.text_groups)
 
 
-def probe(train: Corpus, target: Tensor, halves: tuple[Corpus, Corpus], vocabulary: Vocabulary, name: str) -> Result:
+def probe(
+    train: Corpus, target: Tensor, halves: tuple[Corpus, Corpus], vocabulary: Vocabulary, name: str
+) -> RetrievalResult:
     """The recall of one way on the second half, at the strength that is best on the first."""
     known = features(train, *WAYS[name])
     asked = [features(half, *WAYS[name]) - known.mean(0) for half in halves]

@@ -18,9 +18,9 @@ from diptych.data.open import open_corpus
 from diptych.data.sampling.regions import PhraseSettings
 from diptych.errors import DiptychError
 from diptych.evaluation.analyses.cross_retrieval import cross_retrieval
-from diptych.evaluation.analyses.overlap import overlap
+from diptych.evaluation.analyses.score_overlap import score_overlap
 from diptych.evaluation.localisation.localise import evaluate_phrases
-from diptych.evaluation.protocols.batch_statistics import encode_by_own_statistics
+from diptych.evaluation.protocols.batch_statistics import encode_with_batch_statistics
 from diptych.evaluation.protocols.rerank import rerank
 from diptych.evaluation.protocols.sentence_phrases import (
     annotated_phrases,
@@ -28,7 +28,7 @@ from diptych.evaluation.protocols.sentence_phrases import (
     combined_score,
     phrase_score,
 )
-from diptych.evaluation.protocols.within import evaluate_within
+from diptych.evaluation.protocols.within_modality import evaluate_within_modality
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
 from diptych.features.regions import Regions
 from diptych.models.encodings import Encoded
@@ -114,7 +114,7 @@ def test_cross_adds_the_ranks_of_the_pairs():
 def test_overlap_adds_the_scores_of_right_and_wrong_pairs(settings):
     one, file = encoded(settings), f"{settings.name}.safetensors"
     told = json.loads(invoke(file, "--overlap", "--json").stdout)
-    expected = overlap(encoded_score(one), one.image_groups, one.text_groups)
+    expected = score_overlap(encoded_score(one), one.image_groups, one.text_groups)
     assert told.pop("overlap") == expected.to_json()
     assert told == evaluate_encoded([one]).to_json()
     shown = invoke(file, "--overlap", "--cross").stdout
@@ -187,7 +187,7 @@ def test_within_one_modality(tmp_path, modality, prefix):
     in_pairs().save(tmp_path / "pairs.safetensors")
     words = ("pairs.safetensors", "--within", modality)
     told = json.loads(invoke(*words, "--json", "--into", "a.json").stdout)
-    assert told == evaluate_within([in_pairs()], modality).to_json()
+    assert told == evaluate_within_modality([in_pairs()], modality).to_json()
     assert f"{prefix}_r1" in told["metrics"]
     assert json.loads((tmp_path / "a.json").read_text()) == told
     printed = invoke(*words).stdout
@@ -243,7 +243,7 @@ def test_within_a_gallery_of_the_first_images(runs):
     told = json.loads(invoke(str(runs / "two"), SCENES, "--within", "texts", "--gallery", "4", "--json").stdout)
     corpus = open_corpus(SCENES).split("test")
     first = Trained.open(runs / "two", "cpu").encode(corpus.take(np.arange(4), np.arange(8)))
-    assert told == evaluate_within([first], "texts").to_json()
+    assert told == evaluate_within_modality([first], "texts").to_json()
     assert told["texts"] == 8
 
 
@@ -280,13 +280,13 @@ def test_batch_statistics_of_the_test_set(runs):
     assert told.pop("batch_statistics") == "test"
     (runs / "two" / "recipe.toml").write_text(load_recipe("scenes").to_toml())  # as a run has it, without phrases
     corpus = open_corpus(SCENES).split("test")
-    own = encode_by_own_statistics(Trained.open(runs / "two", "cpu"), corpus)
+    own = encode_with_batch_statistics(Trained.open(runs / "two", "cpu"), corpus)
     assert told == evaluate_encoded([own]).to_json()
     plain = json.loads(invoke(str(runs / "two"), SCENES, "--json").stdout)
     assert plain == evaluate_encoded([Trained.open(runs / "two", "cpu").encode(corpus)]).to_json()
     assert plain["metrics"] != told["metrics"]
     within = invoke(str(runs / "two"), SCENES, "--batch-statistics", "test", "--within", "texts", "--json").stdout
-    assert json.loads(within)["metrics"] == evaluate_within([own], "texts").to_json()["metrics"]
+    assert json.loads(within)["metrics"] == evaluate_within_modality([own], "texts").to_json()["metrics"]
     line = refused(str(runs / "vse"), SCENES, "--batch-statistics", "test")
     assert (
         line

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from diptych.cli.main import app
 from diptych.errors import DataError, DiptychError, ImageError, RunError
-from diptych.evaluation.localisation.localise import phrases_in
+from diptych.evaluation.localisation.localise import localise_in_picture
 from diptych.features import proposals
 from diptych.features.regions import Regions
 from diptych.models.matchers.two_branch import TwoBranchSettings
@@ -73,7 +73,7 @@ def test_boxes_are_printed_and_drawn(run, photo, tmp_path):
     assert "wrote holiday-localized.png" in result.output
     words = result.output.split()
     assert words.count("left") == 2
-    expected = phrases_in(Trained.open(run, "cpu"), Photo(photo), ["a red ball", "the hat"])
+    expected = localise_in_picture(Trained.open(run, "cpu"), Photo(photo), ["a red ball", "the hat"])
     for (place,) in expected:
         assert f"{place.score:.3f}" in words
         assert all(str(edge) in words for edge in place.box)

@@ -12,8 +12,8 @@ from diptych.cli.main import app
 from diptych.data.open import open_corpus
 from diptych.errors import DiptychError
 from diptych.mining import lists as mined
-from diptych.mining import tiles
-from diptych.mining.lists import Lists, weights_digest
+from diptych.mining import score_pass
+from diptych.mining.lists import HardNegativeLists, weights_digest
 from diptych.models.trained import Trained
 
 SCENES = "scenes:train=24,val=6,test=6,texts=2"
@@ -53,8 +53,8 @@ def test_the_hardest_negatives_of_a_run(run):
     result = invoke("mine", run, SCENES, "--top-texts", 5, "--top-images", 4, "--device", "cpu")
     assert result.exit_code == 0, result.output
     corpus = open_corpus(SCENES).split("train").matched()
-    lists = Lists.load(run / mined.FILE)
-    lists.check(corpus.digest(), weights_digest(run), run / mined.FILE)
+    lists = HardNegativeLists.load(run / mined.LISTS_FILE)
+    lists.check(corpus.digest(), weights_digest(run), run / mined.LISTS_FILE)
     encoded = Trained.open(run, "cpu").encode(corpus)
     scores = (encoded.images @ encoded.texts.T).numpy()
     said = [
@@ -76,14 +76,14 @@ def test_where_there_are_fewer_negatives_it_is_said(run, tmp_path):
     result = invoke("mine", run, SCENES, "--split", "val", "--into", into)
     assert result.exit_code == 0, result.output
     assert "there are fewer negatives than asked for" in result.stderr
-    lists = Lists.load(into)
+    lists = HardNegativeLists.load(into)
     assert lists.about.splits == ("val",)
     assert lists.texts.shape == (6, 12)
 
 
 def test_several_splits_are_mined_as_one(run):
     assert invoke("mine", run, SCENES, "--split", "train", "--split", "val").exit_code == 0
-    assert Lists.load(run / mined.FILE).texts.shape == (30, 60)
+    assert HardNegativeLists.load(run / mined.LISTS_FILE).texts.shape == (30, 60)
 
 
 def test_a_second_time_nothing_is_computed(run, monkeypatch):
@@ -93,7 +93,7 @@ def test_a_second_time_nothing_is_computed(run, monkeypatch):
 
 
 def test_stopped_it_says_that_the_same_command_goes_on(run, monkeypatch):
-    offer, offered = tiles.Top.offer, []
+    offer, offered = score_pass.TopScores.offer, []
 
     def interrupted(*given):
         if not offered:  # a second Ctrl-C would stop at once
@@ -102,13 +102,13 @@ def test_stopped_it_says_that_the_same_command_goes_on(run, monkeypatch):
         return offer(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(tiles.Top, "offer", interrupted)
+        patch.setattr(score_pass.TopScores, "offer", interrupted)
         result = invoke("mine", run, SCENES)
     assert result.exit_code == 130
     assert "the same command goes on" in result.stderr
-    assert (run / f"{mined.FILE}.partial").is_file()
+    assert (run / f"{mined.LISTS_FILE}.partial").is_file()
     assert invoke("mine", run, SCENES).exit_code == 0
-    assert not (run / f"{mined.FILE}.partial").exists()
+    assert not (run / f"{mined.LISTS_FILE}.partial").exists()
 
 
 def test_other_data_than_the_run_was_trained_on_is_said(run):

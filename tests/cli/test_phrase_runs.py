@@ -9,7 +9,7 @@ from diptych.cli.main import app
 from diptych.data.open import open_corpus
 from diptych.errors import DiptychError
 from diptych.evaluation.localisation.localise import evaluate_phrases
-from diptych.evaluation.metrics.paired import paired_phrases
+from diptych.evaluation.metrics.paired_difference import paired_phrase_difference
 
 SCENES = "scenes:train=8,val=3,test=4,texts=2"
 TINY = [
@@ -107,7 +107,7 @@ def test_runs_are_compared_by_the_same_phrases(folder, seeds):
     assert told == json.loads((folder / "c.json").read_text())
     found = [evaluate_phrases(run, SCENES, device="cpu") for run in runs]
     assert [run["metrics"] for run in told["runs"]] == [each.metrics for each in found]
-    assert told["runs"][1]["difference"] == paired_phrases(*found).to_json()
+    assert told["runs"][1]["difference"] == paired_phrase_difference(*found).to_json()
     assert "| seed-1 − seed-0 |" in (folder / "c.md").read_text()
     assert result.stderr.splitlines() == ["wrote c.md", "wrote c.json"]
     table = invoke("compare", *runs, "--data", SCENES).stdout

@@ -5,7 +5,7 @@ import torch
 from diptych.data.corpus import Corpus
 from diptych.errors import RunError, ScoreError
 from diptych.evaluation.metrics.ranks import ranks
-from diptych.evaluation.runs import encoded_score, evaluate_encoded, kept_score
+from diptych.evaluation.runs import cached_score, encoded_score, evaluate_encoded
 from diptych.models.encodings import Encoded
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
@@ -105,12 +105,12 @@ def test_costly_scores_are_computed_once_and_are_the_same(monkeypatch):
         return score(images, texts)
 
     monkeypatch.setattr(encodings.made_by, "score", counted)
-    kept = kept_score([encodings])
+    kept = cached_score([encodings])
     for _ in range(3):
         found = ranks(kept, encodings.image_groups, encodings.text_groups, block=999)
         assert found.images.tolist() == plain.images.tolist()
     assert sum(scored) == pytest.approx(70 * 140, rel=0.05)  # the last few images may be widened
-    too_large = kept_score([encodings], most=70 * 140 - 1)
+    too_large = cached_score([encodings], most=70 * 140 - 1)
     del scored[:]
     ranks(too_large, encodings.image_groups, encodings.text_groups)
     assert scored
@@ -120,4 +120,4 @@ def test_costly_scores_are_computed_once_and_are_the_same(monkeypatch):
 def test_scores_of_embedding_models_are_not_kept(monkeypatch):
     pair = encoded(*random_pair(0))
     monkeypatch.setattr("diptych.evaluation.runs.matrix_score", None)
-    assert evaluate_encoded([pair], score=kept_score([pair])).to_json() == evaluate_encoded([pair]).to_json()
+    assert evaluate_encoded([pair], score=cached_score([pair])).to_json() == evaluate_encoded([pair]).to_json()

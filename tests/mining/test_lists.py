@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from diptych.errors import RunError
-from diptych.mining.lists import About, Hardness, Lists, lists_file, weights_digest
+from diptych.mining.lists import HardNegativeLists, Hardness, ListsHeader, lists_file, weights_digest
 from diptych.models.storage import save_tensors
 
-ABOUT = About(
+ABOUT = ListsHeader(
     weights="w",
     corpus="c",
     splits=("train", "restval"),
@@ -24,12 +24,12 @@ ABOUT = About(
 def lists():
     texts = np.array([[2, 3, -1], [0, 1, -1]], np.int32)
     images = np.array([[1, -1], [1, -1], [0, -1], [0, -1]], np.int32)
-    return Lists(texts, images, ABOUT)
+    return HardNegativeLists(texts, images, ABOUT)
 
 
 def test_lists_come_back(lists, tmp_path):
     lists.save(tmp_path / "lists.safetensors")
-    again = Lists.load(tmp_path / "lists.safetensors")
+    again = HardNegativeLists.load(tmp_path / "lists.safetensors")
     np.testing.assert_array_equal(again.texts, lists.texts)
     np.testing.assert_array_equal(again.images, lists.images)
     assert (again.texts.dtype, again.images.dtype) == (np.int32, np.int32)
@@ -86,17 +86,17 @@ def test_what_is_no_file_of_lists_is_refused(tmp_path, tensors, about, expected)
     file = tmp_path / "lists.safetensors"
     save_tensors(file, tensors, {"something": "else"} if about is None else about.model_dump(mode="json"))
     with pytest.raises(RunError, match=rf"lists.safetensors: .*{expected}"):
-        Lists.load(file)
+        HardNegativeLists.load(file)
 
 
 def test_a_file_that_is_not_there_or_not_whole(lists, tmp_path):
     file = tmp_path / "lists.safetensors"
     with pytest.raises(RunError, match="no such file; mine the lists with `diptych mine RUN DATA`"):
-        Lists.load(file)
+        HardNegativeLists.load(file)
     lists.save(file)
     file.write_bytes(file.read_bytes()[:-3])
     with pytest.raises(RunError, match="damaged or truncated"):
-        Lists.load(file)
+        HardNegativeLists.load(file)
 
 
 def test_weights_are_known_by_their_file(tmp_path):

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from diptych.data.corpus import Corpus, Features
 from diptych.errors import DataError, RunError, ScoreError
-from diptych.mining import partial
-from diptych.mining.lists import Lists
+from diptych.mining import resumable_pass
+from diptych.mining.lists import HardNegativeLists
 from diptych.mining.mine import mine
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.features import FeatureSettings
@@ -118,7 +118,7 @@ def test_lists_are_those_of_a_sort_whatever_the_block(tmp_path_factory, case, to
     lists = mine(table, corpus, file, weights="w", top_texts=top_texts, top_images=top_images, block=block)
     np.testing.assert_array_equal(lists.texts, texts)
     np.testing.assert_array_equal(lists.images, images)
-    again = Lists.load(file)
+    again = HardNegativeLists.load(file)
     np.testing.assert_array_equal(again.texts, texts)
     np.testing.assert_array_equal(again.images, images)
     assert again.about == lists.about
@@ -276,7 +276,7 @@ def test_a_finished_file_is_not_computed_again(table, corpus, tmp_path):
     assert again.encoded == 0
     np.testing.assert_array_equal(shorter.texts, whole.texts[:, :3])
     np.testing.assert_array_equal(shorter.images, whole.images[:, :2])
-    assert Lists.load(file).about.top_texts == 7, "the longer lists stay"
+    assert HardNegativeLists.load(file).about.top_texts == 7, "the longer lists stay"
     assert run(again, corpus, file, top_texts=8).texts.shape == (30, 8)
     assert mine(again, corpus, file, weights="other", top_texts=2, top_images=2).about.weights == "other"
     assert again.encoded == 2
@@ -304,7 +304,7 @@ def test_another_file_is_not_overwritten(table, corpus, tmp_path):
 def test_a_full_disk_leaves_what_was_saved_before(table, corpus, tmp_path, monkeypatch):
     whole = run(table, corpus, tmp_path / "whole.safetensors")
     file, calls, sync = tmp_path / "lists.safetensors", [], os.fsync
-    monkeypatch.setattr(partial, "SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr(resumable_pass, "SECONDS_BETWEEN_SAVES", 0.0)
 
     def full(descriptor):
         calls.append(descriptor)
@@ -329,7 +329,7 @@ def test_killed_in_the_middle_of_a_save(table, corpus, tmp_path, monkeypatch, ki
     for at in (1, 2, tiles, tiles + 1):  # the last is the save of the result
         file = tmp_path / f"killed-{at}" / "lists.safetensors"
         with monkeypatch.context() as patch:
-            patch.setattr(partial, "SECONDS_BETWEEN_SAVES", 0.0)
+            patch.setattr(resumable_pass, "SECONDS_BETWEEN_SAVES", 0.0)
             kill_in_a_save(at, lambda file=file: run(make_table(), corpus, file))
         assert list(file.parent.glob(".*.tmp")), "it was not killed in the middle of a save"
         again = make_table()

@@ -10,7 +10,7 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.data.phrases import find_mentions
 from diptych.errors import ScoreError
 from diptych.evaluation.analyses.batch_negatives import measured_misses
-from diptych.evaluation.localisation.measures import Grounding
+from diptych.evaluation.localisation.phrase_metrics import GroundingResult
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
 from diptych.index.entries import Entry, Hit
 from diptych.models.encodings import Encoded
@@ -146,7 +146,7 @@ def test_a_run_trained_on_phrases_tells_of_phrases_alone(run, corpus, tmp_path):
     said = find_mentions(test)
     ranks = np.where(np.arange(len(said)) % 3, 1.0, np.inf)
     skipped = {"a.jpg": "a.jpg: truncated"}
-    found = Grounding(ranks, said.images, said.kinds, np.arange(len(said)), said.boxes, skipped=skipped)
+    found = GroundingResult(ranks, said.images, said.kinds, np.arange(len(said)), said.boxes, skipped=skipped)
     page = write_phrase_report(tmp_path, found, test, "test").read_text()
     assert 'id="phrases"' in page
     assert f"{found.metrics['phrase_r1']:.1f}" in page

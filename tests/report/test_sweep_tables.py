@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from diptych.evaluation.metrics.seeds import Several
+from diptych.evaluation.protocols.seeds import SeedStatistics
 from diptych.evaluation.runs import SELECTABLE
 from diptych.report.sweep_tables import SweepResult, column_heads, seeds_sheet
 from diptych.training.sweep_plan import Setting, Sweep
@@ -41,12 +41,12 @@ def result():
 
 def test_columns_are_named_as_in_the_paper():
     retrieval = ["I2T R@1", "I2T R@5", "I2T R@10", "T2I R@1", "T2I R@5", "T2I R@10", "rsum"]
-    assert column_heads(Several({"a": LOW})) == retrieval
-    assert column_heads(Several({"a": PHRASES})) == ["PHRASE R@1", "PHRASE R@5", "PHRASE R@10", "phrase sum"]
+    assert column_heads(SeedStatistics({"a": LOW})) == retrieval
+    assert column_heads(SeedStatistics({"a": PHRASES})) == ["PHRASE R@1", "PHRASE R@5", "PHRASE R@10", "phrase sum"]
 
 
 def test_a_row_a_run_then_mean_and_deviation():
-    sheet = seeds_sheet(Several({"seed-0": LOW, "seed-1": HIGH}), "mine [b]on[/b] x, split val")
+    sheet = seeds_sheet(SeedStatistics({"seed-0": LOW, "seed-1": HIGH}), "mine [b]on[/b] x, split val")
     assert sheet.blocks[0] == [
         ["seed-0", "10.0", "20.0", "30.0", "40.0", "50.0", "60.0", "210.0"],
         ["seed-1", "12.0", "20.0", "30.0", "40.0", "50.0", "60.0", "212.0"],
@@ -55,7 +55,7 @@ def test_a_row_a_run_then_mean_and_deviation():
     assert mean[:3] == ["mean (std)", "11.0 (1.41)", "20.0 (0.00)"]
     assert mean[-1] == "211.0 (1.41)"
     assert "mine [b]on[/b] x, split val" in printed(sheet)
-    assert seeds_sheet(Several({"seed-0": LOW}), "one").blocks[1] == [["mean", *sheet.blocks[0][0][1:]]]
+    assert seeds_sheet(SeedStatistics({"seed-0": LOW}), "one").blocks[1] == [["mean", *sheet.blocks[0][0][1:]]]
 
 
 def test_a_sweep_marks_the_recipes_own_value_and_names_the_best_on_val(result):
@@ -117,5 +117,5 @@ def test_runs_that_find_phrases_are_chosen_by_their_own_sum():
         ["40.0", "60.0", "70.0", "170.0"],
         ["41.0", "60.0", "70.0", "171.0"],
     ]
-    sheet = seeds_sheet(Several({"seed-0": PHRASES, "seed-1": better}), "phrases")
+    sheet = seeds_sheet(SeedStatistics({"seed-0": PHRASES, "seed-1": better}), "phrases")
     assert sheet.blocks[1] == [["mean (std)", "40.5 (0.71)", "60.0 (0.00)", "70.0 (0.00)", "170.5 (0.71)"]]

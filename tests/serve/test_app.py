@@ -179,15 +179,15 @@ def test_words_are_weighed_from_what_is_stored(standing):
 
 def test_phrases_have_places_and_unknown_ones_have_none(kit, searcher, monkeypatch):
     trained = SimpleNamespace(matcher=None, known=lambda some: np.array(["zebra" not in phrase for phrase in some]))
-    monkeypatch.setattr(localise, "check_locates", lambda _: None)
+    monkeypatch.setattr(localise, "check_can_localise", lambda _: None)
     monkeypatch.setattr(searcher.encoder, "trained", trained, raising=False)
     asked = []
 
     def phrases_in(by, picture, phrases, top):
         asked.append((by, picture.image.size, phrases, top))
-        return [[localise.Place((15, 10, 60, 40), 0.5)] for _ in phrases]  # in pixels
+        return [[localise.LocatedRegion((15, 10, 60, 40), 0.5)] for _ in phrases]  # in pixels
 
-    monkeypatch.setattr(localise, "phrases_in", phrases_in)
+    monkeypatch.setattr(localise, "localise_in_picture", phrases_in)
     with kit.served({"photos": searcher}) as client:
         assert client.get("/indexes").json()["indexes"][0]["localizes"]
         entry = client.get("/search?text=red&k=1").json()["hits"][0]["id"]

@@ -14,7 +14,7 @@ from diptych.errors import RunError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
-    from diptych.evaluation.localisation.measures import Grounding
+    from diptych.evaluation.localisation.phrase_metrics import GroundingResult
     from diptych.models.encodings import Encoded
     from diptych.models.trained import Trained
     from diptych.report.comparison.compare import Comparison
@@ -115,7 +115,7 @@ def _compare_phrases(
         if file.suffix.lower() == ".html":
             raise RunError(f"{why} in a table; name a file that ends in .md or .json, not {file}")
 
-    def find(name: str, trained: Trained, corpus: Corpus) -> Grounding:
+    def find(name: str, trained: Trained, corpus: Corpus) -> GroundingResult:
         return find_phrases(Path(name), trained, corpus, split, workers)
 
     corpus = None if data is None else open_corpus(data)

@@ -17,7 +17,7 @@ from diptych.errors import DataError, RunError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from diptych.evaluation.localisation.localise import Place
+    from diptych.evaluation.localisation.localise import LocatedRegion
 
 
 def command(
@@ -45,7 +45,7 @@ def command(
         diptych localize runs/phrases holiday.jpg "a red ball" --json
     """
     from diptych.data.images import PictureFile
-    from diptych.evaluation.localisation.localise import check_locates, phrases_in
+    from diptych.evaluation.localisation.localise import check_can_localise, localise_in_picture
     from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
 
@@ -53,11 +53,11 @@ def command(
     into = _target(image, into)
     trained = Trained.open(run, device)
     try:
-        check_locates(trained.matcher)
+        check_can_localise(trained.matcher)
     except RunError as reason:
         raise RunError(f"{run}: {reason}") from None
     picture = PictureFile(image)
-    found = phrases_in(trained, picture, phrases, top)
+    found = localise_in_picture(trained, picture, phrases, top)
     named = list(zip(phrases, found, strict=True))
     photo = picture.load()
     if as_json:
@@ -79,7 +79,7 @@ def _target(image: Path, into: Path | None) -> Path:
     return target
 
 
-def _table(phrase: str, places: list[Place]) -> Table:
+def _table(phrase: str, places: list[LocatedRegion]) -> Table:
     table = Table(title=Text(phrase, style="bold"), title_justify="left", box=None, pad_edge=False)
     for name in ("", "left", "top", "right", "bottom", "score"):
         table.add_column(name, justify="right")
@@ -88,7 +88,9 @@ def _table(phrase: str, places: list[Place]) -> Table:
     return table
 
 
-def _told(image: Path, size: tuple[int, int], named: list[tuple[str, list[Place]]], into: Path) -> dict[str, Any]:
+def _told(
+    image: Path, size: tuple[int, int], named: list[tuple[str, list[LocatedRegion]]], into: Path
+) -> dict[str, Any]:
     phrases = [
         {"phrase": phrase, "places": [{"box": list(place.box), "score": place.score} for place in places]}
         for phrase, places in named
@@ -96,7 +98,7 @@ def _told(image: Path, size: tuple[int, int], named: list[tuple[str, list[Place]
     return {"image": str(image), "width": size[0], "height": size[1], "phrases": phrases, "picture": str(into)}
 
 
-def _draw(photo: Image, named: list[tuple[str, list[Place]]], into: Path) -> None:
+def _draw(photo: Image, named: list[tuple[str, list[LocatedRegion]]], into: Path) -> None:
     from diptych.files import atomic_write
     from diptych.report.pictures import HUES, Outline, outlined
 

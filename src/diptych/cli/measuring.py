@@ -15,7 +15,7 @@ from diptych.errors import RunError, ScoreError
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus, Integers
     from diptych.evaluation.metrics.ranks import Score
-    from diptych.evaluation.protocols.folds import Result
+    from diptych.evaluation.protocols.retrieval import RetrievalResult
     from diptych.models.encodings import Encoded
     from diptych.models.trained import Trained
 
@@ -86,9 +86,9 @@ class Asked:
 
     def precise(self, image_groups: Integers) -> bool:
         """Whether mAP is measured too: it was asked for, or a text has more than one right image."""
-        from diptych.evaluation.metrics.average_precision import several_images
+        from diptych.evaluation.metrics.average_precision import average_precision_applies
 
-        return self.average_precision or several_images(image_groups)
+        return self.average_precision or average_precision_applies(image_groups)
 
     def check(self) -> None:
         """Refuse options that do not go together."""
@@ -129,7 +129,7 @@ class EncodeOptions:
 
     def encode(self, source: str, statistics: Statistics = "running") -> Encoded:
         """The encodings of a file, or of the corpus by a run, with the batch statistics that are asked for."""
-        from diptych.evaluation.protocols.batch_statistics import encode_by_own_statistics
+        from diptych.evaluation.protocols.batch_statistics import encode_with_batch_statistics
         from diptych.models.encodings import Encoded
 
         if source.endswith(".safetensors"):
@@ -145,7 +145,7 @@ class EncodeOptions:
                 encoded = trained.encode(self.corpus, self.workers, progress)
             else:
                 try:
-                    encoded = encode_by_own_statistics(trained, self.corpus, self.workers, progress)
+                    encoded = encode_with_batch_statistics(trained, self.corpus, self.workers, progress)
                 except ScoreError as reason:
                     raise ScoreError(f"{source}: {reason}") from None
         print_skipped(encoded.skipped)
@@ -176,7 +176,7 @@ class Measured:
 
 def measure(sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
     """Measure the sources in the way that was asked for."""
-    from diptych.evaluation.protocols.folds import gallery_of
+    from diptych.evaluation.protocols.retrieval import gallery_subset
     from diptych.training.recipe_loader import trained_on_phrases
 
     if any(source.endswith(".npy") for source in sources):
@@ -194,7 +194,7 @@ def measure(sources: list[str], asked: Asked, means: EncodeOptions) -> Measured:
             raise ScoreError(
                 "--within: a gallery is cut from the corpus, before it is encoded; give runs and the corpus"
             )
-        means = replace(means, corpus=gallery_of(means.corpus.matched(), asked.gallery))
+        means = replace(means, corpus=gallery_subset(means.corpus.matched(), asked.gallery))
     encoded = [means.encode(source, asked.batch_statistics) for source in sources]
     measured = _within(encoded, asked.within) if asked.within else _between(sources, encoded, asked, means)
     if asked.batch_statistics != "running":
@@ -236,12 +236,12 @@ def _localised(run: str, sources: list[str], asked: Asked, means: EncodeOptions)
 
 
 def _reranked(sources: list[str], lister: str, lengths: list[int | None], means: EncodeOptions) -> Measured:
-    from diptych.evaluation.protocols.rerank import check_lists, rerank
+    from diptych.evaluation.protocols.rerank import check_retriever, rerank
     from diptych.report.tables.evaluation import reranking_table
 
     cheap = means.encode(lister)
     try:
-        check_lists(cheap)
+        check_retriever(cheap)
     except ScoreError as reason:
         raise ScoreError(f"{lister}: {reason}") from None
     encoded = [means.encode(source) for source in sources]
@@ -252,18 +252,18 @@ def _reranked(sources: list[str], lister: str, lengths: list[int | None], means:
 
 
 def _within(encoded: list[Encoded], modality: Modality) -> Measured:
-    from diptych.evaluation.protocols.within import evaluate_within
+    from diptych.evaluation.protocols.within_modality import evaluate_within_modality
     from diptych.report.tables.evaluation import within_modality_table
 
-    result = evaluate_within(encoded, modality)
+    result = evaluate_within_modality(encoded, modality)
     return Measured.of(within_modality_table(result), result)
 
 
 def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: EncodeOptions) -> Measured:
     """Recall between images and texts, with what is made of the same scores."""
     from diptych.evaluation.analyses.cross_retrieval import cross_retrieval
-    from diptych.evaluation.analyses.overlap import overlap
-    from diptych.evaluation.runs import evaluate_encoded, kept_score
+    from diptych.evaluation.analyses.score_overlap import score_overlap
+    from diptych.evaluation.runs import cached_score, evaluate_encoded
     from diptych.report.tables.evaluation import cross_retrieval_table, overlap_table, retrieval_table
 
     score, more = None, {}
@@ -271,7 +271,7 @@ def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: En
         score = _joined(encoded, asked.phrases, asked.share, asked.phrases_from, means)
         more["phrases"] = {"run": asked.phrases, "share": asked.share, "from": asked.phrases_from}
     elif asked.report or asked.cross or asked.overlap:
-        score = kept_score(encoded)
+        score = cached_score(encoded)
     precise = asked.precise(encoded[0].image_groups)
     result = evaluate_encoded(encoded, folds=asked.folds, gallery=asked.gallery, average_precision=precise, score=score)
     measured = Measured.of(retrieval_table(result), result, **more)
@@ -284,7 +284,7 @@ def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: En
         measured.told["cross_retrieval"] = cross.to_json()
     if asked.overlap:
         assert score is not None
-        shared = overlap(score, encoded[0].image_groups, encoded[0].text_groups)
+        shared = score_overlap(score, encoded[0].image_groups, encoded[0].text_groups)
         measured.tables.append(overlap_table(shared))
         measured.told["overlap"] = shared.to_json()
     return measured
@@ -292,7 +292,7 @@ def _between(sources: list[str], encoded: list[Encoded], asked: Asked, means: En
 
 def _joined(encoded: Sequence[Encoded], run: str, share: float, source: PhraseSource, means: EncodeOptions) -> Score:
     """The score of encodings joined with that of a region-phrase run, by the phrases of the texts."""
-    from diptych.evaluation.localisation.localise import check_locates
+    from diptych.evaluation.localisation.localise import check_can_localise
     from diptych.evaluation.protocols.sentence_phrases import (
         annotated_phrases,
         chunked_phrases,
@@ -310,7 +310,7 @@ def _joined(encoded: Sequence[Encoded], run: str, share: float, source: PhraseSo
     print_note(f"{len(phrases.words):,} distinct phrases of {len(corpus.texts):,} texts")
     trained = means.open(run)
     try:
-        check_locates(trained.matcher)
+        check_can_localise(trained.matcher)
     except RunError as reason:
         raise RunError(f"--phrases {run}: {reason}") from None
     with progress_bar(f"encoding {Path(run).name}") as progress:
@@ -318,7 +318,7 @@ def _joined(encoded: Sequence[Encoded], run: str, share: float, source: PhraseSo
 
 
 def _report(
-    run: Path, encoded: Encoded, result: Result, score: Score | None, asked: Asked, means: EncodeOptions
+    run: Path, encoded: Encoded, result: RetrievalResult, score: Score | None, asked: Asked, means: EncodeOptions
 ) -> Path:
     from diptych.data.open import open_corpus
     from diptych.report.run_report import write_report

@@ -14,7 +14,7 @@ from diptych.cli.options import Data, Device, Features, Run, Workers
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
-    from diptych.mining.lists import Lists
+    from diptych.mining.lists import HardNegativeLists
 
 SHOWN = 3
 
@@ -47,7 +47,7 @@ def command(
     """
     from diptych.data.open import open_corpus
     from diptych.machine import available_cores, keep_freed_memory
-    from diptych.mining.lists import FILE, weights_digest
+    from diptych.mining.lists import LISTS_FILE, weights_digest
     from diptych.mining.mine import mine
     from diptych.models.trained import Trained
 
@@ -56,7 +56,7 @@ def command(
     whole = open_corpus(data)
     _warn(run, whole)
     corpus = whole.split(*(split or ["train"])).matched()
-    file = into or run / FILE
+    file = into or run / LISTS_FILE
     try:
         with progress_bar("mining") as progress:
             lists = mine(
@@ -83,7 +83,7 @@ def _warn(run: Path, corpus: Corpus) -> None:
         print_note(f"{corpus.name} is not what {run} was trained on, or has changed since; mining it all the same")
 
 
-def _tell(lists: Lists, corpus: Corpus, file: Path) -> None:
+def _tell(lists: HardNegativeLists, corpus: Corpus, file: Path) -> None:
     """What there is, how hard it is, and a few of the hardest to look at."""
     print_skipped(lists.about.skipped)
     if lists.notice:
@@ -105,7 +105,7 @@ def _tell(lists: Lists, corpus: Corpus, file: Path) -> None:
         _show(image, lists, corpus)
 
 
-def _spread(lists: Lists) -> list[int]:
+def _spread(lists: HardNegativeLists) -> list[int]:
     """A few images that have a list, from all over the corpus."""
     import numpy as np
 
@@ -113,7 +113,7 @@ def _spread(lists: Lists) -> list[int]:
     return sorted({int(some[len(some) * place // SHOWN]) for place in range(SHOWN)})
 
 
-def _show(image: int, lists: Lists, corpus: Corpus) -> None:
+def _show(image: int, lists: HardNegativeLists, corpus: Corpus) -> None:
     """An image by one of its texts, and the text of another image that is hardest for it."""
     import numpy as np
 

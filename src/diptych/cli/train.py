@@ -12,7 +12,7 @@ from diptych.cli.options import Data, Device, Features, Overrides, RecipeName, R
 from diptych.errors import RecipeError
 
 if TYPE_CHECKING:
-    from diptych.evaluation.metrics.seeds import Several
+    from diptych.evaluation.protocols.seeds import SeedStatistics
 
 
 def command(
@@ -116,10 +116,10 @@ def _train_seeds(
     features: Path,
     device: str,
     workers: int | None,
-) -> Several:
+) -> SeedStatistics:
     """Train a run a seed, print their table and write it to summary.json."""
     from diptych.cli.training_runs import open_data, train_and_measure
-    from diptych.evaluation.metrics.seeds import Several
+    from diptych.evaluation.protocols.seeds import SeedStatistics
     from diptych.files import write_json
     from diptych.report.sweep_tables import seeds_sheet
     from diptych.training.sweep_plan import plan_seeds, read_seeds
@@ -128,7 +128,7 @@ def _train_seeds(
     measured = train_and_measure(
         runs, open_data(data), folder, {report_on}, device=device, workers=workers, features=features
     )
-    several = Several({name: metrics[report_on] for name, metrics in measured.items()})
+    several = SeedStatistics({name: metrics[report_on] for name, metrics in measured.items()})
     stdout.print(seeds_sheet(several, f"{recipe} on {data}, split {report_on}").render())
     write_json(folder / "summary.json", {"recipe": recipe, "data": data, "split": report_on, **several.to_json()})
     print_note(f"wrote {folder / 'summary.json'}")

@@ -12,7 +12,7 @@ from diptych.errors import RunError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
-    from diptych.evaluation.localisation.measures import Grounding
+    from diptych.evaluation.localisation.phrase_metrics import GroundingResult
     from diptych.models.encodings import Encoded
     from diptych.models.trained import Trained
     from diptych.training.engine.callbacks import Watcher
@@ -33,7 +33,7 @@ def open_data(data: str) -> Corpus:
 
 def report_on_val(run: Path, trained: Trained, corpus: Corpus, workers: int) -> dict[str, float]:
     """Measure a run that was just trained on val and write its report from that; the metrics by name."""
-    from diptych.evaluation.metrics.average_precision import several_images
+    from diptych.evaluation.metrics.average_precision import average_precision_applies
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.report.run_report import write_phrase_report, write_report
     from diptych.report.sections.hard_negatives import hard_negatives
@@ -45,13 +45,13 @@ def report_on_val(run: Path, trained: Trained, corpus: Corpus, workers: int) -> 
         write_phrase_report(run, found, part, "val")
         return found.metrics
     encoded = _encode(run, trained, part, "val", workers)
-    result = evaluate_encoded([encoded], average_precision=several_images(encoded.image_groups))
+    result = evaluate_encoded([encoded], average_precision=average_precision_applies(encoded.image_groups))
     negatives = hard_negatives(run, trained, corpus)
     write_report(run, encoded, result, "val", negatives=negatives, stores=trained.stores)
     return result.metrics.to_json()
 
 
-def find_phrases(run: Path, trained: Trained, corpus: Corpus, split: str, workers: int) -> Grounding:
+def find_phrases(run: Path, trained: Trained, corpus: Corpus, split: str, workers: int) -> GroundingResult:
     """How well a run finds the phrases of a split."""
     from diptych.evaluation.localisation.localise import evaluate_phrases
 
@@ -119,13 +119,15 @@ def _measure(
 
 def _metrics(encoded: Encoded) -> dict[str, float]:
     """The metrics that a report on the encodings shows, by name, without intervals."""
-    from diptych.evaluation.metrics.average_precision import average_precisions, several_images
-    from diptych.evaluation.metrics.recall import measure
-    from diptych.evaluation.runs import encoded_score, validate
+    from diptych.evaluation.metrics.average_precision import average_precision_applies, ranks_with_precision
+    from diptych.evaluation.metrics.recall import metrics_from_ranks
+    from diptych.evaluation.runs import encoded_score, validation_metrics
 
-    if not several_images(encoded.image_groups):
-        return validate(encoded)
-    return measure(average_precisions(encoded_score(encoded), encoded.image_groups, encoded.text_groups)).to_json()
+    if not average_precision_applies(encoded.image_groups):
+        return validation_metrics(encoded)
+    return metrics_from_ranks(
+        ranks_with_precision(encoded_score(encoded), encoded.image_groups, encoded.text_groups)
+    ).to_json()
 
 
 def _encode(run: Path, trained: Trained, part: Corpus, split: str, workers: int) -> Encoded:

@@ -12,10 +12,8 @@ from diptych.data.corpus import Corpus, Integers
 from diptych.data.open import open_corpus
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import Score, embedding_score, matrix_score, mean_score, ranks
-from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
-from diptych.evaluation.metrics.recall import measure as metrics_of
-from diptych.evaluation.protocols.folds import Result
-from diptych.evaluation.protocols.folds import evaluate as measure
+from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, metrics_from_ranks
+from diptych.evaluation.protocols.retrieval import RetrievalResult, evaluate_score
 from diptych.models.encodings import Encoded
 from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
@@ -39,7 +37,7 @@ def evaluate(
     average_precision: bool = False,
     device: str = "auto",
     progress: ProgressCallback | None = None,
-) -> Result:
+) -> RetrievalResult:
     """Measure a run on a split of a corpus (or of what lies at its address), in both directions."""
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     trained = run if isinstance(run, Trained) else Trained.open(run, device)
@@ -54,11 +52,11 @@ def evaluate_encoded(
     gallery: int | None = None,
     average_precision: bool = False,
     score: Score | None = None,
-) -> Result:
+) -> RetrievalResult:
     """Measure encodings; several are an ensemble, whose score is the mean of theirs. Who has it already gives it."""
     score = ensemble_score(encoded) if score is None else score
     groups = encoded[0].image_groups, encoded[0].text_groups
-    return measure(score, *groups, folds=folds, gallery=gallery, average_precision=average_precision)
+    return evaluate_score(score, *groups, folds=folds, gallery=gallery, average_precision=average_precision)
 
 
 def ensemble_score(encoded: Sequence[Encoded]) -> Score:
@@ -72,7 +70,7 @@ def ensemble_score(encoded: Sequence[Encoded]) -> Score:
 
 
 @torch.no_grad()
-def kept_score(encoded: Sequence[Encoded], most: int = KEPT) -> Score:
+def cached_score(encoded: Sequence[Encoded], most: int = KEPT) -> Score:
     """The score of encodings for who goes over it more than once: costly scores are computed now and kept.
 
     Those of embedding models are quicker to compute again than to keep, and a matrix of more than `most` scores is not
@@ -86,9 +84,9 @@ def kept_score(encoded: Sequence[Encoded], most: int = KEPT) -> Score:
     return matrix_score(torch.cat([against(rows).cpu() for rows in spans]))
 
 
-def validate(encoded: Encoded) -> dict[str, float]:
+def validation_metrics(encoded: Encoded) -> dict[str, float]:
     """The metrics of one gallery by name, without intervals: what training looks at after each epoch."""
-    return metrics_of(ranks(encoded_score(encoded), encoded.image_groups, encoded.text_groups)).to_json()
+    return metrics_from_ranks(ranks(encoded_score(encoded), encoded.image_groups, encoded.text_groups)).to_json()
 
 
 def encoded_score(encoded: Encoded) -> Score:
@@ -104,11 +102,13 @@ def evaluate_matrix(
     folds: int = 1,
     gallery: int | None = None,
     average_precision: bool = False,
-) -> Result:
+) -> RetrievalResult:
     """Measure a saved (images, texts) score matrix, higher is better, in .npy without pickle."""
     try:
         groups = image_groups, text_groups
-        return measure(read_matrix(path), *groups, folds=folds, gallery=gallery, average_precision=average_precision)
+        return evaluate_score(
+            read_matrix(path), *groups, folds=folds, gallery=gallery, average_precision=average_precision
+        )
     except ScoreError as error:
         raise ScoreError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 

@@ -19,7 +19,7 @@ from diptych.files import file_hash
 from diptych.models.storage import load_tensors, save_tensors
 from diptych.settings import Count, Number, Settings
 
-FILE = "lists.safetensors"  # in the folder of the run that mined
+LISTS_FILE = "lists.safetensors"  # in the folder of the run that mined
 
 KIND = "lists of hard negatives"
 
@@ -36,7 +36,7 @@ class Hardness(Settings):
     last_image: Number
 
 
-class About(Settings):
+class ListsHeader(Settings):
     """What made lists: the digests of the weights' file and of the data, its splits; and what was asked for."""
 
     kind: str = KIND
@@ -49,13 +49,13 @@ class About(Settings):
     skipped: dict[str, str] = Field(default={})  # images that could not be read, and why
     hardness: Hardness | None = None
 
-    def made_like(self, other: About) -> bool:
+    def made_like(self, other: ListsHeader) -> bool:
         """Whether the same weights mined the same data."""
         return (self.weights, self.corpus) == (other.weights, other.corpus)
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
+class HardNegativeLists:
     """The hardest texts of each image and the hardest images of each text, hardest first, -1 after the last.
 
     Rows are those of the corpus that was mined: some splits of the data, `matched()`. An image that could not be read
@@ -64,7 +64,7 @@ class Lists:
 
     texts: Rows  # (images, top_texts), or as many as there are
     images: Rows  # (texts, top_images)
-    about: About
+    about: ListsHeader
 
     @property
     def notice(self) -> str | None:
@@ -80,13 +80,15 @@ class Lists:
                 short.append(f"{fewest:,} {word} instead of {asked:,}")
         return f"there are fewer negatives than asked for: the shortest list has {', '.join(short)}" if short else None
 
-    def head(self, top_texts: int, top_images: int) -> Lists:
+    def head(self, top_texts: int, top_images: int) -> HardNegativeLists:
         """The same lists, no longer than this."""
         asked = {
             "top_texts": min(top_texts, self.about.top_texts),
             "top_images": min(top_images, self.about.top_images),
         }
-        return Lists(self.texts[:, :top_texts], self.images[:, :top_images], self.about.model_copy(update=asked))
+        return HardNegativeLists(
+            self.texts[:, :top_texts], self.images[:, :top_images], self.about.model_copy(update=asked)
+        )
 
     def check(self, corpus: str, weights: str | None, path: Path) -> None:
         """Refuse lists of other data, or of other weights where those are given, by digest; `path` is the lists'."""
@@ -105,13 +107,13 @@ class Lists:
         save_tensors(path, tensors, self.about.model_dump(mode="json"))
 
     @classmethod
-    def load(cls, path: Path) -> Lists:
+    def load(cls, path: Path) -> HardNegativeLists:
         """Read such a file; anything else is refused."""
         if not path.is_file():
             raise RunError(f"{path}: no such file; mine the lists with `diptych mine RUN DATA`")
         tensors, content = load_tensors(path)
         try:
-            about = About.model_validate(content)
+            about = ListsHeader.model_validate(content)
         except ValidationError:
             about = None
         if about is None or about.kind != KIND or tensors.keys() != {"texts", "images"}:
@@ -125,7 +127,7 @@ class Lists:
 
 def lists_file(run: Path) -> Path:
     """The file of a run's lists; another file than a folder is taken for the lists themselves."""
-    return run / FILE if run.is_dir() else run
+    return run / LISTS_FILE if run.is_dir() else run
 
 
 def weights_digest(run: Path, snapshot: str = "best") -> str:

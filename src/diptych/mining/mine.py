@@ -18,10 +18,10 @@ from diptych.data.image_reader import ImageReader
 from diptych.errors import DataError, RunError
 from diptych.evaluation.metrics.ranks import BLOCK, embedding_score
 from diptych.mining.exclusions import Exclusions
-from diptych.mining.lists import About, Hardness, Lists, Rows
-from diptych.mining.partial import Partial
-from diptych.mining.tiles import Tiles
-from diptych.mining.top import EMPTY, items_of, scores_of
+from diptych.mining.lists import HardNegativeLists, Hardness, ListsHeader, Rows
+from diptych.mining.resumable_pass import ResumablePass
+from diptych.mining.score_pass import ScorePass
+from diptych.mining.top_scores import EMPTY, items_of, scores_of
 from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
 
@@ -44,7 +44,7 @@ def mine(
     progress: ProgressCallback | None = None,
     reader: ImageReader | None = None,
     block: int | None = None,
-) -> Lists:
+) -> HardNegativeLists:
     """The hardest negatives in a corpus, which is the split to mine; they are stored in `file`, and found there again.
 
     `weights` is the digest of what `trained` was read from (`weights_digest`). Beside a file that is not finished lies
@@ -53,7 +53,7 @@ def mine(
     each text is compared.
     """
     corpus = corpus.matched()
-    about = About(
+    about = ListsHeader(
         weights=weights,
         corpus=corpus.digest(),
         splits=tuple(name for name in SPLITS if (corpus.image_splits == name).any()),
@@ -68,15 +68,15 @@ def mine(
     score = embedding_score(trained.matcher.score, encoded.images, encoded.texts)
     exclusions = Exclusions(encoded.image_groups, encoded.text_groups, encoded.strings)
     block = block or (BLOCK if trained.matcher.embedding_dim is not None else BLOCK_OF_SETS)
-    tiles = Tiles(score, exclusions, top_texts, top_images, block)
+    tiles = ScorePass(score, exclusions, top_texts, top_images, block)
     total = len(corpus.image_ids) + 2 * len(corpus.texts)
-    partial = Partial(file, {"lists": about.model_dump(mode="json"), "read": encoded.digest()})
+    partial = ResumablePass(file, {"lists": about.model_dump(mode="json"), "read": encoded.digest()})
     partial.run(tiles, lambda compared: progress(total - score.texts + compared, total))
     texts, images = tiles.texts_of_images.best(), tiles.images_of_texts.best()
     if (texts == EMPTY).all():
         raise DataError(f"{corpus.name}: every image has the texts of every other; there are no negatives to mine")
     of_images, of_texts = (len(corpus.image_ids), top_texts), (len(corpus.texts), top_images)
-    lists = Lists(
+    lists = HardNegativeLists(
         _rows(texts, encoded.text_rows, encoded.image_rows, (of_images[0], min(of_images[1], of_texts[0]))),
         _rows(images, encoded.image_rows, encoded.text_rows, (of_texts[0], min(of_texts[1], of_images[0]))),
         about.model_copy(
@@ -88,12 +88,12 @@ def mine(
     return lists
 
 
-def finished(file: Path, wanted: About) -> Lists | None:
+def finished(file: Path, wanted: ListsHeader) -> HardNegativeLists | None:
     """The lists in a file, if they are the wanted ones and long enough; what else must not be lost is refused."""
     if not file.exists():
         return None
     try:
-        lists = Lists.load(file)
+        lists = HardNegativeLists.load(file)
     except RunError as reason:
         what = str(reason).partition(";")[0]
         raise RunError(f"{what}; it is not overwritten: delete it or name another file") from None

@@ -14,10 +14,10 @@ from torch import Tensor
 from diptych import __version__
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
-from diptych.evaluation.localisation.measures import Grounding
+from diptych.evaluation.localisation.phrase_metrics import GroundingResult
 from diptych.evaluation.metrics.ranks import Score
-from diptych.evaluation.protocols.folds import Result
-from diptych.evaluation.runs import kept_score
+from diptych.evaluation.protocols.retrieval import RetrievalResult
+from diptych.evaluation.runs import cached_score
 from diptych.index.entries import Hit
 from diptych.models.encodings import Encoded
 from diptych.models.trained import Trained
@@ -50,7 +50,7 @@ Show = Callable[[int], tuple[str, str | None]]
 def write_report(
     run: Path,
     encoded: Encoded,
-    result: Result,
+    result: RetrievalResult,
     split: str,
     questions: Sequence[tuple[str, Sequence[Hit]]] = (),
     negatives: CardSection | None = None,
@@ -60,13 +60,13 @@ def write_report(
     """Write a run's report.html from its journal and a result on one gallery.
 
     It also shows, where they are given, answered questions and the `hard_negatives` of a training batch. Who has the
-    score of the encodings already, as `kept_score` makes it, gives it. `stores` is the folder that may hold features of
+    `cached_score` of the encodings already passes it as `score`. `stores` is the folder that may hold features of
     the run's backbone.
     """
     corpus = encoded.corpus
     if corpus is None:
         raise ScoreError("a report needs the corpus, not encodings read from a file")
-    score = kept_score([encoded]) if score is None else score
+    score = cached_score([encoded]) if score is None else score
     left = _Left(run)
     vocabulary = Vocabulary.load(run / "vocabulary.json")
     trained = Trained(encoded.matcher(), vocabulary, encoded.images.device, stores)
@@ -89,7 +89,7 @@ def write_report(
     return _write(run, contents)
 
 
-def write_phrase_report(run: Path, found: Grounding, corpus: Corpus, split: str) -> Path:
+def write_phrase_report(run: Path, found: GroundingResult, corpus: Corpus, split: str) -> Path:
     """Write the report.html of a run that was trained on phrases, from its journal and what it found of a corpus.
 
     The corpus is the split that was measured. How whole texts and images find each other is no matter of such a run.
@@ -139,7 +139,7 @@ def _write(run: Path, contents: Contents) -> Path:
 class Examples:
     """The best and the worst queries of a result on one gallery, with what was found for them."""
 
-    def __init__(self, encoded: Encoded, corpus: Corpus, result: Result) -> None:
+    def __init__(self, encoded: Encoded, corpus: Corpus, result: RetrievalResult) -> None:
         if len(result.folds) != 1:
             raise ScoreError("a report shows one gallery; measure without folds")
         self.corpus, self.encoded, self.ranks = corpus, encoded, result.folds[0]

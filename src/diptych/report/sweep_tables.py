@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from diptych.evaluation.metrics.seeds import SUMS, Several
+from diptych.evaluation.protocols.seeds import SUMS, SeedStatistics
 from diptych.training.sweep_plan import Setting, Sweep
 
 NARROWEST_NAMES = 7  # what an 80-column terminal has room for beside seven deviations
@@ -52,12 +52,12 @@ class Sheet:
         return "\n".join([self.title, "", *lines, *(["", self.remark] if self.remark else []), ""])
 
 
-def column_heads(several: Several) -> list[str]:
+def column_heads(several: SeedStatistics) -> list[str]:
     """What the columns of the metrics are called, such as "I2T R@1" for i2t_r1."""
     return [name.replace("_", " ") if name in SUMS else name.upper().replace("_R", " R@") for name in several.mean]
 
 
-def seeds_sheet(several: Several, title: str) -> Sheet:
+def seeds_sheet(several: SeedStatistics, title: str) -> Sheet:
     """Table I: a row a run, then the mean of each metric with its standard deviation."""
     runs = [[name, *(f"{metrics[metric]:.1f}" for metric in several.mean)] for name, metrics in several.runs.items()]
     label = "mean" if several.std is None else "mean (std)"
@@ -69,8 +69,8 @@ class Row:
     """A setting of a sweep, measured on the split of the table and on val, which chooses."""
 
     setting: Setting
-    several: Several
-    val: Several
+    several: SeedStatistics
+    val: SeedStatistics
 
     @property
     def chosen_by(self) -> float:
@@ -90,8 +90,8 @@ class SweepResult:
     def of(cls, sweep: Sweep, measured: Measured, split: str) -> SweepResult:
         """Put the metrics of each run, on `split` and on val, where its settings stand."""
 
-        def on(setting: Setting, part: str) -> Several:
-            return Several({run: measured[run][part] for run in setting.runs})
+        def on(setting: Setting, part: str) -> SeedStatistics:
+            return SeedStatistics({run: measured[run][part] for run in setting.runs})
 
         blocks = [[Row(setting, on(setting, split), on(setting, "val")) for setting in each] for each in sweep.blocks]
         return cls(sweep, split, blocks)
@@ -138,7 +138,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     return {**setting, f"val_{row.val.total}": row.chosen_by, **row.several.to_json()}
 
 
-def _figures(several: Several) -> list[str]:
+def _figures(several: SeedStatistics) -> list[str]:
     """The mean of each metric, and where there are several runs its standard deviation."""
     mean, std = several.mean, several.std
     return [f"{mean[name]:.1f}" + ("" if std is None else f" ({std[name]:.2f})") for name in mean]

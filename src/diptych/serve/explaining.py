@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from diptych.data.images import DecodedPicture, decode_bytes
 from diptych.errors import DataError, RunError
-from diptych.evaluation.analyses.word_importance import weigh
+from diptych.evaluation.analyses.word_importance import leave_one_out
 from diptych.index.encoder import Encoder
 from diptych.index.search import Searcher
 from diptych.serve.asked import asked, parameters
@@ -60,7 +60,7 @@ def explained(searcher: Searcher, wanted: AboutEntry) -> dict[str, Any]:
     def scores(texts: list[list[str]]) -> NDArray[np.float64]:
         return np.asarray(searcher.encoder.score(image, searcher.encoder.words(texts))[0], np.float64)
 
-    found = weigh(wanted.text, searcher.encoder.known, scores)
+    found = leave_one_out(wanted.text, searcher.encoder.known, scores)
     words = [word.to_json() for word in found.words]
     return {"id": wanted.id, "text": wanted.text, "score": found.score, "words": words}
 
@@ -70,14 +70,14 @@ def localized(searcher: Searcher, wanted: AboutEntry) -> dict[str, Any]:
     trained = localizing(searcher.encoder)
     if trained is None:
         raise RefusedError(409, "the model of this index scores whole images and cannot say where in them something is")
-    from diptych.evaluation.localisation.localise import phrases_in
+    from diptych.evaluation.localisation.localise import localise_in_picture
 
     photo = _photo(searcher, wanted.id)
     phrases = list(dict.fromkeys(noun_phrases(wanted.text) or [wanted.text]))[:PHRASES]
     known = [phrase for phrase, known in zip(phrases, trained.known(phrases).tolist(), strict=True) if known]
     if not known:
         raise DataError(f"{wanted.text!r}: the model knows none of its words; use others")
-    found = dict(zip(known, phrases_in(trained, DecodedPicture(photo), known, PLACES), strict=True))
+    found = dict(zip(known, localise_in_picture(trained, DecodedPicture(photo), known, PLACES), strict=True))
     scale = np.array([photo.width, photo.height] * 2)
     told = [
         {
@@ -96,10 +96,10 @@ def localizing(encoder: Encoder) -> Trained | None:
     trained: Trained | None = getattr(encoder, "trained", None)
     if trained is None:
         return None
-    from diptych.evaluation.localisation.localise import check_locates
+    from diptych.evaluation.localisation.localise import check_can_localise
 
     try:
-        check_locates(trained.matcher)
+        check_can_localise(trained.matcher)
     except RunError:
         return None
     return trained

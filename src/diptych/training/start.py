@@ -14,7 +14,7 @@ from diptych import registry
 from diptych.data.corpus import Corpus
 from diptych.data.phrases import find_mentions
 from diptych.errors import DataError, RecipeError, RunError, did_you_mean
-from diptych.evaluation.localisation.measures import SELECTABLE as PHRASES_SELECTABLE
+from diptych.evaluation.localisation.phrase_metrics import SELECTABLE as PHRASES_SELECTABLE
 from diptych.evaluation.runs import SELECTABLE
 from diptych.features.readers import image_reader
 from diptych.models.matcher import Matcher, ModelSettings

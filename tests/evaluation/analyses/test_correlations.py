@@ -13,7 +13,7 @@ from diptych.data.corpus import Corpus, Features
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import ScoreError
 from diptych.evaluation.analyses import correlations as module
-from diptych.evaluation.analyses.correlations import correlations, features_before, mean_absolute, pearson
+from diptych.evaluation.analyses.correlations import correlations, features_before_training, mean_absolute, pearson
 from diptych.features.crops import fixed_crops
 from diptych.features.readers import StoreOptions, image_reader
 from diptych.models.encodings import Encoded
@@ -91,7 +91,7 @@ def test_sets_are_averaged_over_what_is_there(corpus):
     stored, values = with_features(corpus, (3, 6))
     trained = trained_on(stored, VSESettings(joint=8, text=TEXT, image=FeatureSettings(shape=(3, 6))))
     mean = np.concatenate([values[:1, 0], values[1:].mean(1)])
-    assert np.allclose(features_before(trained, stored), mean, atol=1e-6)
+    assert np.allclose(features_before_training(trained, stored), mean, atol=1e-6)
 
 
 def test_a_network_that_began_at_random_has_no_before(corpus):
@@ -120,22 +120,23 @@ def test_before_is_the_backbone_as_it_was_however_it_was_trained(tiny, corpus, t
     trained = trained_on(corpus, VSESettings(joint=8, text=TEXT, image=BackboneSettings(crops="10C")))
     with torch.no_grad():
         trained.matcher.pretrained.scale.neg_()  # fine-tuned
-    found = features_before(trained, corpus)
+    found = features_before_training(trained, corpus)
     for row in (0, 8):
         squares = fixed_crops(corpus.pictures[row].load(), trained.matcher.image_input.crops, 32)
         assert np.allclose(found[row], tiny(torch.from_numpy(squares)).mean(0).detach(), atol=1e-5)
     image_reader(corpus, trained.matcher.image_input, tiny, store=new_store(tmp_path))
     monkeypatch.setattr(type(tiny), "forward", None)  # nothing is computed again
-    assert np.allclose(features_before(replace(trained, stores=tmp_path), corpus), found, atol=1e-6)
+    assert np.allclose(features_before_training(replace(trained, stores=tmp_path), corpus), found, atol=1e-6)
 
 
 def test_a_grid_is_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, tmp_path):
     trained = trained_on(corpus, SCANSettings(joint=8, image=RegionBackboneSettings()))
-    found = features_before(trained, corpus)
+    found = features_before_training(trained, corpus)
     assert found.shape == (9, 6)
     wanted = trained.matcher.image_input
     image_reader(corpus, wanted, tiny, store=new_store(tmp_path))
-    assert np.allclose(features_before(replace(trained, stores=tmp_path), corpus), found, atol=2e-3)  # half floats
+    stored = features_before_training(replace(trained, stores=tmp_path), corpus)
+    assert np.allclose(stored, found, atol=2e-3)  # the store keeps half floats
     encoded = trained.encode(corpus)
     after = correlations(trained, encoded, count=9).after
     assert after.shape == (9, 9)
@@ -144,11 +145,11 @@ def test_a_grid_is_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, t
 def test_views_are_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, tmp_path):
     text = TextCNNSettings(word=4, depth="small", length=8)
     trained = trained_on(corpus, DualPathSettings(image=ViewsSettings(), text=text, hidden=8, joint=8))
-    found = features_before(trained, corpus)
+    found = features_before_training(trained, corpus)
     assert found.shape == (9, 6)
     image_reader(corpus, trained.matcher.image_input, tiny, store=new_store(tmp_path))
     stored = replace(trained, stores=tmp_path)
-    assert np.allclose(features_before(stored, corpus), found, atol=1e-3)
+    assert np.allclose(features_before_training(stored, corpus), found, atol=1e-3)
     assert correlations(stored, trained.encode(corpus), count=9).before.shape == (9, 9)
 
 

@@ -121,7 +121,7 @@ def test_what_cannot_be_explained_is_one_line():
         ("", "the sentence is empty"),
         ("  \n", "the sentence is empty"),
         ("zebra unicorn", "'zebra unicorn': the run knows none of its words"),
-        ("dog " * (words.WORDS + 1), f"at most {words.WORDS}"),
+        ("dog " * (words.MAX_WORDS + 1), f"at most {words.MAX_WORDS}"),
     ):
         with pytest.raises(DataError, match=reason) as error:
             explain(trained, image, sentence)

@@ -15,15 +15,15 @@ from diptych.data.phrases import Mentions, find_mentions
 from diptych.errors import DataError, ImageError, RunError, ScoreError
 from diptych.evaluation.localisation import localise
 from diptych.evaluation.localisation.localise import (
-    Place,
-    check_locates,
+    LocatedRegion,
+    check_can_localise,
     check_phrases,
     evaluate_phrases,
-    locate,
+    localise_in_picture,
+    localise_phrases,
     measure_phrases,
-    phrases_in,
 )
-from diptych.evaluation.localisation.measures import is_right
+from diptych.evaluation.localisation.phrase_metrics import correct_regions
 from diptych.features import proposals
 from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops
@@ -201,8 +201,8 @@ def test_ranks_equal_a_call_a_mention(trained, monkeypatch):
     found = measure_phrases(trained, said, with_boxes(regions, boxes), [str(row) for row in range(8)])
     expected = []
     for word, image, place in zip(words, said.images, places, strict=True):
-        (ordered,) = locate(trained, boxes[image], regions[image], [word], top=30)
-        right = [bool(is_right(np.array([each.box], np.float32), place[None])) for each in ordered]
+        (ordered,) = localise_phrases(trained, boxes[image], regions[image], [word], top=30)
+        right = [bool(correct_regions(np.array([each.box], np.float32), place[None])) for each in ordered]
         expected.append(right.index(True) + 1 if any(right) else math.inf)
     assert found.ranks.tolist() == expected
     assert len(set(expected)) > 6
@@ -312,35 +312,35 @@ def test_the_store_gives_what_fresh_photos_give(trained, corpus, tmp_path):
 def test_all_phrases_of_a_photo_in_one_product(trained):
     boxes = np.array([LEFT, NONE, RIGHT, WHOLE], np.float32)
     regions = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 2]], np.float32)
-    red, blue = locate(trained, boxes, regions, ["a red thing", "a blue thing"], top=5)
+    red, blue = localise_phrases(trained, boxes, regions, ["a red thing", "a blue thing"], top=5)
     assert trained.matcher.calls == [("images", (3, 3)), ("texts", 2), ("score", (3, 2))]
     assert [place.box for place in red] == [LEFT, WHOLE, RIGHT]
     assert [place.box for place in blue] == [RIGHT, WHOLE, LEFT]
     assert [place.score for place in red] == pytest.approx([1, 5**-0.5, 0])
-    assert [len(places) for places in locate(trained, boxes, regions, ["red", "blue"])] == [1, 1]
-    assert locate(trained, np.zeros((4, 4), np.float32), regions, ["red"]) == [[]]
-    assert locate(trained, boxes, regions, []) == []
+    assert [len(places) for places in localise_phrases(trained, boxes, regions, ["red", "blue"])] == [1, 1]
+    assert localise_phrases(trained, np.zeros((4, 4), np.float32), regions, ["red"]) == [[]]
+    assert localise_phrases(trained, boxes, regions, []) == []
 
 
 def test_a_fresh_picture_is_answered_in_its_own_pixels(trained):
-    found = phrases_in(trained, Halves("red", "blue", size=(301, 90)), ["the blue thing", "red"], top=2)
+    found = localise_in_picture(trained, Halves("red", "blue", size=(301, 90)), ["the blue thing", "red"], top=2)
     assert halves.asked == 1
     assert [place.box for place in found[0]] == [(150, 0, 301, 90), (0, 0, 301, 90)]
     assert found[1][0].box == (0, 0, 150, 90)
     assert found[0][0].score > found[0][1].score
     with pytest.raises(ImageError, match="truncated"):
-        phrases_in(trained, Broken(), ["red"])
+        localise_in_picture(trained, Broken(), ["red"])
 
 
 def test_a_picture_without_a_region_says_so(trained, monkeypatch):
     monkeypatch.setattr(proposals, "proposer", lambda regions: lambda photo: np.zeros((regions.count, 4), np.float32))
     with pytest.raises(DataError, match="no proposed region"):
-        phrases_in(trained, Halves("red", "blue"), ["red"])
+        localise_in_picture(trained, Halves("red", "blue"), ["red"])
 
 
 def test_places_in_pixels_are_inside_and_have_an_area():
-    assert Place((0.999, 0.0, 1.0, 0.001), 1.0).within(10, 20).box == (9, 0, 10, 1)
-    assert Place((0.25, 0.5, 0.75, 1.0), 1.0).within(100, 40).box == (25, 20, 75, 40)
+    assert LocatedRegion((0.999, 0.0, 1.0, 0.001), 1.0).within(10, 20).box == (9, 0, 10, 1)
+    assert LocatedRegion((0.25, 0.5, 0.75, 1.0), 1.0).within(100, 40).box == (25, 20, 75, 40)
 
 
 class Fitted(FittedTextTower):
@@ -367,11 +367,11 @@ def test_phrases_that_are_nothing_to_the_model_are_named(trained):
     trained.matcher.tower = Fitted(trained.vocabulary.ids["red"])
     check_phrases(trained, ["red zebra"])
     with pytest.raises(DataError, match="'blue thing': the run knows none"):  # the tower has no vector for them
-        phrases_in(trained, Halves("red", "blue"), ["red", "blue thing"])
+        localise_in_picture(trained, Halves("red", "blue"), ["red", "blue thing"])
 
 
 def test_a_model_that_reads_no_proposals_is_refused(trained, corpus):
-    check_locates(trained.matcher)
+    check_can_localise(trained.matcher)
     grid = ImageInput("crops", (3, 32, 32), Crops(name="whole"), Regions())
     for wanted in (ImageInput("crops", (3, 32, 32), Crops()), grid, ImageInput("pixels", (3, 32, 32))):
         other = replace(trained, matcher=Colourful(trained.vocabulary, wanted))
@@ -379,4 +379,4 @@ def test_a_model_that_reads_no_proposals_is_refused(trained, corpus):
             evaluate_phrases(other, corpus)
     scan = SCANSettings(joint=4, image=RegionFeatureSettings(shape=(3, 4)), words=9).build()
     with pytest.raises(RunError, match="two-branch-phrases-small"):
-        check_locates(scan)
+        check_can_localise(scan)

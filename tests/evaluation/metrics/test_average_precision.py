@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from diptych.errors import ScoreError
 from diptych.evaluation.analyses import cross_retrieval
-from diptych.evaluation.metrics.average_precision import Precisions, average_precisions, several_images
+from diptych.evaluation.metrics.average_precision import Precisions, average_precision_applies, ranks_with_precision
 from diptych.evaluation.metrics.ranks import Score, embedding_score, matrix_score, ranks
-from diptych.evaluation.metrics.recall import average, measure
-from diptych.evaluation.metrics.significance import intervals
-from diptych.evaluation.protocols.folds import evaluate
+from diptych.evaluation.metrics.recall import mean_metrics, metrics_from_ranks
+from diptych.evaluation.metrics.significance import bootstrap_intervals
+from diptych.evaluation.protocols.retrieval import evaluate_score
 
 TIES = st.sampled_from([-np.inf, -1.0, -0.0, 0.0, 0.5, 1.0, np.inf])
 KINDS = st.sampled_from([np.float16, np.float32, np.float64])
@@ -55,7 +55,7 @@ def test_every_query_is_measured_as_by_a_walk_down_its_list(case, compared: int)
     scores, images, texts, block = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cross_retrieval, "COMPARED", compared)  # searched, mixed and compared give the same
-        found = average_precisions(matrix_score(torch.from_numpy(scores)), images, texts, block=block)
+        found = ranks_with_precision(matrix_score(torch.from_numpy(scores)), images, texts, block=block)
     assert both(found) == (
         pytest.approx(slow(scores, images, texts)),
         pytest.approx(slow(scores.T, texts, images)),
@@ -75,7 +75,7 @@ def test_it_agrees_with_torchmetrics(torchvision, seed: int):
     # a permutation: no ties, which torchmetrics would break by position; from 1 on, because it drops scores below
     scores = 1.0 + torch.randperm(60 * 90, generator=generator).reshape(60, 90)
     scores[positives] += 1500.5
-    metrics = measure(average_precisions(matrix_score(scores), images.numpy(), texts.numpy(), block=999))
+    metrics = metrics_from_ranks(ranks_with_precision(matrix_score(scores), images.numpy(), texts.numpy(), block=999))
     for ours, table, right in (
         (metrics.image_to_text.precision, scores, positives),
         (metrics.text_to_image.precision, scores.T, positives.T),
@@ -89,15 +89,15 @@ def test_it_agrees_with_torchmetrics(torchvision, seed: int):
 def test_equal_scores_put_wrong_answers_first_and_right_ones_together():
     # image 0 has two right texts that tie with each other and with one wrong text: places 2 and 3 of 4
     scores = torch.tensor([[0.5, 0.5, 0.5, 0.1], [0.0, 0.0, 1.0, 1.0]])
-    found = average_precisions(matrix_score(scores), np.array([0, 1]), np.array([0, 0, 1, 1]))
+    found = ranks_with_precision(matrix_score(scores), np.array([0, 1]), np.array([0, 0, 1, 1]))
     assert found.image_precisions.tolist() == pytest.approx([(1 / 2 + 2 / 3) / 2, 1])
-    everything_alike = average_precisions(matrix_score(torch.zeros(2, 4)), np.array([0, 1]), np.array([0, 0, 1, 1]))
+    everything_alike = ranks_with_precision(matrix_score(torch.zeros(2, 4)), np.array([0, 1]), np.array([0, 0, 1, 1]))
     assert everything_alike.image_precisions.tolist() == pytest.approx([(1 / 3 + 2 / 4) / 2] * 2)
 
 
 def test_with_one_right_answer_it_is_one_over_the_rank():
     scores = torch.randn(20, 20, generator=torch.Generator().manual_seed(0))
-    found = average_precisions(matrix_score(scores), np.arange(20), np.arange(20), block=77)
+    found = ranks_with_precision(matrix_score(scores), np.arange(20), np.arange(20), block=77)
     assert found.image_precisions.tolist() == pytest.approx((1 / found.images).tolist())
     assert found.text_precisions.tolist() == pytest.approx((1 / found.texts).tolist())
 
@@ -109,7 +109,7 @@ def test_identical_images_are_found_together():
     images = images[[0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]]
     groups = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4]), np.arange(12) % 5
     score = embedding_score(lambda some, others: some @ others.T, images, texts)
-    found = average_precisions(score, *groups, block=24)
+    found = ranks_with_precision(score, *groups, block=24)
     scores = score.against(slice(0, 12))(slice(0, 11)).numpy()
     assert both(found)[1] == pytest.approx(slow(scores.T, groups[1], groups[0]))
     assert both(found)[0][0] == both(found)[0][1], "copies in one group find the same"
@@ -127,7 +127,7 @@ def test_memory_is_that_of_a_tile_and_every_score_is_asked_for_once():
         return tile
 
     groups = np.arange(90) // 3, np.arange(120) // 4
-    found = average_precisions(Score(90, 120, against), *groups, block=400)
+    found = ranks_with_precision(Score(90, 120, against), *groups, block=400)
     assert max(rows * columns for rows, columns in sizes) <= 400
     assert sum(rows * columns for rows, columns in sizes) == 90 * 120
     assert both(found)[0] == pytest.approx(slow(matrix.numpy(), *groups))
@@ -137,16 +137,16 @@ def test_a_score_that_is_not_a_number_is_named():
     scores = torch.zeros(3, 3)
     scores[1, 2] = torch.nan
     with pytest.raises(ScoreError, match="image 1 and text 2: their score is not a number"):
-        average_precisions(matrix_score(scores), np.arange(3), np.arange(3))
+        ranks_with_precision(matrix_score(scores), np.arange(3), np.arange(3))
     with pytest.raises(ScoreError, match="text 2: no image of its group 7 to find"):
-        average_precisions(matrix_score(torch.zeros(2, 3)), np.arange(2), np.array([0, 1, 7]))
+        ranks_with_precision(matrix_score(torch.zeros(2, 3)), np.arange(2), np.array([0, 1, 7]))
 
 
 def test_some_rows_are_a_gallery_of_their_own():
     scores = torch.randn(12, 18, generator=torch.Generator().manual_seed(0))
     images, texts, rows = np.arange(12) // 2, np.arange(18) // 3, np.array([3, 2, 9, 8])
     chosen = np.flatnonzero(np.isin(texts, images[rows]))
-    found = average_precisions(matrix_score(scores), images, texts, image_rows=rows, text_rows=chosen, block=5)
+    found = ranks_with_precision(matrix_score(scores), images, texts, image_rows=rows, text_rows=chosen, block=5)
     part = scores[rows][:, chosen].numpy()
     assert both(found)[0] == pytest.approx(slow(part, images[rows], texts[chosen]))
     assert both(found)[1] == pytest.approx(slow(part.T, texts[chosen], images[rows]))
@@ -156,12 +156,12 @@ def test_some_rows_are_a_gallery_of_their_own():
 def test_folds_average_it_and_ordinary_evaluation_leaves_it_out():
     scores = torch.randn(24, 36, generator=torch.Generator().manual_seed(0))
     groups = np.arange(24) // 2, np.arange(36) // 3
-    result = evaluate(matrix_score(scores), *groups, folds=3, average_precision=True, draws=20)
+    result = evaluate_score(matrix_score(scores), *groups, folds=3, average_precision=True, draws=20)
     parts = [slow(scores[8 * fold :][:8, 12 * fold :][:, :12].T, groups[1][:12], groups[0][:8]) for fold in range(3)]
     assert result.metrics.to_json()["t2i_map"] == pytest.approx(100 * np.mean([np.mean(part) for part in parts]))
     assert {"i2t_map", "t2i_map"} <= set(result.to_json()["intervals"]["bounds"])
 
-    plain = evaluate(matrix_score(scores), *groups, folds=3, draws=20)
+    plain = evaluate_score(matrix_score(scores), *groups, folds=3, draws=20)
     assert not any(isinstance(fold, Precisions) for fold in plain.folds)
     extra = set(result.metrics.to_json()) - set(plain.metrics.to_json())
     assert extra == {"i2t_map", "t2i_map"}
@@ -175,8 +175,8 @@ def test_intervals_are_those_of_a_slow_loop_over_drawn_groups():
     random = np.random.default_rng(5)
     groups = random.permutation(np.repeat(np.arange(9), 3)), random.permutation(np.repeat(np.arange(9), 2))
     scores = torch.from_numpy(random.normal(size=(27, 18)))
-    folds = [average_precisions(matrix_score(scores), *groups)]
-    fast = intervals(folds, cutoffs=[1, 5], level=0.8, draws=30, seed=3).bounds
+    folds = [ranks_with_precision(matrix_score(scores), *groups)]
+    fast = bootstrap_intervals(folds, cutoffs=[1, 5], level=0.8, draws=30, seed=3).bounds
 
     draws, drawn = np.random.default_rng(3), []
     for _ in range(30):
@@ -186,9 +186,9 @@ def test_intervals_are_those_of_a_slow_loop_over_drawn_groups():
     assert fast["t2i_map"] == pytest.approx((np.quantile(drawn, 0.1), np.quantile(drawn, 0.9)))
     assert list(fast) == ["i2t_r1", "i2t_r5", "i2t_map", "t2i_r1", "t2i_r5", "t2i_map", "rsum"]
     low, high = fast["i2t_map"]
-    assert low < average([measure(fold) for fold in folds]).to_json()["i2t_map"] < high
+    assert low < mean_metrics([metrics_from_ranks(fold) for fold in folds]).to_json()["i2t_map"] < high
 
 
 def test_several_images_of_a_group_are_seen():
-    assert several_images(np.array([3, 1, 3]))
-    assert not several_images(np.array([3, 1, 2]))
+    assert average_precision_applies(np.array([3, 1, 3]))
+    assert not average_precision_applies(np.array([3, 1, 2]))

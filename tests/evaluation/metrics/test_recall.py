@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from diptych.evaluation.metrics import recall
 from diptych.evaluation.metrics.ranks import Ranks, matrix_score, ranks
-from diptych.evaluation.metrics.recall import Direction, Metrics, average, direction, measure, median_rank, recall_at
+from diptych.evaluation.metrics.recall import (
+    DirectionMetrics,
+    Metrics,
+    direction_metrics,
+    mean_metrics,
+    median_rank,
+    metrics_from_ranks,
+    recall_at,
+)
 
 some_ranks = st.lists(st.integers(1, 60), min_size=1, max_size=30).map(np.array)
 
@@ -38,7 +46,7 @@ def test_recalls_agree_with_torchmetrics(torchvision, seed: int):
     # a permutation: no ties, which torchmetrics would break by position; from 1 on, because it drops scores below
     scores = 1.0 + torch.randperm(60 * 240, generator=generator).reshape(60, 240)
     scores[positives] += 1500.5
-    found = measure(ranks(matrix_score(scores), image_groups.numpy(), text_groups.numpy(), block=999))
+    found = metrics_from_ranks(ranks(matrix_score(scores), image_groups.numpy(), text_groups.numpy(), block=999))
 
     for cutoff in (1, 5, 10):
         ours = found.image_to_text.recalls[cutoff], found.text_to_image.recalls[cutoff]
@@ -51,20 +59,20 @@ def test_recalls_agree_with_torchmetrics(torchvision, seed: int):
 def test_a_perfect_model_has_every_recall_at_100():
     groups = np.arange(50), np.repeat(np.arange(50), 5)
     scores = torch.from_numpy(groups[0][:, None] == groups[1]).float()
-    metrics = measure(ranks(matrix_score(scores), *groups))
+    metrics = metrics_from_ranks(ranks(matrix_score(scores), *groups))
     assert metrics.rsum == 600
-    assert metrics.image_to_text == metrics.text_to_image == Direction({1: 100.0, 5: 100.0, 10: 100.0}, 1.0, 1.0)
+    assert metrics.image_to_text == metrics.text_to_image == DirectionMetrics({1: 100.0, 5: 100.0, 10: 100.0}, 1.0, 1.0)
 
 
 def test_a_collapsed_model_is_not_above_chance():
-    metrics = measure(ranks(matrix_score(torch.ones(50, 250)), np.arange(50), np.repeat(np.arange(50), 5)))
+    metrics = metrics_from_ranks(ranks(matrix_score(torch.ones(50, 250)), np.arange(50), np.repeat(np.arange(50), 5)))
     assert metrics.rsum == 0
     assert metrics.image_to_text.median == 246
     assert metrics.text_to_image.mean == 50
 
 
 def test_names_belong_to_their_directions():
-    named = measure(both(images=[1, 3, 8, 11], texts=[1, 1, 20])).to_json()
+    named = metrics_from_ranks(both(images=[1, 3, 8, 11], texts=[1, 1, 20])).to_json()
     assert named == pytest.approx(
         {
             "i2t_r1": 25,
@@ -84,7 +92,7 @@ def test_names_belong_to_their_directions():
 
 
 def test_cutoffs_can_be_chosen():
-    assert list(measure(both([1], [1]), cutoffs=(1, 100)).to_json()) == [
+    assert list(metrics_from_ranks(both([1], [1]), cutoffs=(1, 100)).to_json()) == [
         *("i2t_r1", "i2t_r100", "i2t_median", "i2t_mean"),
         *("t2i_r1", "t2i_r100", "t2i_median", "t2i_mean"),
         "rsum",
@@ -105,11 +113,13 @@ def test_median_rank_is_the_lower_whole_rank(found: np.ndarray):
 
 
 def test_folds_weigh_the_same_whatever_their_size():
-    folds = [Metrics(direction(np.array([1])), direction(np.array([2]))) for _ in range(1)]
-    folds.append(Metrics(direction(np.array([4, 4, 8])), direction(np.array([1, 1, 1]))))
-    mean = average(folds)
-    assert mean.image_to_text == Direction({1: 50.0, 5: pytest.approx(250 / 3), 10: 100.0}, 2.5, pytest.approx(19 / 6))
-    assert mean.text_to_image == Direction({1: 50.0, 5: 100.0, 10: 100.0}, 1.5, 1.5)
+    folds = [Metrics(direction_metrics(np.array([1])), direction_metrics(np.array([2]))) for _ in range(1)]
+    folds.append(Metrics(direction_metrics(np.array([4, 4, 8])), direction_metrics(np.array([1, 1, 1]))))
+    mean = mean_metrics(folds)
+    assert mean.image_to_text == DirectionMetrics(
+        {1: 50.0, 5: pytest.approx(250 / 3), 10: 100.0}, 2.5, pytest.approx(19 / 6)
+    )
+    assert mean.text_to_image == DirectionMetrics({1: 50.0, 5: 100.0, 10: 100.0}, 1.5, 1.5)
 
 
 def test_examples_in_the_documentation_hold():

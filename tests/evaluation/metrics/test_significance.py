@@ -8,7 +8,7 @@ import pytest
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics import significance
 from diptych.evaluation.metrics.ranks import Ranks
-from diptych.evaluation.metrics.significance import intervals
+from diptych.evaluation.metrics.significance import bootstrap_intervals
 
 
 def some_ranks(groups: int, seed: int) -> Ranks:
@@ -44,10 +44,10 @@ def slow_intervals(folds: list[Ranks], cutoffs: list[int], level: float, draws: 
 @pytest.mark.parametrize("weights", [10, 1 << 22])
 @pytest.mark.parametrize("sizes", [[12], [9, 14]])
 def test_intervals_equal_a_slow_loop(weights: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(significance, "WEIGHTS", weights)
+    monkeypatch.setattr(significance, "MAX_WEIGHTS", weights)
     folds = [some_ranks(groups, seed) for seed, groups in enumerate(sizes)]
 
-    fast = intervals(folds, cutoffs=[1, 10], level=0.8, draws=40, seed=3)
+    fast = bootstrap_intervals(folds, cutoffs=[1, 10], level=0.8, draws=40, seed=3)
     slow = slow_intervals(folds, [1, 10], level=0.8, draws=40, seed=3)
 
     assert list(fast.bounds) == ["i2t_r1", "i2t_r10", "t2i_r1", "t2i_r10", "rsum"]
@@ -64,7 +64,7 @@ def test_intervals_cover_the_truth_when_captions_of_an_image_succeed_together():
         images = np.where(random.random(60) < 0.6, 1, 99)
         texts = np.repeat(np.where(random.random(60) < 0.4, 1, 99), 5)
         fold = Ranks(images, texts, image_groups, text_groups, image_groups, np.arange(300))
-        bounds = intervals([fold], cutoffs=[1], draws=400, seed=seed).bounds
+        bounds = bootstrap_intervals([fold], cutoffs=[1], draws=400, seed=seed).bounds
         for name, truth in (("i2t_r1", 60), ("t2i_r1", 40), ("rsum", 100)):
             low, high = bounds[name]
             covered[name] += low <= truth <= high
@@ -75,36 +75,36 @@ def test_the_sum_is_drawn_with_both_directions_together():
     # The texts of a group fail exactly where its image succeeds: recalls vary, their sum cannot.
     groups = np.arange(100)
     images = np.where(groups % 2, 1, 99)
-    bounds = intervals([Ranks(images, 100 - images, groups, groups, groups, groups)], cutoffs=[1]).bounds
+    bounds = bootstrap_intervals([Ranks(images, 100 - images, groups, groups, groups, groups)], cutoffs=[1]).bounds
     assert bounds["rsum"] == pytest.approx((100, 100))
     assert bounds["i2t_r1"][1] - bounds["i2t_r1"][0] > 10
 
 
 def test_folds_are_drawn_separately_and_averaged():
     one = some_ranks(100, seed=0)
-    single, several = intervals([one]).bounds["rsum"], intervals([one] * 4).bounds["rsum"]
+    single, several = bootstrap_intervals([one]).bounds["rsum"], bootstrap_intervals([one] * 4).bounds["rsum"]
     assert (several[1] - several[0]) == pytest.approx((single[1] - single[0]) / 2, rel=0.2)
 
 
 def test_a_seed_decides_and_a_level_widens():
     fold = [some_ranks(50, seed=0)]
-    assert intervals(fold, seed=1) == intervals(fold, seed=1)
-    assert intervals(fold, seed=1).bounds != intervals(fold, seed=2).bounds
-    narrow, wide = (intervals(fold, level=level).bounds["rsum"] for level in (0.5, 0.99))
+    assert bootstrap_intervals(fold, seed=1) == bootstrap_intervals(fold, seed=1)
+    assert bootstrap_intervals(fold, seed=1).bounds != bootstrap_intervals(fold, seed=2).bounds
+    narrow, wide = (bootstrap_intervals(fold, level=level).bounds["rsum"] for level in (0.5, 0.99))
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
 def test_a_certain_recall_has_no_width():
     groups = np.arange(30)
     fold = Ranks(np.ones(30, np.int64), np.full(30, 11), groups, groups, groups, groups)
-    bounds = intervals([fold]).bounds
+    bounds = bootstrap_intervals([fold]).bounds
     assert bounds["i2t_r1"] == (100, 100)
     assert bounds["t2i_r10"] == (0, 0)
     assert bounds["rsum"] == (300, 300)
 
 
 def test_json_has_names_and_how_they_were_drawn():
-    value = intervals([some_ranks(5, seed=0)], cutoffs=[1], draws=10, seed=4).to_json()
+    value = bootstrap_intervals([some_ranks(5, seed=0)], cutoffs=[1], draws=10, seed=4).to_json()
     assert json.loads(json.dumps(value)) == value
     assert (value["level"], value["draws"], value["seed"]) == (0.95, 10, 4)
     assert list(value["bounds"]) == ["i2t_r1", "t2i_r1", "rsum"]
@@ -113,4 +113,4 @@ def test_json_has_names_and_how_they_were_drawn():
 @pytest.mark.parametrize("wrong", [{"level": 95}, {"level": 0}, {"draws": 0}])
 def test_a_senseless_level_or_number_of_draws_is_refused(wrong: dict):
     with pytest.raises(ScoreError, match="between 0 and 1"):
-        intervals([some_ranks(5, seed=0)], **wrong)
+        bootstrap_intervals([some_ranks(5, seed=0)], **wrong)

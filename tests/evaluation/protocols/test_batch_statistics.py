@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 from diptych.data.corpus import Corpus, Features
 from diptych.errors import ScoreError
 from diptych.evaluation.protocols import batch_statistics
-from diptych.evaluation.protocols.batch_statistics import encode_by_own_statistics
+from diptych.evaluation.protocols.batch_statistics import encode_with_batch_statistics
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.matchers.vsrn import VSRNSettings
 from diptych.models.towers.image.features import FeatureSettings
@@ -75,7 +75,7 @@ def test_encodings_are_those_of_one_batch_whatever_the_chunks(monkeypatch, chunk
     monkeypatch.setattr("diptych.models.trained.IMAGES_AT_ONCE", chunks[0])
     monkeypatch.setattr("diptych.models.trained.TEXTS_AT_ONCE", chunks[1])
     data, trained = corpus(), run(*layers)
-    encoded = encode_by_own_statistics(trained, data)
+    encoded = encode_with_batch_statistics(trained, data)
     matcher = run(*layers).matcher  # the same weights; in training mode it normalises by the batch itself
     with torch.no_grad():
         images = matcher.image(torch.from_numpy(data.features[np.arange(IMAGES)]))
@@ -89,7 +89,7 @@ def test_encodings_are_those_of_one_batch_whatever_the_chunks(monkeypatch, chunk
 def test_the_run_is_not_changed_and_the_copy_is_what_scores():
     trained = run()
     before = {name: value.clone() for name, value in trained.matcher.state_dict().items()}
-    encoded = encode_by_own_statistics(trained, corpus())
+    encoded = encode_with_batch_statistics(trained, corpus())
     for name, value in trained.matcher.state_dict().items():
         assert torch.equal(value, before[name]), name
     assert not trained.matcher.training
@@ -106,9 +106,9 @@ def test_two_passes_are_enough_where_no_layer_lies_behind_another(monkeypatch):
     passes = []
     encode = Trained.encode
     monkeypatch.setattr(Trained, "encode", lambda *given: passes.append(1) or encode(*given))
-    encode_by_own_statistics(run(), corpus())
+    encode_with_batch_statistics(run(), corpus())
     assert len(passes) == 2
-    encode_by_own_statistics(run((7, JOINT)), corpus())
+    encode_with_batch_statistics(run((7, JOINT)), corpus())
     assert len(passes) == 2 + 3
 
 
@@ -123,7 +123,7 @@ def test_regions_that_are_there_are_the_batch():
     layers = [layer for layer in matcher.modules() if isinstance(layer, nn.BatchNorm1d)]
     for layer in layers:
         nn.init.ones_(layer.weight)
-    encoded = encode_by_own_statistics(Trained(matcher, vocabulary, torch.device("cpu")), data)
+    encoded = encode_with_batch_statistics(Trained(matcher, vocabulary, torch.device("cpu")), data)
     copied = [layer for layer in encoded.made_by.modules() if isinstance(layer, nn.BatchNorm1d)]
     counts = []
     for layer in copied:
@@ -142,7 +142,7 @@ def test_a_model_without_batch_normalisation_is_refused():
     trained.matcher.project = trained.matcher.project[0]
     trained.matcher.project_text = trained.matcher.project_text[0]
     with pytest.raises(ScoreError, match=r"^a model 'vse' has no batch normalisation; use the running statistics"):
-        encode_by_own_statistics(trained, corpus())
+        encode_with_batch_statistics(trained, corpus())
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.booleans(), st.floats(-1e6, 1e6))

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import embedding_score, matrix_score, ranks
-from diptych.evaluation.metrics.recall import measure
-from diptych.evaluation.protocols.rerank import pair_score, rerank, reranked
+from diptych.evaluation.metrics.recall import metrics_from_ranks
+from diptych.evaluation.protocols.rerank import pair_score, rerank, rerank_scores
 from diptych.evaluation.runs import encoded_score
 from diptych.models.encodings import Encoded
 from diptych.models.matchers.scan import SCANSettings
@@ -73,7 +73,7 @@ class Pairs:
 def test_ranks_equal_two_sorts_and_each_pair_is_scored_once(case, tops):
     cheap, costly, images, texts, block = case
     pairs = Pairs(costly)
-    found = list(reranked(pairs, matrix_score(torch.from_numpy(cheap)), images, texts, list(tops), block=block))
+    found = list(rerank_scores(pairs, matrix_score(torch.from_numpy(cheap)), images, texts, list(tops), block=block))
 
     assert [row.top for row in found] == [0, *sorted(tops)]
     for row in found[1:]:
@@ -89,7 +89,7 @@ def test_lists_of_everything_give_the_full_ranks_and_lists_of_one_the_first_reca
     cheap, costly, images, texts, block = case
     every = max(2, len(images), len(texts))
     listing = matrix_score(torch.from_numpy(cheap))
-    first, one, last = reranked(Pairs(costly), listing, images, texts, [every, 1], block=block)
+    first, one, last = rerank_scores(Pairs(costly), listing, images, texts, [every, 1], block=block)
     full = ranks(matrix_score(torch.from_numpy(costly)), images, texts)
     alone = ranks(listing, images, texts, block=block)
 
@@ -98,14 +98,14 @@ def test_lists_of_everything_give_the_full_ranks_and_lists_of_one_the_first_reca
     assert last.share == pytest.approx(100)
     for side in ("image_to_text", "text_to_image"):
         recalls = [getattr(row.metrics, side).recalls[1] for row in (one, first)]
-        assert recalls[0] == recalls[1] == getattr(measure(alone), side).recalls[1]
+        assert recalls[0] == recalls[1] == getattr(metrics_from_ranks(alone), side).recalls[1]
 
 
 def test_by_hand():
     cheap = np.array([[3.0, 2.0, 1.0, 0.0], [3.0, 2.0, 0.0, 1.0]], np.float32)
     costly = np.array([[0.0, 9.0, 1.0, 5.0], [4.0, 3.0, 8.0, 7.0]], np.float32)
     groups = np.array([0, 1]), np.array([1, 0, 0, 1])
-    _, two, three = reranked(Pairs(costly), matrix_score(torch.from_numpy(cheap)), *groups, [2, 3])
+    _, two, three = rerank_scores(Pairs(costly), matrix_score(torch.from_numpy(cheap)), *groups, [2, 3])
     # image 0 lists texts 0 and 1, and its own text 1 is better by the costly score; image 1 lists its own and text 1
     assert two.ranks.images.tolist() == [1, 1]
     # with three, image 1 also lists text 3, its own as well
@@ -117,14 +117,14 @@ def test_by_hand():
 def test_what_is_beyond_the_list_keeps_its_rank():
     cheap = np.array([[5.0, 4.0, 3.0, 2.0, 9.0]], np.float32).repeat(5, 0)
     costly = np.zeros((5, 5), np.float32) + 7 * np.eye(5, dtype=np.float32)
-    _, two = reranked(Pairs(costly), matrix_score(torch.from_numpy(cheap)), np.arange(5), np.arange(5), [2])
+    _, two = rerank_scores(Pairs(costly), matrix_score(torch.from_numpy(cheap)), np.arange(5), np.arange(5), [2])
     assert two.ranks.images.tolist() == [1, 3, 4, 5, 1]  # lists are texts 4 and 0
 
 
 def test_equal_embeddings_come_last():
     score = embedding_score(lambda images, texts: images @ texts.T, torch.ones(30, 8), torch.ones(60, 8))
     groups = np.arange(30), np.arange(60) // 2
-    found = list(reranked(Pairs(np.ones((30, 60))), score, *groups, [5], block=200))
+    found = list(rerank_scores(Pairs(np.ones((30, 60))), score, *groups, [5], block=200))
     assert found[1].ranks.images.tolist() == [59] * 30
     assert found[1].ranks.texts.tolist() == [30] * 60
 
@@ -186,4 +186,4 @@ def test_refusals():
     with pytest.raises(ScoreError, match=r"^image 1 and text 2: their score is not a number"):
         wrong = np.zeros((3, 3))
         wrong[1, 2] = np.nan
-        list(reranked(Pairs(wrong), matrix_score(torch.zeros(3, 3)), np.arange(3), np.arange(3), [3]))
+        list(rerank_scores(Pairs(wrong), matrix_score(torch.zeros(3, 3)), np.arange(3), np.arange(3), [3]))

@@ -7,7 +7,7 @@ import pytest
 
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError, ImageError, RunError, ScoreError
-from diptych.evaluation.metrics.paired import paired
+from diptych.evaluation.metrics.paired_difference import paired_difference
 from diptych.evaluation.runs import evaluate
 from diptych.report.comparison.compare import compare
 from diptych.training.origin import Origin
@@ -34,14 +34,14 @@ def test_every_other_run_has_its_difference_from_the_first(three):
     assert three.baseline is three.runs[0]
     assert three.baseline.difference is None
     for run in three.runs[1:]:
-        assert run.difference == paired(three.baseline.result.folds, run.result.folds)
+        assert run.difference == paired_difference(three.baseline.result.folds, run.result.folds)
 
 
 def test_folds_are_measured_as_they_are_alone(compared_runs, compared_corpus):
     found = compare(compared_runs[:2], compared_corpus, folds=3, device="cpu")
     alone = [evaluate(run, compared_corpus, folds=3, device="cpu") for run in compared_runs[:2]]
     assert [run.result.to_json() for run in found.runs] == [result.to_json() for result in alone]
-    assert found.runs[1].difference == paired(*(result.folds for result in alone))
+    assert found.runs[1].difference == paired_difference(*(result.folds for result in alone))
     assert found.title == "scenes, split test, 3 folds of 4 to 5 images: 14 images, 28 texts"
 
 

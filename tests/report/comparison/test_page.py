@@ -9,7 +9,7 @@ from markupsafe import escape
 from diptych.data.corpus import Corpus
 from diptych.evaluation.analyses.cross_retrieval import cross_retrieval
 from diptych.evaluation.metrics.chance import chance_recall
-from diptych.evaluation.metrics.paired import Difference
+from diptych.evaluation.metrics.paired_difference import Difference
 from diptych.evaluation.runs import encoded_score
 from diptych.report.comparison.compare import compare
 from diptych.report.comparison.page import comparison_contents, recall_charts, render_comparison, write_comparison

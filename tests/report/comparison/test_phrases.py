@@ -10,8 +10,8 @@ from rich.console import Console
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, RunError
-from diptych.evaluation.localisation.measures import Grounding
-from diptych.evaluation.metrics.paired import paired_phrases
+from diptych.evaluation.localisation.phrase_metrics import GroundingResult
+from diptych.evaluation.metrics.paired_difference import paired_phrase_difference
 from diptych.report.comparison import phrases as phrase_comparison
 from diptych.report.comparison.phrases import compare_phrases
 from diptych.training.recipe_loader import load_recipe
@@ -24,7 +24,7 @@ RANKS = {"plain": [1, 1, 3, 7, 2, math.inf], "<b>|[b]": [2, 1, 20, 7, 1, math.in
 def found(name, rows=range(6)):
     rows = np.array(rows)
     kinds = [("circle",)] * len(rows)
-    return Grounding(
+    return GroundingResult(
         np.array(RANKS[name], float)[rows], IMAGES[rows], kinds, rows, np.zeros((len(rows), 4), np.float32)
     )
 
@@ -43,7 +43,7 @@ def test_every_run_is_compared_with_the_first(runs):
     assert comparison.title == "scenes, split test: 6 phrases in 4 images"
     assert comparison.runs[0].difference is None
     for run in comparison.runs[1:]:
-        assert run.difference == paired_phrases(found("plain"), found(run.name))
+        assert run.difference == paired_phrase_difference(found("plain"), found(run.name))
     told = comparison.to_json()
     assert (told["baseline"], told["data"]["split"]) == ("plain", "test")
     assert [run["metrics"]["phrase_r1"] for run in told["runs"]] == pytest.approx([100 / 3, 100 / 3, 100])

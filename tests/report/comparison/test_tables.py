@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from diptych.evaluation.metrics.paired import Difference
+from diptych.evaluation.metrics.paired_difference import Difference
 from diptych.report.comparison.tables import comparison_json, comparison_markdown, comparison_table
 
 FOUND = Difference(12.34, 1.26, 20.0)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from diptych.data.corpus import Box, Corpus, Phrase
 from diptych.data.phrases import find_mentions
-from diptych.evaluation.localisation.measures import Grounding
+from diptych.evaluation.localisation.phrase_metrics import GroundingResult
 from diptych.report.sections import phrases
 from diptych.report.sections.phrases import phrase_section, pieces
 
@@ -43,10 +43,10 @@ def corpus_of(count: int, second=True) -> Corpus:
     )
 
 
-def grounding(corpus: Corpus, ranks, boxes=None) -> Grounding:
+def grounding(corpus: Corpus, ranks, boxes=None) -> GroundingResult:
     said = find_mentions(corpus)
     boxes = said.boxes if boxes is None else np.array(boxes, np.float32)
-    return Grounding(np.array(ranks, float), said.images, said.kinds, np.arange(len(said)), boxes)
+    return GroundingResult(np.array(ranks, float), said.images, said.kinds, np.arange(len(said)), boxes)
 
 
 def test_the_table_is_that_of_the_measurement():
@@ -106,7 +106,7 @@ def test_mentions_that_were_left_out_move_nobody():
     corpus = replace(corpus, boxes=[*corpus.boxes[:2], [Box("1", *RIGHT), Box("2", *LEFT)]])
     said = find_mentions(corpus)
     rows = np.array([6, 7, 8])  # those of the last photo alone could be read
-    found = Grounding(np.ones(3), said.images[rows], [said.kinds[row] for row in rows], rows, said.boxes[rows])
+    found = GroundingResult(np.ones(3), said.images[rows], [said.kinds[row] for row in rows], rows, said.boxes[rows])
     (group,) = phrase_section(found, corpus).groups
     assert [photo.name for photo in group.photos] == ["2.jpg"]
     assert [phrase.overlap for phrase in group.photos[0].phrases] == [1, 1]

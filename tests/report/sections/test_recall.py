@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from diptych.evaluation.metrics.ranks import matrix_score
-from diptych.evaluation.protocols.folds import evaluate
+from diptych.evaluation.protocols.retrieval import evaluate_score
 from diptych.report.sections.recall import directions
 
 GROUPS = np.repeat(np.arange(4), 2), np.repeat(np.arange(4), 3)  # two images and three texts a group
@@ -11,7 +11,7 @@ GROUPS = np.repeat(np.arange(4), 2), np.repeat(np.arange(4), 3)  # two images an
 
 def result(**options):
     scores = torch.randn(8, 12, generator=torch.Generator().manual_seed(0))
-    return evaluate(matrix_score(scores), *GROUPS, draws=50, **options)
+    return evaluate_score(matrix_score(scores), *GROUPS, draws=50, **options)
 
 
 def test_directions_have_map_where_it_was_measured():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from diptych.evaluation.analyses.overlap import overlap
+from diptych.evaluation.analyses.score_overlap import score_overlap
 from diptych.evaluation.runs import encoded_score
 from diptych.models.encodings import Encoded
 from diptych.models.matchers.vse import VSESettings
@@ -27,7 +27,7 @@ def encoded():
 
 
 def test_it_shows_what_was_measured(encoded):
-    found = overlap(encoded_score(encoded), encoded.image_groups, encoded.text_groups)
+    found = score_overlap(encoded_score(encoded), encoded.image_groups, encoded.text_groups)
     section = separation_section(encoded_score(encoded), encoded)
     assert (section.shared.value, section.shared.interval) == (found.shared, found.interval)
     assert (section.positive_mean, section.negative_mean) == (found.positive_mean, found.negative_mean)

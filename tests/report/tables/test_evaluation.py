@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.table import Table
 
 from diptych.evaluation.analyses.cross_retrieval import CrossRetrieval
-from diptych.evaluation.analyses.overlap import overlap
-from diptych.evaluation.localisation.measures import Grounding
+from diptych.evaluation.analyses.score_overlap import score_overlap
+from diptych.evaluation.localisation.phrase_metrics import GroundingResult
 from diptych.evaluation.metrics.ranks import matrix_score
-from diptych.evaluation.metrics.recall import Direction
+from diptych.evaluation.metrics.recall import DirectionMetrics
 from diptych.evaluation.metrics.significance import Intervals
-from diptych.evaluation.protocols.folds import evaluate
-from diptych.evaluation.protocols.rerank import Reranking, reranked
-from diptych.evaluation.protocols.within import Within, WithinRanks
+from diptych.evaluation.protocols.rerank import RerankingResult, rerank_scores
+from diptych.evaluation.protocols.retrieval import evaluate_score
+from diptych.evaluation.protocols.within_modality import WithinModalityRanks, WithinModalityResult
 from diptych.report.tables.evaluation import (
     cross_retrieval_table,
     overlap_table,
@@ -48,7 +48,7 @@ GROUPS = np.arange(100), np.arange(300) // 3
 
 @pytest.mark.parametrize("average_precision", [False, True])
 def test_retrieval_has_every_metric_in_its_row_above_its_interval(scores, average_precision):
-    result = evaluate(matrix_score(scores), *GROUPS, folds=4, draws=50, average_precision=average_precision)
+    result = evaluate_score(matrix_score(scores), *GROUPS, folds=4, draws=50, average_precision=average_precision)
     lines = printed(retrieval_table(result))
     assert any("4 folds of 25 images: 100 images, 300 texts" in line for line in lines)
     assert any("95% intervals from 50 draws of groups" in line for line in lines)
@@ -71,7 +71,7 @@ def test_retrieval_has_every_metric_in_its_row_above_its_interval(scores, averag
 
 
 def test_retrieval_fits_80_columns(scores):
-    result = evaluate(matrix_score(scores), *GROUPS, draws=5, average_precision=True)
+    result = evaluate_score(matrix_score(scores), *GROUPS, draws=5, average_precision=True)
     narrow, wide = (printed(retrieval_table(result), width) for width in (80, 140))
     for label in ("image to text", "text to image", "rsum"):
         row, expected = line_with(label, narrow), line_with(label, wide)
@@ -82,9 +82,9 @@ def test_retrieval_fits_80_columns(scores):
     ("alone", "ends"), [(0, "draws of groups"), (2, "2 alone in their group, not used as queries")]
 )
 def test_within_one_modality_counts_those_without_a_partner(alone, ends):
-    ranks = WithinRanks(np.array([2, 7]), np.array([5, 5]), np.array([0, 1]), alone)
+    ranks = WithinModalityRanks(np.array([2, 7]), np.array([5, 5]), np.array([0, 1]), alone)
     intervals = Intervals({"i2i_r1": (0.0, 12.3), "i2i_r5": (40.0, 60.0)}, 0.95, 1000, 0)
-    result = Within("images", Direction({1: 0.0, 5: 50.0}, 4.0, 4.5), intervals, ranks)
+    result = WithinModalityResult("images", DirectionMetrics({1: 0.0, 5: 50.0}, 4.0, 4.5), intervals, ranks)
     table = within_modality_table(result)
     assert table.title == f"images among {2 + alone} images"
     assert str(table.caption).endswith(ends)
@@ -98,7 +98,7 @@ def test_reranking_has_one_row_per_length(scores):
     def pairs(images, texts):
         return scores.T.reshape(100, 300)[images, texts]
 
-    result = Reranking(tuple(reranked(pairs, matrix_score(scores), *GROUPS, [3, 1200])))
+    result = RerankingResult(tuple(rerank_scores(pairs, matrix_score(scores), *GROUPS, [3, 1200])))
     table = reranking_table(result)
     assert [len(list(column.cells)) for column in table.columns] == [3] * 10
     assert list(table.columns[0].cells) == ["list alone", "3", "1,200"]
@@ -118,7 +118,7 @@ def test_cross_retrieval_has_one_column_per_interval():
 
 def test_overlap_has_both_means_and_the_shared_area():
     scores = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)) / 3
-    result = overlap(matrix_score(scores), np.arange(4), np.arange(8) // 2, bins=20)
+    result = score_overlap(matrix_score(scores), np.arange(4), np.arange(8) // 2, bins=20)
     table = overlap_table(result)
     assert [list(column.cells)[:2] for column in table.columns] == [
         ["positive", "negative"],
@@ -130,10 +130,10 @@ def test_overlap_has_both_means_and_the_shared_area():
     assert table.caption == "20 bins from -1 to 1"
 
 
-def grounding(**more) -> Grounding:
+def grounding(**more) -> GroundingResult:
     kinds = [("people",), (), ("vehicles",)]
     ranks, images, rows = np.array([1, 30, math.inf]), np.array([0, 0, 2]), np.arange(3)
-    return Grounding(ranks, images, kinds, rows, np.zeros((3, 4), np.float32), **more)
+    return GroundingResult(ranks, images, kinds, rows, np.zeros((3, 4), np.float32), **more)
 
 
 def test_phrases_have_a_row_for_all_and_one_per_kind():

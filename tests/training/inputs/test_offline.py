@@ -16,7 +16,7 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.data.sampling.offline import Offline
 from diptych.data.sampling.pairs import PairBatch
 from diptych.errors import DataError, DiptychError, RecipeError, RunError
-from diptych.mining.lists import Lists, lists_file, weights_digest
+from diptych.mining.lists import HardNegativeLists, lists_file, weights_digest
 from diptych.models.matchers.order import OrderSettings
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
@@ -99,7 +99,7 @@ def whole(corpus, tmp_path_factory):
 
 
 def test_the_best_of_the_first_round_mines_for_the_second(whole, corpus):
-    lists = Lists.load(lists_file(whole / "stage-1"))
+    lists = HardNegativeLists.load(lists_file(whole / "stage-1"))
     groups = corpus.split("train").matched()
     for image, row in enumerate(lists.texts):
         assert (groups.text_groups[row[row >= 0]] != groups.image_groups[image]).all()
@@ -199,7 +199,7 @@ def test_a_run_that_goes_on_must_find_the_lists_it_began_with(teacher, corpus, t
     how = recipe(tmp_path, MODEL, OFFLINE, overrides=[f"stage.1.offline.lists='{teacher}'"])
     with pytest.raises(KeyboardInterrupt):
         train(how, corpus, tmp_path / "run", device="cpu", watcher=Stopping(at=2))
-    lists = Lists.load(lists_file(teacher))
+    lists = HardNegativeLists.load(lists_file(teacher))
     weights = teacher / "best" / "weights.safetensors"
     before = weights.read_bytes()
     save_tensors(weights, *load_tensors(teacher / "stage-1" / "weights.safetensors")[:1], {"other": "weights"})

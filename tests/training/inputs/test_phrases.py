@@ -15,7 +15,7 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.data.phrases import find_mentions
 from diptych.errors import DataError, ImageError, RecipeError
 from diptych.evaluation.localisation.localise import evaluate_phrases
-from diptych.evaluation.localisation.measures import is_right
+from diptych.evaluation.localisation.phrase_metrics import correct_regions
 from diptych.features import extract as extraction
 from diptych.features import proposals
 from diptych.models.matchers.cca import CCASettings
@@ -124,7 +124,7 @@ def test_training_on_phrases_finds_things(whole, corpus, stores):
     boxes = Trained.open(whole, "cpu", stores=stores).reader(val).boxes
     for image, box in zip(known.images, known.boxes, strict=True):
         there = boxes[image][(boxes[image][:, 2:] > boxes[image][:, :2]).all(1)]
-        chances.append(is_right(there, box[None]).mean())
+        chances.append(correct_regions(there, box[None]).mean())
     assert best["phrase_r1"] > 250 * np.mean(chances), "R@1 in percent, of a chance that is a share"
     assert best["phrase_r1"] > 65
     assert best["phrase_sum"] == pytest.approx(best["phrase_r1"] + best["phrase_r5"] + best["phrase_r10"])

@@ -60,7 +60,7 @@ def correlations(trained: Trained, encoded: Encoded, *, count: int = COUNT, seed
         raise ScoreError(f"a correlation needs two images or more, not {min(count, len(encoded.images))}")
     chosen = np.random.default_rng(seed).permutation(len(encoded.images))[:count]
     part = encoded.corpus.take(chosen, np.arange(0))
-    before = features_before(trained, part)
+    before = features_before_training(trained, part)
     after = _averaged(encoded.images[torch.from_numpy(chosen).to(encoded.images.device)])
     return Correlations(tuple(part.image_ids), None if before is None else pearson(before), pearson(after))
 
@@ -88,7 +88,7 @@ def mean_absolute(matrix: Matrix) -> float:
 
 
 @torch.inference_mode()
-def features_before(trained: Trained, corpus: Corpus) -> Floats | None:
+def features_before_training(trained: Trained, corpus: Corpus) -> Floats | None:
     """A vector an image as it was before training, (images, size); none for a network that began at random."""
     wanted, backbone = trained.matcher.image_input, trained.matcher.pretrained
     everything = np.arange(len(corpus.image_ids))

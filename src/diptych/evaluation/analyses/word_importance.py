@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # who serves an export has no torch
 KnownWords = Callable[[Sequence[str]], NDArray[np.bool_]]
 Scores = Callable[[list[list[str]]], NDArray[np.float64]]
 
-WORDS = 256  # of a sentence at most: it is encoded once more for each of them
+MAX_WORDS = 256  # of a sentence at most: it is encoded once more for each of them
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ def explain(trained: Trained, image: Tensor, sentence: str) -> Explanation:
         found: NDArray[np.float64] = trained.matcher.score(image.to(trained.device), encoded)[0].double().cpu().numpy()
         return found
 
-    return weigh(sentence, trained.known_words, scores)
+    return leave_one_out(sentence, trained.known_words, scores)
 
 
-def weigh(sentence: str, known_words: KnownWords, scores: Scores) -> Explanation:
+def leave_one_out(sentence: str, known_words: KnownWords, scores: Scores) -> Explanation:
     """Leave out each known word of a sentence; `scores` are an image's with texts that are split into words.
 
     The sentence and all that is left of it are scored as one batch. Without its only word it is the empty text.
@@ -96,8 +96,8 @@ def weigh(sentence: str, known_words: KnownWords, scores: Scores) -> Explanation
     words = tokenise(sentence)
     if not words:
         raise DataError("the sentence is empty; say what to explain in words, such as 'two red circles'")
-    if len(words) > WORDS:
-        raise DataError(f"a sentence of {len(words):,} words; at most {WORDS} can be explained, take a part of it")
+    if len(words) > MAX_WORDS:
+        raise DataError(f"a sentence of {len(words):,} words; at most {MAX_WORDS} can be explained, take a part of it")
     known = known_words(words)
     if not known.any():
         raise DataError(f"{sentence!r}: the run knows none of its words; say it in words of the training texts")

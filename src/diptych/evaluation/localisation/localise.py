@@ -20,7 +20,7 @@ from diptych.data.open import open_corpus
 from diptych.data.phrases import Mentions, find_mentions
 from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError, RunError, ScoreError
-from diptych.evaluation.localisation.measures import OVERLAP, Grounding, is_right, right_ranks
+from diptych.evaluation.localisation.phrase_metrics import MIN_OVERLAP, GroundingResult, correct_regions, phrase_ranks
 from diptych.features.readers import InputReader, image_reader
 from diptych.models.matcher import Matcher
 from diptych.models.trained import Trained
@@ -32,26 +32,28 @@ Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
-class Place:
+class LocatedRegion:
     """A region found for a phrase: left, top, right, bottom, and its score, higher is better."""
 
     box: Box
     score: float
 
-    def within(self, width: int, height: int) -> Place:
+    def within(self, width: int, height: int) -> LocatedRegion:
         """A place that is relative to a photo in the whole pixels of one of this size; it has at least one of them."""
         left, right = _pixels(self.box[0], self.box[2], width)
         top, bottom = _pixels(self.box[1], self.box[3], height)
-        return Place((left, top, right, bottom), self.score)
+        return LocatedRegion((left, top, right, bottom), self.score)
 
 
 @torch.inference_mode()
-def locate(trained: Trained, boxes: Floats, regions: Floats, phrases: Sequence[str], top: int = 1) -> list[list[Place]]:
+def localise_phrases(
+    trained: Trained, boxes: Floats, regions: Floats, phrases: Sequence[str], top: int = 1
+) -> list[list[LocatedRegion]]:
     """The `top` best of a photo's regions for each phrase, best first; boxes and places are relative to the photo.
 
     `boxes` is (regions, 4) and `regions` (regions, size), as a reader of the model's image input gives them.
     """
-    there = candidates(boxes, regions)
+    there = valid_regions(boxes, regions)
     if not len(there) or not len(phrases):
         return [[] for _ in phrases]
     values = torch.from_numpy(regions[there]).to(trained.device)
@@ -59,33 +61,35 @@ def locate(trained: Trained, boxes: Floats, regions: Floats, phrases: Sequence[s
     best, places = scores.topk(min(top, len(there)), dim=0)  # (top, phrases)
     corners = [(left, top, right, bottom) for left, top, right, bottom in boxes[there].tolist()]
     return [
-        [Place(corners[place], score) for place, score in zip(own, found, strict=True)]
+        [LocatedRegion(corners[place], score) for place, score in zip(own, found, strict=True)]
         for own, found in zip(places.T.tolist(), best.T.tolist(), strict=True)
     ]
 
 
-def candidates(boxes: Floats, regions: Floats) -> Integers:
+def valid_regions(boxes: Floats, regions: Floats) -> Integers:
     """The rows of a photo's regions that are there: they have an area, and a vector that is not all zeros."""
     return np.flatnonzero((boxes[:, 2:] > boxes[:, :2]).all(1) & regions.any(1))
 
 
-def phrases_in(trained: Trained, picture: Picture, phrases: Sequence[str], top: int = 1) -> list[list[Place]]:
+def localise_in_picture(
+    trained: Trained, picture: Picture, phrases: Sequence[str], top: int = 1
+) -> list[list[LocatedRegion]]:
     """The `top` best places of each phrase in a picture of no corpus, best first, in pixels of the picture.
 
     Its regions are proposed, pooled and encoded once for all phrases.
     """
-    check_locates(trained.matcher)
+    check_can_localise(trained.matcher)
     check_phrases(trained, phrases)
     reader = image_reader([picture], trained.matcher.image_input, trained.matcher.pretrained)
     values, readable = reader.read(np.array([0]))
     if not readable.all():
         raise ImageError(reader.skipped[0])
     assert reader.boxes is not None  # the model reads proposed regions
-    if not len(candidates(reader.boxes[0], values[0])):
+    if not len(valid_regions(reader.boxes[0], values[0])):
         name = str(picture.path) if isinstance(picture, PictureFile) else "the photo"
         raise DataError(f"{name}: no proposed region to look for phrases in; try a larger or clearer photo")
     size = picture.load().size
-    found = locate(trained, reader.boxes[0], values[0], phrases, top)
+    found = localise_phrases(trained, reader.boxes[0], values[0], phrases, top)
     return [[place.within(*size) for place in places] for places in found]
 
 
@@ -94,17 +98,17 @@ def evaluate_phrases(
     corpus: Corpus | Path | str,
     split: str = "test",
     *,
-    overlap: float = OVERLAP,
+    overlap: float = MIN_OVERLAP,
     device: str = "auto",
     stores: Path | None = None,
     workers: int = 2,
     progress: ProgressCallback | None = None,
-) -> Grounding:
+) -> GroundingResult:
     """Measure how well a run finds the phrases of a split of a corpus; what `stores` holds is not computed again."""
     corpus = (corpus if isinstance(corpus, Corpus) else open_corpus(corpus)).split(split)
     trained = run if isinstance(run, Trained) else Trained.open(run, device, stores=stores)
     mentions = find_mentions(corpus)
-    check_locates(trained.matcher)
+    check_can_localise(trained.matcher)
     reader = trained.reader(corpus, workers, progress)
     return measure_phrases(trained, mentions, reader, corpus.image_ids, progress, overlap=overlap, workers=workers)
 
@@ -117,9 +121,9 @@ def measure_phrases(
     image_ids: Sequence[str],
     progress: ProgressCallback | None = None,
     *,
-    overlap: float = OVERLAP,
+    overlap: float = MIN_OVERLAP,
     workers: int = 2,
-) -> Grounding:
+) -> GroundingResult:
     """Measure the mentions of a corpus on the regions that a reader gives, together with their boxes.
 
     The mentions of a photo that cannot be read are left out, and the photo is named; those of a photo that has no
@@ -135,7 +139,7 @@ def measure_phrases(
         if len(values):
             encoded = trained.matcher.encode_images(torch.from_numpy(values).to(trained.device))
             for photo, regions, own in zip(chunk[readable].tolist(), values, encoded, strict=True):
-                there = candidates(boxes[photo], regions)
+                there = valid_regions(boxes[photo], regions)
                 work.measure(photo, boxes[photo][there], own[torch.from_numpy(there).to(own.device)])
         done += len(chunk)
         if progress:
@@ -168,17 +172,17 @@ class _Measuring:
         texts = torch.from_numpy(self._phrase_of[rows]).to(self._phrases.device)
         scores = self._score(regions, self._phrases[texts]).float().cpu().numpy()  # (regions, mentions)
         try:
-            self._ranks[rows] = right_ranks(scores, is_right(boxes, self._mentions.boxes[rows], self._overlap))
+            self._ranks[rows] = phrase_ranks(scores, correct_regions(boxes, self._mentions.boxes[rows], self._overlap))
         except ScoreError as reason:
             raise ScoreError(f"{self._ids[photo]}: {reason}") from None
         self._boxes[rows] = boxes[scores.argmax(0)]
 
-    def result(self, photos: set[int], skipped: dict[int, str], empty: set[int]) -> Grounding:
+    def result(self, photos: set[int], skipped: dict[int, str], empty: set[int]) -> GroundingResult:
         """What was found; photos without a region are misses, those that could not be read are left out."""
         empty = (empty & photos) | self._empty
         lost = sorted(photos & (skipped.keys() - empty))
         rows = np.flatnonzero(~np.isin(self._mentions.images, lost))
-        return Grounding(
+        return GroundingResult(
             ranks=self._ranks[rows],
             images=self._mentions.images[rows],
             kinds=[self._mentions.kinds[row] for row in rows.tolist()],
@@ -190,7 +194,7 @@ class _Measuring:
         )
 
 
-def check_locates(matcher: Matcher) -> None:
+def check_can_localise(matcher: Matcher) -> None:
     """Refuse a model that cannot score the proposed regions of a photo one by one."""
     if not matcher.localises or matcher.pretrained is None:
         raise RunError(

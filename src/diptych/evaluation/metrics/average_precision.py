@@ -29,7 +29,7 @@ class Precisions(Ranks):
 
 
 @torch.no_grad()
-def average_precisions(
+def ranks_with_precision(
     score: Score,
     image_groups: Integers,
     text_groups: Integers,
@@ -54,7 +54,7 @@ def average_precisions(
     return Precisions(image_ranks, text_ranks, *groups, image_rows, text_rows, image_precisions, text_precisions)
 
 
-def several_images(image_groups: Integers) -> bool:
+def average_precision_applies(image_groups: Integers) -> bool:
     """Whether some group has more than one image: then a text of it has several right answers."""
     return len(np.unique(image_groups)) < len(image_groups)
 

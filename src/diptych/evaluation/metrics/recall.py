@@ -38,7 +38,7 @@ def median_rank(ranks: Integers) -> float:
 
 
 @dataclass(frozen=True)
-class Direction:
+class DirectionMetrics:
     """How well the queries of one side find their answers: recall in percent by cutoff, and ranks from 1 on.
 
     `precision` is the mean average precision in percent, where it was measured.
@@ -55,13 +55,13 @@ class Metrics:
     """Both directions of retrieval.
 
     >>> ranks = np.array([1, 1, 6, 12])
-    >>> metrics = Metrics(direction(ranks), direction(ranks, cutoffs=(1, 5)))
+    >>> metrics = Metrics(direction_metrics(ranks), direction_metrics(ranks, cutoffs=(1, 5)))
     >>> metrics.to_json()["i2t_r10"], metrics.to_json()["t2i_median"], metrics.rsum
     (75.0, 3.0, 275.0)
     """
 
-    image_to_text: Direction
-    text_to_image: Direction
+    image_to_text: DirectionMetrics
+    text_to_image: DirectionMetrics
 
     @property
     def rsum(self) -> float:
@@ -79,22 +79,24 @@ class Metrics:
         return named | {"rsum": self.rsum}
 
 
-def direction(
+def direction_metrics(
     ranks: Integers, cutoffs: Sequence[int] = CUTOFFS, precisions: NDArray[np.float64] | None = None
-) -> Direction:
+) -> DirectionMetrics:
     """Measure the 1-based ranks of one direction's queries, and their average precisions, if they are known."""
     recalls = {cutoff: recall_at(ranks, cutoff) for cutoff in cutoffs}
     precision = None if precisions is None else float(np.mean(precisions) * 100)
-    return Direction(recalls, median_rank(ranks), float(np.mean(ranks)), precision)
+    return DirectionMetrics(recalls, median_rank(ranks), float(np.mean(ranks)), precision)
 
 
-def measure(ranks: Ranks, cutoffs: Sequence[int] = CUTOFFS) -> Metrics:
+def metrics_from_ranks(ranks: Ranks, cutoffs: Sequence[int] = CUTOFFS) -> Metrics:
     """Measure both directions."""
     known = (ranks.image_precisions, ranks.text_precisions) if isinstance(ranks, Precisions) else (None, None)
-    return Metrics(direction(ranks.images, cutoffs, known[0]), direction(ranks.texts, cutoffs, known[1]))
+    return Metrics(
+        direction_metrics(ranks.images, cutoffs, known[0]), direction_metrics(ranks.texts, cutoffs, known[1])
+    )
 
 
-def average(metrics: Sequence[Metrics]) -> Metrics:
+def mean_metrics(metrics: Sequence[Metrics]) -> Metrics:
     """The mean of each metric over folds, every fold weighing the same."""
     return Metrics(
         _average_direction([fold.image_to_text for fold in metrics]),
@@ -102,9 +104,9 @@ def average(metrics: Sequence[Metrics]) -> Metrics:
     )
 
 
-def _average_direction(folds: Sequence[Direction]) -> Direction:
+def _average_direction(folds: Sequence[DirectionMetrics]) -> DirectionMetrics:
     precisions = [fold.precision for fold in folds if fold.precision is not None]
-    return Direction(
+    return DirectionMetrics(
         {cutoff: float(np.mean([fold.recalls[cutoff] for fold in folds])) for cutoff in folds[0].recalls},
         float(np.mean([fold.median for fold in folds])),
         float(np.mean([fold.mean for fold in folds])),

@@ -20,7 +20,7 @@ from diptych.evaluation.metrics.ranks import Ranks
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 
 # Weights (draws, groups) held at once: 4 million are 32 MB.
-WEIGHTS = 1 << 22
+MAX_WEIGHTS = 1 << 22
 
 _Values = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ class Intervals:
         return {"level": self.level, "draws": self.draws, "seed": self.seed, "bounds": bounds}
 
 
-def intervals(
+def bootstrap_intervals(
     folds: Sequence[Ranks],
     *,
     cutoffs: Sequence[int] = CUTOFFS,
@@ -67,7 +67,9 @@ def intervals(
     return Intervals(bounds, level, draws, seed)
 
 
-def redrawn(ranks: Ranks, cutoffs: Sequence[int], draws: int, random: np.random.Generator) -> NDArray[np.float64]:
+def bootstrap_recalls(
+    ranks: Ranks, cutoffs: Sequence[int], draws: int, random: np.random.Generator
+) -> NDArray[np.float64]:
     """The recalls of each draw of groups, in percent: the images' in the first columns, then the texts'."""
     return _redrawn(ranks, (_hits(ranks.images, cutoffs), _hits(ranks.texts, cutoffs)), draws, random)
 
@@ -105,7 +107,7 @@ def _sums(values: _Values, places: Integers, groups: int) -> _Values:
 
 def _weights(draws: int, groups: int, random: np.random.Generator) -> Iterator[NDArray[np.float64]]:
     """How often each group was taken in each draw, as many draws at a time as fit."""
-    most = max(1, WEIGHTS // groups)
+    most = max(1, MAX_WEIGHTS // groups)
     for start in range(0, draws, most):
         count = min(most, draws - start)
         taken = random.integers(groups, size=(count, groups)) + groups * np.arange(count)[:, None]

@@ -21,7 +21,7 @@ from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
 
 
-def encode_by_own_statistics(
+def encode_with_batch_statistics(
     trained: Trained, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None
 ) -> Encoded:
     """Encode a corpus as if all its images, and all its texts, were one batch for every batch normalisation.

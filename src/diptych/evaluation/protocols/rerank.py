@@ -19,7 +19,7 @@ from torch import Tensor
 from diptych.data.corpus import Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import BLOCK, Index, Ranks, Score, ranks
-from diptych.evaluation.metrics.recall import Metrics, measure
+from diptych.evaluation.metrics.recall import Metrics, metrics_from_ranks
 from diptych.evaluation.runs import ensemble_score
 from diptych.models.encodings import Encoded
 from diptych.progress import ProgressCallback
@@ -36,7 +36,7 @@ _NEGATIVE = 2**31  # the bit above them
 
 
 @dataclass(frozen=True, eq=False)
-class Reranked:
+class RerankingRow:
     """What lists of `top` answers reach: the ranks, how many pairs the costly run scored, and the seconds of scoring.
 
     0 is the cheap run alone, and None the costly run alone, which scores all pairs.
@@ -55,7 +55,7 @@ class Reranked:
     @property
     def metrics(self) -> Metrics:
         """Recalls and ranks in both directions."""
-        return measure(self.ranks)
+        return metrics_from_ranks(self.ranks)
 
     def to_json(self) -> dict[str, Any]:
         """All but the ranks of each query, under lasting names; `top` is "all" for the costly run alone."""
@@ -65,10 +65,10 @@ class Reranked:
 
 
 @dataclass(frozen=True, eq=False)
-class Reranking:
+class RerankingResult:
     """Recall against the length of the lists: the cheap run alone, each length, and all pairs where asked for."""
 
-    rows: tuple[Reranked, ...]
+    rows: tuple[RerankingRow, ...]
 
     def to_json(self) -> dict[str, Any]:
         """The sizes and a list of the rows."""
@@ -84,23 +84,23 @@ def rerank(
     *,
     every: bool = False,
     progress: ProgressCallback | None = None,
-) -> Reranking:
+) -> RerankingResult:
     """Measure a costly run, or the mean of several, on the lists of a cheap one for each length of the lists.
 
     `every` adds the costly run on all pairs. `progress` is told how many pairs of how many are scored.
     """
     for each in encoded:
-        check_listed(each, cheap)
+        check_same_encodings(each, cheap)
     score, groups = ensemble_score([cheap]), (cheap.image_groups, cheap.text_groups)
-    rows = list(reranked(pair_score(encoded), score, *groups, tops, progress=progress))
+    rows = list(rerank_scores(pair_score(encoded), score, *groups, tops, progress=progress))
     if every:
         start = time.perf_counter()
         full = ranks(ensemble_score(encoded), *groups)
-        rows.append(Reranked(None, full, score.images * score.texts, time.perf_counter() - start))
-    return Reranking(tuple(rows))
+        rows.append(RerankingRow(None, full, score.images * score.texts, time.perf_counter() - start))
+    return RerankingResult(tuple(rows))
 
 
-def check_lists(cheap: Encoded) -> None:
+def check_retriever(cheap: Encoded) -> None:
     """Refuse to list with a model that is as costly as what it lists for."""
     if cheap.matcher().embedding_dim is None:
         name = cheap.settings.name
@@ -110,9 +110,9 @@ def check_lists(cheap: Encoded) -> None:
         )
 
 
-def check_listed(encoded: Encoded, cheap: Encoded) -> None:
+def check_same_encodings(encoded: Encoded, cheap: Encoded) -> None:
     """Refuse what cannot be reranked: no embedding run, or a run that saw other images and texts."""
-    check_lists(cheap)
+    check_retriever(cheap)
     if encoded.digest == cheap.digest:
         return
     alone = sorted(encoded.skipped.keys() ^ cheap.skipped.keys())
@@ -139,7 +139,7 @@ def pair_score(encoded: Sequence[Encoded], numbers: int = GATHERED) -> PairScore
 
 
 @torch.no_grad()
-def reranked(
+def rerank_scores(
     pairs: PairScore,
     cheap: Score,
     image_groups: Integers,
@@ -148,7 +148,7 @@ def reranked(
     *,
     block: int = BLOCK,
     progress: ProgressCallback | None = None,
-) -> Iterator[Reranked]:
+) -> Iterator[RerankingRow]:
     """The cheap score alone, then each length of its lists in ascending order."""
     if not tops or min(tops) < 1:
         raise ScoreError(f"lists of {', '.join(map(str, tops)) or 'no'} answers; take lengths of 1 or more, such as 10")
@@ -156,7 +156,7 @@ def reranked(
     lists = _Lists(cheap, image_groups, text_groups, max(tops))
     alone = ranks(lists.score, image_groups, text_groups, block=block)  # its tiles fill the lists as well
     seconds = time.perf_counter() - start
-    yield Reranked(0, alone, 0, seconds)
+    yield RerankingRow(0, alone, 0, seconds)
     texts_of, images_of = lists.texts_of_images(), lists.images_of_texts()
     total = len(_codes(texts_of, images_of, cheap.texts))
     scored = _Scored(pairs, cheap.texts, progress and (lambda done: progress(done, total)))
@@ -172,7 +172,7 @@ def reranked(
             texts=_within(of_texts, images, text_groups, image_groups, alone.texts),
         )
         seconds += time.perf_counter() - start
-        yield Reranked(top, found, len(scored.codes), seconds)
+        yield RerankingRow(top, found, len(scored.codes), seconds)
 
 
 def _codes(texts_of: Integers, images_of: Integers, texts: int) -> Integers:

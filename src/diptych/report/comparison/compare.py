@@ -11,9 +11,9 @@ import numpy as np
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError, RunError
 from diptych.evaluation.analyses.cross_retrieval import CrossRetrieval
-from diptych.evaluation.metrics.paired import Paired, paired
-from diptych.evaluation.protocols.folds import Result
-from diptych.evaluation.runs import evaluate_encoded, kept_score
+from diptych.evaluation.metrics.paired_difference import PairedDifferences, paired_difference
+from diptych.evaluation.protocols.retrieval import RetrievalResult
+from diptych.evaluation.runs import cached_score, evaluate_encoded
 from diptych.models.encodings import Encoded
 from diptych.models.trained import Trained
 from diptych.report.sections.cross_retrieval import cross_of
@@ -38,8 +38,8 @@ class Compared:
     title: str
     epochs: list[Epoch]
     encoded: Encoded
-    result: Result
-    difference: Paired | None = None
+    result: RetrievalResult
+    difference: PairedDifferences | None = None
     cross: CrossRetrieval | None = None
 
 
@@ -100,7 +100,7 @@ def compare(
             encoded[number] = encode(names[number], models[number], shared)
     measured = [_measured(each, folds) for each in encoded]
     results = [result for result, _ in measured]
-    differences = [None, *(paired(results[0].folds, result.folds) for result in results[1:])]
+    differences = [None, *(paired_difference(results[0].folds, result.folds) for result in results[1:])]
     recipes = [load_recipe(str(run / "recipe.toml")) for run in runs]
     titles = [recipe.title for recipe in recipes]
     epochs = [last_round(told, recipe) for told, recipe in zip(epochs, recipes, strict=True)]
@@ -109,8 +109,8 @@ def compare(
     return Comparison(shared, split, tuple(compared), skipped, notes)
 
 
-def _measured(encoded: Encoded, folds: int) -> tuple[Result, CrossRetrieval | None]:
-    score = kept_score([encoded]) if folds == 1 else None
+def _measured(encoded: Encoded, folds: int) -> tuple[RetrievalResult, CrossRetrieval | None]:
+    score = cached_score([encoded]) if folds == 1 else None
     result = evaluate_encoded([encoded], folds=folds, score=score)
     return result, None if score is None else cross_of(score, encoded)
 

@@ -15,9 +15,9 @@ from markupsafe import Markup
 
 from diptych import __version__
 from diptych.evaluation.metrics.chance import chance_recall
-from diptych.evaluation.metrics.paired import Difference
+from diptych.evaluation.metrics.paired_difference import Difference
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
-from diptych.evaluation.protocols.folds import Result
+from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.report.comparison.compare import Compared, Comparison
 from diptych.report.comparison.differing_queries import Differing, differing_queries
 from diptych.report.html import render_template, write_template
@@ -156,7 +156,7 @@ def _blocks(runs: Sequence[Compared]) -> dict[DirectionName, list[Row]]:
     return blocks
 
 
-def _chance(result: Result, direction: DirectionName) -> dict[int, float]:
+def _chance(result: RetrievalResult, direction: DirectionName) -> dict[int, float]:
     """What chance would reach, the mean over folds."""
     sides = [(fold.image_groups, fold.text_groups) for fold in result.folds]
     if direction == "text to image":

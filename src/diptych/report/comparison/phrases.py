@@ -16,8 +16,8 @@ from rich.table import Table
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError
 from diptych.evaluation.localisation.localise import evaluate_phrases
-from diptych.evaluation.localisation.measures import DRAWS, LEVEL, PHRASE, Grounding
-from diptych.evaluation.metrics.paired import Paired, paired_phrases
+from diptych.evaluation.localisation.phrase_metrics import DRAWS, LEVEL, PHRASE, GroundingResult
+from diptych.evaluation.metrics.paired_difference import PairedDifferences, paired_phrase_difference
 from diptych.evaluation.metrics.recall import CUTOFFS
 from diptych.models.trained import Trained
 from diptych.report.comparison.compare import check_several, run_names
@@ -28,7 +28,7 @@ from diptych.training.recipe_loader import load_recipe
 COLUMNS = {f"{PHRASE}_r{cutoff}": f"R@{cutoff}" for cutoff in CUTOFFS} | {f"{PHRASE}_sum": "sum", "ceiling": "ceiling"}
 
 # Finds the phrases of a corpus with a run, whose name is given to tell people what is being done.
-Find = Callable[[str, Trained, Corpus], Grounding]
+Find = Callable[[str, Trained, Corpus], GroundingResult]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +38,8 @@ class ComparedOnPhrases:
     path: Path
     name: str
     title: str
-    found: Grounding
-    difference: Paired | None = None
+    found: GroundingResult
+    difference: PairedDifferences | None = None
 
     def cell(self, name: str) -> str:
         """A metric with its interval, and beneath it how far it lies above the baseline's."""
@@ -141,6 +141,6 @@ def compare_phrases(
     if not len(shared):
         raise DataError(f"{part.name}: no image can be read by all the runs; `diptych data check` says why")
     found = [each.only(shared) for each in found]
-    differences = [None, *(paired_phrases(found[0], each) for each in found[1:])]
+    differences = [None, *(paired_phrase_difference(found[0], each) for each in found[1:])]
     titles = [load_recipe(str(run / "recipe.toml")).title for run in runs]
     return PhraseComparison(part, split, tuple(map(ComparedOnPhrases, runs, names, titles, found, differences)), notes)

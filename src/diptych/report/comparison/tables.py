@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from diptych.evaluation.metrics.paired import Difference
+from diptych.evaluation.metrics.paired_difference import Difference
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 from diptych.report.comparison.compare import Compared, Comparison
 

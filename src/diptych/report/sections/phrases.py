@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from diptych.data.boxes import box_iou
 from diptych.data.corpus import Corpus, Integers, Picture
 from diptych.data.phrases import Mentions, find_mentions
-from diptych.evaluation.localisation.measures import PHRASE, Grounding
+from diptych.evaluation.localisation.phrase_metrics import PHRASE, GroundingResult
 from diptych.evaluation.metrics.recall import CUTOFFS
 from diptych.report.pictures import HUES, data_uri, small_picture
 from diptych.report.run_page import FoundPhrase, KindRow, LocatedPhoto, Measure, PhotoGroup, PhraseSection, Piece
@@ -26,7 +26,7 @@ _NOTE = (
 )
 
 
-def phrase_section(found: Grounding, corpus: Corpus) -> PhraseSection:
+def phrase_section(found: GroundingResult, corpus: Corpus) -> PhraseSection:
     """What was measured on a corpus' phrases, and some photos where all was found, and where most was missed."""
     rows, total = _rows(found), _measure(found, f"{PHRASE}_sum")
     if corpus.pictures is None:
@@ -40,11 +40,11 @@ def phrase_section(found: Grounding, corpus: Corpus) -> PhraseSection:
     return PhraseSection(_NOTE.format(share=100 * found.overlap), rows, total, groups)
 
 
-def _measure(found: Grounding, name: str) -> Measure:
+def _measure(found: GroundingResult, name: str) -> Measure:
     return Measure(found.metrics[name], *found.intervals.bounds[name])
 
 
-def _rows(found: Grounding) -> list[KindRow]:
+def _rows(found: GroundingResult) -> list[KindRow]:
     """All phrases, with intervals, then each kind."""
     names = {cutoff: f"{PHRASE}_r{cutoff}" for cutoff in CUTOFFS}
     every = {cutoff: _measure(found, name) for cutoff, name in names.items()}
@@ -55,7 +55,7 @@ def _rows(found: Grounding) -> list[KindRow]:
     return rows
 
 
-def _chosen(found: Grounding, said: Mentions) -> tuple[list[Integers], list[Integers]]:
+def _chosen(found: GroundingResult, said: Mentions) -> tuple[list[Integers], list[Integers]]:
     """Rows of the measured phrases to show, those of one text in one photo together; each photo is shown once.
 
     First texts all of whose phrases were found, then those with the most misses; of several those with more phrases.
@@ -75,7 +75,7 @@ def _chosen(found: Grounding, said: Mentions) -> tuple[list[Integers], list[Inte
 
 
 def _photo(
-    found: Grounding, said: Mentions, corpus: Corpus, pictures: Sequence[Picture], rows: Integers
+    found: GroundingResult, said: Mentions, corpus: Corpus, pictures: Sequence[Picture], rows: Integers
 ) -> LocatedPhoto:
     image, text = int(found.images[rows[0]]), corpus.texts[int(said.texts[found.rows[rows[0]]])]
     small = small_picture(pictures[image], SIDE)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from diptych.data.corpus import Integers
 from diptych.evaluation.metrics.chance import chance_recall
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
-from diptych.evaluation.protocols.folds import Result
+from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.report.run_page import Direction, DirectionName, Measure
 
 
-def measured(result: Result, name: str) -> Measure:
+def measured(result: RetrievalResult, name: str) -> Measure:
     """A metric by its name, with its interval where it has one."""
     low, high = result.intervals.bounds.get(name, (None, None))
     return Measure(result.metrics.to_json()[name], low, high)
 
 
-def directions(result: Result) -> list[Direction]:
+def directions(result: RetrievalResult) -> list[Direction]:
     """Both directions of a result on one gallery, beside what chance would reach."""
     titles: tuple[tuple[DirectionName, str, Integers, Integers], ...] = (
         ("image to text", IMAGE_TO_TEXT, result.folds[0].image_groups, result.folds[0].text_groups),

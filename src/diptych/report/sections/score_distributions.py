@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from diptych.evaluation.analyses.overlap import overlap
+from diptych.evaluation.analyses.score_overlap import score_overlap
 from diptych.evaluation.metrics.ranks import Score
 from diptych.models.encodings import Encoded
 from diptych.report.html import MINUS
@@ -22,7 +22,7 @@ def separation_section(score: Score, encoded: Encoded) -> SeparationSection | No
     """Both distributions of a gallery and what they share; none where all are of one group."""
     if len(np.unique(encoded.image_groups)) < 2:
         return None
-    found = overlap(score, encoded.image_groups, encoded.text_groups)
+    found = score_overlap(score, encoded.image_groups, encoded.text_groups)
     taken = np.flatnonzero(found.positive_density + found.negative_density)
     first, last = int(taken[0]), int(taken[-1]) + 1
     chart = area_chart(

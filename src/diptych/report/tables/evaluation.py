@@ -7,16 +7,16 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from diptych.evaluation.analyses.cross_retrieval import INTERVALS, CrossRetrieval
-from diptych.evaluation.analyses.overlap import Overlap
-from diptych.evaluation.localisation.measures import DRAWS, LEVEL, PHRASE, Grounding
+from diptych.evaluation.analyses.score_overlap import ScoreOverlap
+from diptych.evaluation.localisation.phrase_metrics import DRAWS, LEVEL, PHRASE, GroundingResult
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 from diptych.evaluation.metrics.significance import Intervals
-from diptych.evaluation.protocols.folds import Result
-from diptych.evaluation.protocols.rerank import Reranking
-from diptych.evaluation.protocols.within import PREFIXES, Within
+from diptych.evaluation.protocols.rerank import RerankingResult
+from diptych.evaluation.protocols.retrieval import RetrievalResult
+from diptych.evaluation.protocols.within_modality import PREFIXES, WithinModalityResult
 
 
-def retrieval_table(result: Result) -> Table:
+def retrieval_table(result: RetrievalResult) -> Table:
     """One row per direction: recalls and mAP with their intervals, and ranks; then the sum of the recalls."""
     metrics, intervals = result.metrics, result.intervals
     title = f"{result.protocol}: {result.images:,} images, {result.texts:,} texts"
@@ -40,7 +40,7 @@ def retrieval_table(result: Result) -> Table:
     return table
 
 
-def within_modality_table(result: Within) -> Table:
+def within_modality_table(result: WithinModalityResult) -> Table:
     """One row: recalls with their intervals, and ranks."""
     prefix, recalls = PREFIXES[result.modality], result.metrics.recalls
     table = Table(title=f"{result.modality} among {result.size:,} {result.modality}", box=SIMPLE_HEAD)
@@ -53,7 +53,7 @@ def within_modality_table(result: Within) -> Table:
     return table
 
 
-def reranking_table(result: Reranking) -> Table:
+def reranking_table(result: RerankingResult) -> Table:
     """One row per list length: recalls in both directions, the percentage of pairs scored, and the time."""
     first = result.rows[0]
     images, texts = len(first.ranks.images), len(first.ranks.texts)
@@ -81,7 +81,7 @@ def cross_retrieval_table(result: CrossRetrieval) -> Table:
     return table
 
 
-def overlap_table(result: Overlap) -> Table:
+def overlap_table(result: ScoreOverlap) -> Table:
     """The mean scores of positive and negative pairs, and the area that their distributions share."""
     low, high = result.interval
     table = Table(title="scores of positive and negative pairs", box=SIMPLE_HEAD)
@@ -95,7 +95,7 @@ def overlap_table(result: Overlap) -> Table:
     return table
 
 
-def phrase_table(result: Grounding) -> Table:
+def phrase_table(result: GroundingResult) -> Table:
     """Phrase localisation: one row for all mentions, with intervals, then one row per kind of phrase."""
     title = f"{len(result):,} phrases in {len(np.unique(result.images)):,} images"
     table = Table(title=f"{title}: a region is right from overlap {result.overlap:g}", box=SIMPLE_HEAD)

@@ -10,7 +10,7 @@ from diptych.data.corpus import Corpus
 from diptych.data.sampling.offline import OfflineSettings
 from diptych.errors import DataError, RecipeError, RunError
 from diptych.files import file_hash
-from diptych.mining.lists import Lists, lists_file, weights_digest
+from diptych.mining.lists import HardNegativeLists, lists_file, weights_digest
 from diptych.mining.mine import mine
 from diptych.models.storage import load_matcher
 from diptych.models.trained import Trained
@@ -47,7 +47,7 @@ def check_offline(recipe: Recipe, corpus: Corpus) -> None:
             )
 
 
-def lists_of_run(settings: OfflineSettings, train: Corpus) -> Lists:
+def lists_of_run(settings: OfflineSettings, train: Corpus) -> HardNegativeLists:
     """The lists of a run that has mined this corpus with the weights that it has now, as long as they are asked for."""
     run = Path(settings.lists)
     if not run.exists():
@@ -55,7 +55,7 @@ def lists_of_run(settings: OfflineSettings, train: Corpus) -> Lists:
     file = lists_file(run)
     if not file.is_file():
         raise RunError(f"{run}: has mined no lists yet; mine them with `diptych mine {run} DATA`")
-    lists = Lists.load(file)
+    lists = HardNegativeLists.load(file)
     lists.check(train.digest(), weights_digest(run) if run.is_dir() else None, file)
     for found, asked, there in (
         (lists.texts, lists.about.top_texts, settings.top_texts),
@@ -78,7 +78,7 @@ def stage_lists(
     stores: Path,
     workers: int,
     progress: ProgressCallback,
-) -> Lists:
+) -> HardNegativeLists:
     """The lists of a stage: those of a run, or mined with the weights `before` of an earlier stage, and kept there."""
     if before is None:
         return lists_of_run(settings, train)

@@ -14,7 +14,7 @@ from diptych.data.corpus import Corpus, Integers
 from diptych.data.sampling.offline import OfflineSampler
 from diptych.data.sampling.pairs import PairBatch, PairReader, Pairs, PairSampler
 from diptych.errors import DataError
-from diptych.evaluation.runs import validate
+from diptych.evaluation.runs import validation_metrics
 from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
 from diptych.text.vocabulary import UNKNOWN, TokenTable
@@ -140,4 +140,4 @@ class ImageTextData:
         if not self._told:
             self._enlarged()
             self._told = True
-        return validate(self._trained.encode(self._val, self._workers, progress, self._val_images))
+        return validation_metrics(self._trained.encode(self._val, self._workers, progress, self._val_images))

@@ -19,7 +19,7 @@ _LOW = 2**32 - 1  # the lower half of a key
 _SORTED_AT_ONCE = 4096
 
 
-class Top:
+class TopScores:
     """The `size` highest scores of each owner, and whose they are; items are numbered below 2^32.
 
     Scores must come in ascending order of their items for each owner: an equal score that comes later is not taken.

@@ -20,9 +20,9 @@ from diptych.data.corpus import Floats, Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import Ranks
 from diptych.evaluation.metrics.recall import CUTOFFS
-from diptych.evaluation.metrics.significance import Intervals, redrawn
+from diptych.evaluation.metrics.significance import Intervals, bootstrap_recalls
 
-OVERLAP = 0.5  # of what both cover, from which on a region is right: Flickr30K Entities
+MIN_OVERLAP = 0.5  # of what both cover, from which on a region is right: Flickr30K Entities
 LEVEL, DRAWS, SEED = 0.95, 1000, 0
 
 PHRASE = "phrase"  # how the names of these metrics begin
@@ -34,16 +34,16 @@ _ROUNDING = 1e-6  # boxes are kept in single precision, and one that shares exac
 Places: TypeAlias = NDArray[np.float64]  # ranks from 1 on, infinite where no candidate is right
 
 
-def is_right(candidates: Floats, boxes: Floats, overlap: float = OVERLAP) -> NDArray[np.bool_]:
+def correct_regions(candidates: Floats, boxes: Floats, overlap: float = MIN_OVERLAP) -> NDArray[np.bool_]:
     """Whether each candidate is right for each box: (candidates, boxes)."""
     shared = box_iou(candidates.astype(np.float64), boxes.astype(np.float64))
     return np.asarray(shared >= overlap - _ROUNDING)
 
 
-def right_ranks(scores: Floats, right: NDArray[np.bool_]) -> Places:
+def phrase_ranks(scores: Floats, right: NDArray[np.bool_]) -> Places:
     """The rank of the first right candidate of each phrase, from (candidates, phrases) scores.
 
-    >>> right_ranks(np.array([[3.0], [2.0], [2.0]]), np.array([[False], [True], [False]]))
+    >>> phrase_ranks(np.array([[3.0], [2.0], [2.0]]), np.array([[False], [True], [False]]))
     array([3.])
     """
     if np.isnan(scores).any():
@@ -54,7 +54,7 @@ def right_ranks(scores: Floats, right: NDArray[np.bool_]) -> Places:
 
 
 @dataclass(frozen=True, eq=False)
-class Grounding:
+class GroundingResult:
     """What an evaluation of phrase localisation found, a row a mention; photos that cannot be read are left out.
 
     `rows` are the measured mentions among all, `boxes` the regions that scored highest for them, zeros where the photo
@@ -66,7 +66,7 @@ class Grounding:
     kinds: Sequence[tuple[str, ...]]  # (mentions,)
     rows: Integers  # (mentions,)
     boxes: Floats  # (mentions, 4), relative to the photo
-    overlap: float = OVERLAP
+    overlap: float = MIN_OVERLAP
     skipped: dict[str, str] = field(default_factory=dict)
     empty: Sequence[str] = ()
 
@@ -119,10 +119,10 @@ class Grounding:
         rows = np.arange(len(photos)), np.arange(len(self))
         queries = Ranks(np.ones_like(photos), ranks, photos, self.images, *rows)
         cutoffs = (*CUTOFFS, never - 1)
-        shares = redrawn(queries, cutoffs, DRAWS, np.random.default_rng(SEED))[:, len(cutoffs) :]
+        shares = bootstrap_recalls(queries, cutoffs, DRAWS, np.random.default_rng(SEED))[:, len(cutoffs) :]
         return np.column_stack([shares[:, :-1], shares[:, :-1].sum(1), shares[:, -1]])
 
-    def only(self, rows: Integers) -> Grounding:
+    def only(self, rows: Integers) -> GroundingResult:
         """What was found of these mentions, named by their `rows`."""
         kept = np.flatnonzero(np.isin(self.rows, rows))
         return replace(

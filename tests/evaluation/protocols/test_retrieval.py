@@ -8,8 +8,8 @@ import torch
 
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import matrix_score, ranks
-from diptych.evaluation.metrics.recall import measure
-from diptych.evaluation.protocols.folds import Result, evaluate
+from diptych.evaluation.metrics.recall import metrics_from_ranks
+from diptych.evaluation.protocols.retrieval import RetrievalResult, evaluate_score
 
 IMAGE_GROUPS = np.arange(100) + 1000
 TEXT_GROUPS = np.arange(300) // 3 + 1000
@@ -17,15 +17,15 @@ SCORES = torch.randn(100, 300, generator=torch.Generator().manual_seed(0))
 SCORES[IMAGE_GROUPS[:, None] == TEXT_GROUPS] += 1.5
 
 
-def run(**protocol: int) -> Result:
-    return evaluate(matrix_score(SCORES), IMAGE_GROUPS, TEXT_GROUPS, draws=50, **protocol)
+def run(**protocol: int) -> RetrievalResult:
+    return evaluate_score(matrix_score(SCORES), IMAGE_GROUPS, TEXT_GROUPS, draws=50, **protocol)
 
 
 def alone(images: slice) -> dict[str, float]:
     """The metrics of a corpus that has only these images and their texts."""
     texts = slice(3 * images.start, 3 * images.stop)
     part = matrix_score(SCORES[images, texts])
-    return measure(ranks(part, IMAGE_GROUPS[images], TEXT_GROUPS[texts])).to_json()
+    return metrics_from_ranks(ranks(part, IMAGE_GROUPS[images], TEXT_GROUPS[texts])).to_json()
 
 
 def test_one_gallery_ranks_everything():
@@ -60,7 +60,7 @@ def test_folds_of_a_gallery_and_folds_that_do_not_come_out_even():
 def test_folds_never_cut_a_group():
     # two photos of each of six people, the second round after the first: a fold of rows would part them
     image_groups, text_groups = np.array([5, 3, 4, 9, 8, 7] * 2), np.array([7, 8, 9, 3, 4, 5])
-    result = evaluate(matrix_score(torch.rand(12, 6)), image_groups, text_groups, folds=3, draws=5)
+    result = evaluate_score(matrix_score(torch.rand(12, 6)), image_groups, text_groups, folds=3, draws=5)
     assert [fold.image_rows.tolist() for fold in result.folds] == [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]]
     assert [fold.text_rows.tolist() for fold in result.folds] == [[3, 5], [2, 4], [0, 1]]
 
@@ -68,11 +68,11 @@ def test_folds_never_cut_a_group():
 def test_a_gallery_never_cuts_a_group():
     image_groups, text_groups = np.array([5, 5, 3, 3, 3]), np.array([3, 5])
     score = matrix_score(torch.rand(5, 2))
-    assert evaluate(score, image_groups, text_groups, gallery=2).images == 2
+    assert evaluate_score(score, image_groups, text_groups, gallery=2).images == 2
     with pytest.raises(ScoreError, match="gallery of 4 images cuts group 3 apart; take 2 or 5 images"):
-        evaluate(score, image_groups, text_groups, gallery=4)
+        evaluate_score(score, image_groups, text_groups, gallery=4)
     with pytest.raises(ScoreError, match="gallery of 1 images cuts group 5 apart; take 2 images"):
-        evaluate(score, image_groups, text_groups, gallery=1)
+        evaluate_score(score, image_groups, text_groups, gallery=1)
 
 
 @pytest.mark.parametrize("folds", [0, 101])
@@ -91,7 +91,7 @@ def test_a_gallery_larger_than_the_corpus_is_refused(gallery: int):
 def test_a_text_without_an_image_does_not_get_lost(folds: int):
     groups = np.append(TEXT_GROUPS[:-1], 7)
     with pytest.raises(ScoreError, match=r"^text 299: no image of its group 7"):
-        evaluate(matrix_score(SCORES), IMAGE_GROUPS, groups, folds=folds)
+        evaluate_score(matrix_score(SCORES), IMAGE_GROUPS, groups, folds=folds)
 
 
 def test_intervals_hold_the_metrics_and_follow_the_seed():

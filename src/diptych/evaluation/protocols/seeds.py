@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diptych.evaluation.localisation.measures import PHRASE
-from diptych.evaluation.localisation.measures import SELECTABLE as PHRASE_RECALLS
+from diptych.evaluation.localisation.phrase_metrics import PHRASE
+from diptych.evaluation.localisation.phrase_metrics import SELECTABLE as PHRASE_RECALLS
 from diptych.evaluation.runs import SELECTABLE as RECALLS
 
 METRICS = (*RECALLS, *PHRASE_RECALLS)
@@ -16,11 +16,11 @@ SUMS = ("rsum", f"{PHRASE}_sum")  # what runs are ordered by: of retrieval, and 
 
 
 @dataclass(frozen=True)
-class Several:
+class SeedStatistics:
     """The metrics of runs that differ in their seed only, by the name of the run.
 
-    >>> several = Several({"seed-0": {"rsum": 412.2}, "seed-1": {"rsum": 414.9}, "seed-2": {"rsum": 413.1}})
-    >>> several.median_run, round(several.mean["rsum"], 1), round(several.std["rsum"], 2)
+    >>> statistics = SeedStatistics({"seed-0": {"rsum": 412.2}, "seed-1": {"rsum": 414.9}, "seed-2": {"rsum": 413.1}})
+    >>> statistics.median_run, round(statistics.mean["rsum"], 1), round(statistics.std["rsum"], 2)
     ('seed-2', 413.4, 1.37)
     """
 

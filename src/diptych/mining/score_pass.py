@@ -13,16 +13,16 @@ from diptych.data.corpus import Floats, Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import STEP, Score
 from diptych.mining.exclusions import Exclusions
-from diptych.mining.top import Top
+from diptych.mining.top_scores import TopScores
 
 
-class Tiles:
+class ScorePass:
     """The lists so far of a pass over all tiles, which can be left after any tile and taken up again."""
 
     def __init__(self, score: Score, exclusions: Exclusions, top_texts: int, top_images: int, block: int) -> None:
         self.score, self.exclusions = score, exclusions
-        self.texts_of_images = Top(score.images, min(top_texts, score.texts))
-        self.images_of_texts = Top(score.texts, min(top_images, score.images))
+        self.texts_of_images = TopScores(score.images, min(top_texts, score.texts))
+        self.images_of_texts = TopScores(score.texts, min(top_images, score.images))
         height = min(block, max(1, int((block * score.images / score.texts) ** 0.5)))  # shaped like the whole
         height -= height % STEP if height > STEP else 0
         self.rows = _spans(score.images, height)

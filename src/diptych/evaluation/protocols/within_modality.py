@@ -21,8 +21,8 @@ from torch import Tensor
 from diptych.data.corpus import Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import BLOCK, Ranks, Score, Tally, embedding_score, mean_score, sides
-from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, Direction, direction
-from diptych.evaluation.metrics.significance import Intervals, intervals
+from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, DirectionMetrics, direction_metrics
+from diptych.evaluation.metrics.significance import Intervals, bootstrap_intervals
 from diptych.evaluation.runs import ensemble_score
 from diptych.models.encodings import Encoded
 
@@ -33,7 +33,7 @@ PREFIXES: dict[Modality, str] = {"texts": "t2t", "images": "i2i"}
 
 
 @dataclass(frozen=True, eq=False)
-class WithinRanks:
+class WithinModalityRanks:
     """1-based ranks of the queries, beside each query's group and its row; `alone` had no other of their group."""
 
     ranks: Integers
@@ -43,13 +43,13 @@ class WithinRanks:
 
 
 @dataclass(frozen=True, eq=False)
-class Within:
+class WithinModalityResult:
     """How well the items of one modality find the others of their group, with intervals and the rank of each query."""
 
     modality: Modality
-    metrics: Direction
+    metrics: DirectionMetrics
     intervals: Intervals
-    found: WithinRanks
+    found: WithinModalityRanks
 
     @property
     def size(self) -> int:
@@ -70,7 +70,7 @@ class Within:
         }
 
 
-def evaluate_within(
+def evaluate_within_modality(
     encoded: Sequence[Encoded],
     modality: Modality,
     *,
@@ -78,15 +78,17 @@ def evaluate_within(
     level: float = 0.95,
     draws: int = 1000,
     seed: int = 0,
-) -> Within:
+) -> WithinModalityResult:
     """Measure the texts or the images of encodings among themselves; several encodings are an ensemble."""
     groups = encoded[0].text_groups if modality == "texts" else encoded[0].image_groups
     found = within_ranks(within_score(encoded, modality), groups, modality)
     # the draws of groups are those of a two-sided measurement of which both sides are this one
     both = Ranks(found.ranks, found.ranks, found.groups, found.groups, found.rows, found.rows)
-    drawn = intervals([both], cutoffs=cutoffs, level=level, draws=draws, seed=seed)
+    drawn = bootstrap_intervals([both], cutoffs=cutoffs, level=level, draws=draws, seed=seed)
     bounds = {f"{PREFIXES[modality]}_r{cutoff}": drawn.bounds[f"{IMAGE_TO_TEXT}_r{cutoff}"] for cutoff in cutoffs}
-    return Within(modality, direction(found.ranks, cutoffs), Intervals(bounds, level, draws, seed), found)
+    return WithinModalityResult(
+        modality, direction_metrics(found.ranks, cutoffs), Intervals(bounds, level, draws, seed), found
+    )
 
 
 def within_score(encoded: Sequence[Encoded], modality: Modality) -> Score:
@@ -104,7 +106,9 @@ def within_score(encoded: Sequence[Encoded], modality: Modality) -> Score:
 
 
 @torch.no_grad()
-def within_ranks(score: Score, groups: Integers, modality: Modality = "texts", *, block: int = BLOCK) -> WithinRanks:
+def within_ranks(
+    score: Score, groups: Integers, modality: Modality = "texts", *, block: int = BLOCK
+) -> WithinModalityRanks:
     """Rank the others of its group for each item; items alone in their group are no queries, only rivals.
 
     A NaN score is a ScoreError, and so are groups that all have one item.
@@ -117,7 +121,7 @@ def within_ranks(score: Score, groups: Integers, modality: Modality = "texts", *
         raise ScoreError(f"no group has two {modality}; there is nothing to find among the {modality} themselves")
     _OthersTally(score, images, texts).run(block)
     ranks = (texts if modality == "texts" else images).ranks()
-    return WithinRanks(ranks[asking], groups[asking], asking, len(groups) - len(asking))
+    return WithinModalityRanks(ranks[asking], groups[asking], asking, len(groups) - len(asking))
 
 
 class _OthersTally(Tally):

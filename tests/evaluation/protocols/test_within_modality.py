@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import matrix_score
-from diptych.evaluation.protocols.within import evaluate_within, within_ranks
+from diptych.evaluation.protocols.within_modality import evaluate_within_modality, within_ranks
 from diptych.models.encodings import Encoded
 from diptych.models.matchers.order import OrderSettings
 from diptych.models.matchers.scan import SCANSettings
@@ -81,7 +81,7 @@ def test_recalls_agree_with_torchmetrics(modality, torchvision):
     from torchmetrics.retrieval import RetrievalHitRate  # imports torchvision
 
     one = encodings()
-    result = evaluate_within([one], modality)
+    result = evaluate_within_modality([one], modality)
     items, groups = (one.texts, one.text_groups) if modality == "texts" else (one.images, one.image_groups)
     scores = items @ items.T + 2  # torchmetrics drops scores below 0
     query, answer = torch.meshgrid(torch.arange(len(items)), torch.arange(len(items)), indexing="ij")
@@ -95,14 +95,14 @@ def test_recalls_agree_with_torchmetrics(modality, torchvision):
 
 def test_result_has_lasting_names_and_intervals_around_the_recall():
     one = encodings()
-    told = evaluate_within([one], "texts").to_json()
+    told = evaluate_within_modality([one], "texts").to_json()
     assert list(told["metrics"]) == ["t2t_r1", "t2t_r5", "t2t_r10", "t2t_median", "t2t_mean"]
     assert (told["protocol"], told["texts"], told["queries"], told["alone"]) == ("texts among texts", 96, 96, 0)
     for name, (low, high) in told["intervals"]["bounds"].items():
         assert low <= told["metrics"][name] <= high
         assert low < high or told["metrics"][name] in (0, 100)
     assert list(told["intervals"]["bounds"]) == ["t2t_r1", "t2t_r5", "t2t_r10"]
-    assert "i2i_r1" in evaluate_within([one], "images").to_json()["metrics"]
+    assert "i2i_r1" in evaluate_within_modality([one], "images").to_json()["metrics"]
 
 
 def test_those_alone_are_rivals_but_not_asked():
@@ -110,7 +110,7 @@ def test_those_alone_are_rivals_but_not_asked():
     groups = np.array([5, 5, 6, 7])
     settings = VSESettings(**{**TOWERS, "joint": 2, "text": GRUSettings(hidden=2)})
     one = Encoded(settings, vectors, vectors, groups, groups, "one")
-    result = evaluate_within([one], "images")
+    result = evaluate_within_modality([one], "images")
     assert result.found.ranks.tolist() == [2, 2]  # the item of group 6 lies between the two of group 5
     assert result.to_json()["alone"] == 2
     assert result.to_json()["images"] == 4
@@ -119,16 +119,16 @@ def test_those_alone_are_rivals_but_not_asked():
 def test_equal_embeddings_come_last():
     groups = np.arange(60) // 3
     one = Encoded(VSE, torch.ones(60, 4), torch.ones(60, 4), groups, groups, "one")
-    assert set(evaluate_within([one], "texts").found.ranks) == {58}
+    assert set(evaluate_within_modality([one], "texts").found.ranks) == {58}
 
 
 def test_an_ensemble_is_the_mean_and_of_one_corpus():
     one, two = encodings(seed=0), encodings(seed=1)
     mean = ((one.texts @ one.texts.T + two.texts @ two.texts.T) / 2).numpy()
-    found = evaluate_within([one, two], "texts").found.ranks.tolist()
+    found = evaluate_within_modality([one, two], "texts").found.ranks.tolist()
     assert found == list(plain(mean, one.text_groups).values())
     with pytest.raises(ScoreError, match="differ in their corpus"):
-        evaluate_within([one, encodings(digest="other")], "texts")
+        evaluate_within_modality([one, encodings(digest="other")], "texts")
 
 
 def test_a_score_that_is_not_symmetric_is_asked_from_its_own_place():
@@ -136,19 +136,23 @@ def test_a_score_that_is_not_symmetric_is_asked_from_its_own_place():
     matcher = one.matcher()
     with torch.no_grad():
         texts, images = matcher.score(one.texts, one.texts).numpy(), matcher.score(one.images, one.images).numpy()
-    assert evaluate_within([one], "texts").found.ranks.tolist() == list(plain(texts.T, one.text_groups).values())
-    assert evaluate_within([one], "images").found.ranks.tolist() == list(plain(images, one.image_groups).values())
+    assert evaluate_within_modality([one], "texts").found.ranks.tolist() == list(
+        plain(texts.T, one.text_groups).values()
+    )
+    assert evaluate_within_modality([one], "images").found.ranks.tolist() == list(
+        plain(images, one.image_groups).values()
+    )
 
 
 def test_what_cannot_be_asked_is_refused():
     groups = np.arange(3)
     alone = Encoded(VSE, torch.ones(3, 4), torch.ones(3, 4), groups, groups, "one")
     with pytest.raises(ScoreError, match="no group has two images"):
-        evaluate_within([alone], "images")
+        evaluate_within_modality([alone], "images")
     scan = SCANSettings(joint=4, image=RegionFeatureSettings(shape=(3, 4)), words=9)
     sets = Encoded(scan, torch.ones(3, 3, 4), torch.ones(3, 5, 4), groups, groups, "one")
     with pytest.raises(ScoreError, match="'scan' scores images with texts only; texts among texts need an embedding"):
-        evaluate_within([sets], "texts")
+        evaluate_within_modality([sets], "texts")
     scores = torch.zeros(4, 4)
     scores[1, 2] = torch.nan
     with pytest.raises(ScoreError, match="not a number"):

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import ScoreError
-from diptych.evaluation.localisation.measures import SELECTABLE, Grounding, is_right, right_ranks
+from diptych.evaluation.localisation.phrase_metrics import SELECTABLE, GroundingResult, correct_regions, phrase_ranks
 from diptych.evaluation.metrics import significance
 
 
-def grounding(ranks, images=None, kinds=None, **more) -> Grounding:
+def grounding(ranks, images=None, kinds=None, **more) -> GroundingResult:
     rows = np.arange(len(ranks))
     kinds = [()] * len(ranks) if kinds is None else kinds
     images = rows if images is None else np.array(images)
-    return Grounding(np.array(ranks, float), images, kinds, rows, np.zeros((len(rows), 4), np.float32), **more)
+    return GroundingResult(np.array(ranks, float), images, kinds, rows, np.zeros((len(rows), 4), np.float32), **more)
 
 
 def shared_by_hand(one, other) -> float:
@@ -47,26 +47,26 @@ def test_ranks_equal_a_walk_down_the_list(candidates):
     scores = np.array([[score] for score, _ in candidates]).reshape(-1, 1)
     right = np.array([[is_it] for _, is_it in candidates], bool).reshape(-1, 1)
     expected = slow_rank([score for score, _ in candidates], [is_it for _, is_it in candidates])
-    assert right_ranks(scores, right).tolist() == [expected]
+    assert phrase_ranks(scores, right).tolist() == [expected]
 
 
 def test_each_phrase_has_its_own_column():
     random = np.random.default_rng(0)
     scores, right = random.integers(0, 5, (30, 40)).astype(np.float32), random.random((30, 40)) < 0.05
     expected = [slow_rank(scores[:, column], right[:, column]) for column in range(40)]
-    assert right_ranks(scores, right).tolist() == expected
+    assert phrase_ranks(scores, right).tolist() == expected
     assert math.inf in expected
 
 
 def test_equal_scores_rank_worse_and_other_right_ones_do_not_count():
     right = np.array([[True], [False], [True], [False], [True]])
-    assert right_ranks(np.full((5, 1), 7.0), right).tolist() == [3]
-    assert right_ranks(np.array([[3.0], [2.0], [3.0], [2.0], [1.0]]), right).tolist() == [1]
+    assert phrase_ranks(np.full((5, 1), 7.0), right).tolist() == [3]
+    assert phrase_ranks(np.array([[3.0], [2.0], [3.0], [2.0], [1.0]]), right).tolist() == [1]
 
 
 def test_a_score_that_is_not_a_number_is_refused():
     with pytest.raises(ScoreError, match="not a number"):
-        right_ranks(np.array([[1.0], [np.nan]]), np.array([[True], [False]]))
+        phrase_ranks(np.array([[1.0], [np.nan]]), np.array([[True], [False]]))
 
 
 edges = st.lists(st.integers(0, 12), min_size=2, max_size=2, unique=True).map(sorted)
@@ -77,19 +77,19 @@ corners = st.tuples(edges, edges).map(lambda ends: (ends[0][0], ends[1][0], ends
 def test_right_is_what_shares_half_whatever_the_rounding(candidates, box, width):
     exact = [shared_by_hand(candidate, box) >= 0.5 for candidate in candidates]  # of whole numbers
     relative = np.array([*candidates, box], np.float32) / np.float32(width)
-    assert is_right(relative[:-1], relative[-1:])[:, 0].tolist() == exact
+    assert correct_regions(relative[:-1], relative[-1:])[:, 0].tolist() == exact
 
 
 def test_exactly_half_is_right_in_single_precision():
     thirds = np.array([[0, 0, 2, 1], [0, 0, 1, 1], [1, 0, 2, 1]], np.float32) / 3
     thirds[:, [0, 2]] += np.float32(0.1)
-    assert is_right(thirds[1:], thirds[:1]).all()
+    assert correct_regions(thirds[1:], thirds[:1]).all()
 
 
 def test_another_overlap_is_another_answer():
     box, third = np.array([[0, 0, 1, 1]], np.float32), np.array([[0, 0, 1, 1 / 3]], np.float32)
-    assert not is_right(third, box).any()
-    assert is_right(third, box, 1 / 3).all()
+    assert not correct_regions(third, box).any()
+    assert correct_regions(third, box, 1 / 3).all()
 
 
 def test_metrics_are_shares_of_all_mentions():
@@ -113,8 +113,8 @@ def test_a_mention_of_several_kinds_counts_in_each():
 
 @pytest.mark.parametrize("at_once", [10, 1 << 22])
 def test_intervals_equal_a_slow_loop_over_photos(at_once, monkeypatch):
-    monkeypatch.setattr(significance, "WEIGHTS", at_once)
-    monkeypatch.setattr("diptych.evaluation.localisation.measures.DRAWS", 60)
+    monkeypatch.setattr(significance, "MAX_WEIGHTS", at_once)
+    monkeypatch.setattr("diptych.evaluation.localisation.phrase_metrics.DRAWS", 60)
     random = np.random.default_rng(1)
     images = random.choice([4, 9, 17, 30, 31], 40)
     ranks = np.where(random.random(40) < 0.2, np.inf, random.integers(1, 14, 40))

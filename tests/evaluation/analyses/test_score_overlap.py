@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.errors import ScoreError
-from diptych.evaluation.analyses.overlap import overlap, shared_area
+from diptych.evaluation.analyses.score_overlap import score_overlap, shared_area
 from diptych.evaluation.metrics.ranks import matrix_score
 
 PAIRS = np.arange(4), np.arange(8) // 2
@@ -37,7 +37,7 @@ def slow(scores, images, texts, bins, ends):
 @given(cases())
 def test_both_distributions_are_those_of_all_pairs_at_once(case):
     scores, images, texts, block = case
-    found = overlap(matrix_score(torch.from_numpy(scores)), images, texts, bins=10, draws=2, block=block)
+    found = score_overlap(matrix_score(torch.from_numpy(scores)), images, texts, bins=10, draws=2, block=block)
     inside = np.abs(scores).max() <= 1
     ends = (-1, 1) if inside else (float(scores.min()), float(scores.max()))
     if ends[0] == ends[1]:
@@ -56,7 +56,7 @@ def test_both_distributions_are_those_of_all_pairs_at_once(case):
 
 
 def of(scores, **more):
-    return overlap(matrix_score(torch.as_tensor(scores, dtype=torch.float32)), *PAIRS, **more)
+    return score_overlap(matrix_score(torch.as_tensor(scores, dtype=torch.float32)), *PAIRS, **more)
 
 
 def test_apart_is_zero_and_alike_is_one():
@@ -98,7 +98,7 @@ def test_the_interval_is_that_of_drawn_groups():
     scores = random.normal(0, 0.1, (60, 120)).astype(np.float32)
     groups = np.arange(60), np.arange(120) // 2
     scores[groups[1], np.arange(120)] += random.choice([0.0, 0.4], 60).astype(np.float32)[groups[1]]
-    found = overlap(matrix_score(torch.from_numpy(scores)), *groups, bins=8, draws=400, seed=5)
+    found = score_overlap(matrix_score(torch.from_numpy(scores)), *groups, bins=8, draws=400, seed=5)
     drawn = []
     for _ in range(400):
         rows = random.integers(60, size=60)
@@ -108,7 +108,7 @@ def test_the_interval_is_that_of_drawn_groups():
         drawn.append(float(shared_area(*counts)))
     assert found.interval == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.02)
     assert found.interval[1] - found.interval[0] > 0.15  # half of the groups overlap, by chance more or fewer
-    again = overlap(matrix_score(torch.from_numpy(scores)), *groups, bins=8, draws=400, seed=5, block=33)
+    again = score_overlap(matrix_score(torch.from_numpy(scores)), *groups, bins=8, draws=400, seed=5, block=33)
     assert again.interval == found.interval
 
 
@@ -135,6 +135,6 @@ def test_scores_that_are_no_numbers_are_refused(wrong):
 
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(ScoreError, match="no negatives"):
-        overlap(matrix_score(torch.zeros(2, 3)), np.zeros(2, int), np.zeros(3, int))
+        score_overlap(matrix_score(torch.zeros(2, 3)), np.zeros(2, int), np.zeros(3, int))
     with pytest.raises(ScoreError, match="some bins"):
         of(torch.zeros(4, 8), bins=0)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from diptych.errors import ScoreError
-from diptych.evaluation.localisation.measures import DRAWS, LEVEL, SEED, Grounding
+from diptych.evaluation.localisation.phrase_metrics import DRAWS, LEVEL, SEED, GroundingResult
 from diptych.evaluation.metrics.ranks import Ranks
-from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, average, measure
-from diptych.evaluation.metrics.significance import redrawn
+from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, mean_metrics, metrics_from_ranks
+from diptych.evaluation.metrics.significance import bootstrap_recalls
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedDifferences:
     """The difference in each metric by its name, such as the recalls and their sum, and how intervals were drawn."""
 
     differences: dict[str, Difference]
@@ -51,7 +51,7 @@ class Paired:
         return {"level": self.level, "draws": self.draws, "seed": self.seed, "differences": named}
 
 
-def paired(
+def paired_difference(
     first: Sequence[Ranks],
     second: Sequence[Ranks],
     *,
@@ -59,7 +59,7 @@ def paired(
     level: float = 0.95,
     draws: int = 1000,
     seed: int = 0,
-) -> Paired:
+) -> PairedDifferences:
     """Second minus first, fold by fold of the same queries; percentile intervals over shared draws of groups."""
     if not 0 < level < 1 or draws < 1:
         raise ScoreError(f"an interval needs a level between 0 and 1 and some draws, not {level} and {draws}")
@@ -69,20 +69,22 @@ def paired(
     drawn = []
     for folds in (first, second):
         random = np.random.default_rng(seed)
-        drawn.append(np.mean([redrawn(ranks, cutoffs, draws, random) for ranks in folds], axis=0))
+        drawn.append(np.mean([bootstrap_recalls(ranks, cutoffs, draws, random) for ranks in folds], axis=0))
     differences = drawn[1] - drawn[0]  # (draws, recalls)
     columns = np.column_stack([differences, differences.sum(axis=1)])
     lows, highs = np.quantile(columns, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    values = [average([measure(ranks, cutoffs) for ranks in folds]).to_json() for folds in (first, second)]
+    values = [
+        mean_metrics([metrics_from_ranks(ranks, cutoffs) for ranks in folds]).to_json() for folds in (first, second)
+    ]
     names = [*(f"{side}_r{cutoff}" for side in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for cutoff in cutoffs), "rsum"]
     named = {
         name: Difference(values[1][name] - values[0][name], float(low), float(high))
         for name, low, high in zip(names, lows, highs, strict=True)
     }
-    return Paired(named, level, draws, seed)
+    return PairedDifferences(named, level, draws, seed)
 
 
-def paired_phrases(first: Grounding, second: Grounding) -> Paired:
+def paired_phrase_difference(first: GroundingResult, second: GroundingResult) -> PairedDifferences:
     """Second minus first in finding the same phrases; percentile intervals over shared draws of photos."""
     if not np.array_equal(first.rows, second.rows) or not np.array_equal(first.images, second.images):
         raise ScoreError("a paired difference needs the ranks of the same phrases in the same order")
@@ -91,7 +93,7 @@ def paired_phrases(first: Grounding, second: Grounding) -> Paired:
         name: Difference(value - first.metrics[name], float(low), float(high))
         for (name, value), low, high in zip(second.metrics.items(), lows, highs, strict=True)
     }
-    return Paired(named, LEVEL, DRAWS, SEED)
+    return PairedDifferences(named, LEVEL, DRAWS, SEED)
 
 
 def _same_queries(first: Ranks, second: Ranks) -> bool:

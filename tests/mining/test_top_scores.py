@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from diptych.mining.top import EMPTY, Top, items_of, scores_of
+from diptych.mining.top_scores import EMPTY, TopScores, items_of, scores_of
 
 # Few different scores, both zeros and an exclusion among them: ties everywhere.
 ALL = [-np.inf, -2.5, -1.0, -0.0, 0.0, 0.25, 0.5, 3e38]
@@ -42,7 +42,7 @@ def offered(top, scores, height, width, by_item):
 @example(np.array([[-0.0, 0.0, -1.0, 0.0]], np.float32), 2, 1, 1, False)  # both zeros are equal: the first two
 @given(matrices(), st.integers(1, 6), st.integers(1, 9), st.integers(1, 130), st.booleans())
 def test_the_best_are_those_of_a_sort_whatever_the_tiles(scores, size, height, width, by_item):
-    keys = offered(Top(len(scores), size), scores, height, width, by_item).best()
+    keys = offered(TopScores(len(scores), size), scores, height, width, by_item).best()
     wanted = sorted_best(scores, size)
     np.testing.assert_array_equal(items_of(keys), wanted)
     here = wanted >= 0
@@ -52,8 +52,12 @@ def test_the_best_are_those_of_a_sort_whatever_the_tiles(scores, size, height, w
 @given(matrices(), st.integers(1, 6), st.integers(1, 40), st.integers(0, 5))
 def test_it_goes_on_from_what_it_was(scores, size, width, left_after):
     cut = min(left_after * width, scores.shape[1])
-    first = offered(Top(len(scores), size), scores[:, :cut], 4, width, by_item=False) if cut else Top(len(scores), size)
-    second = Top(len(scores), size)
+    first = (
+        offered(TopScores(len(scores), size), scores[:, :cut], 4, width, by_item=False)
+        if cut
+        else TopScores(len(scores), size)
+    )
+    second = TopScores(len(scores), size)
     second.offer(np.full_like(scores, 1e30), slice(0, len(scores)), slice(0, scores.shape[1]))  # to be forgotten
     second.restore(first.best())
     for items in spans(scores.shape[1], width):
@@ -65,15 +69,15 @@ def test_it_goes_on_from_what_it_was(scores, size, width, left_after):
 def test_many_scores_in_the_worst_order():
     scores = np.sort(np.random.default_rng(0).random((7, 5000), np.float32), axis=1)  # each better than all before
     for by_item in (False, True):
-        keys = offered(Top(7, 20), scores, 3, 900, by_item).best()
+        keys = offered(TopScores(7, 20), scores, 3, 900, by_item).best()
         np.testing.assert_array_equal(items_of(keys), np.tile(np.arange(4999, 4979, -1), (7, 1)))
 
 
 def test_a_model_that_gives_one_score_to_all_keeps_the_first():
-    keys = offered(Top(5, 10), np.full((5, 3000), -0.75, np.float32), 2, 1000, by_item=False).best()
+    keys = offered(TopScores(5, 10), np.full((5, 3000), -0.75, np.float32), 2, 1000, by_item=False).best()
     np.testing.assert_array_equal(items_of(keys), np.tile(np.arange(10), (5, 1)))
 
 
 def test_without_scores_there_is_nothing():
-    assert (Top(3, 2).best() == EMPTY).all()
-    assert (items_of(Top(3, 2).best()) == -1).all()
+    assert (TopScores(3, 2).best() == EMPTY).all()
+    assert (items_of(TopScores(3, 2).best()) == -1).all()

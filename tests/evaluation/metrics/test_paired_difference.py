@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import ScoreError
-from diptych.evaluation.localisation.measures import Grounding
-from diptych.evaluation.metrics.paired import Difference, paired, paired_phrases
+from diptych.evaluation.localisation.phrase_metrics import GroundingResult
+from diptych.evaluation.metrics.paired_difference import Difference, paired_difference, paired_phrase_difference
 from diptych.evaluation.metrics.ranks import Ranks
-from diptych.evaluation.metrics.significance import intervals
+from diptych.evaluation.metrics.significance import bootstrap_intervals
 
 
 def some_ranks(groups: int, seed: int) -> Ranks:
@@ -51,7 +51,7 @@ def test_it_equals_a_slow_loop_that_draws_both_together(sizes):
                 totals[draw, column] += (of[1] - of[0]) / len(sizes)
     columns = [totals[:, 0], totals[:, 1], totals.sum(1)]
 
-    found = paired(first, second, cutoffs=[5], level=0.8, draws=draws, seed=3)
+    found = paired_difference(first, second, cutoffs=[5], level=0.8, draws=draws, seed=3)
 
     assert list(found.differences) == ["i2t_r5", "t2i_r5", "rsum"]
     for column, each in zip(columns, found.differences.values(), strict=True):
@@ -62,7 +62,7 @@ def test_the_value_is_the_difference_of_the_recalls():
     groups = np.arange(4)
     first = Ranks(np.array([1, 1, 9, 9]), np.array([1, 9, 9, 9]), groups, groups, groups, groups)
     second = Ranks(np.array([1, 1, 1, 9]), np.array([9, 9, 9, 9]), groups, groups, groups, groups)
-    values = {name: each.value for name, each in paired([first], [second], cutoffs=[1]).differences.items()}
+    values = {name: each.value for name, each in paired_difference([first], [second], cutoffs=[1]).differences.items()}
     assert values == {"i2t_r1": 25, "t2i_r1": -25, "rsum": 0}
 
 
@@ -71,10 +71,10 @@ def test_a_small_steady_gain_is_found_where_the_separate_intervals_overlap():
     first = np.where(groups % 2, 1, 9)
     second = np.where(groups < 16, 1, first)  # 8 of 200 more
     one, other = (Ranks(ranks, ranks, groups, groups, groups, groups) for ranks in (first, second))
-    gain = paired([one], [other], cutoffs=[1]).differences["i2t_r1"]
+    gain = paired_difference([one], [other], cutoffs=[1]).differences["i2t_r1"]
     assert gain.value == pytest.approx(4)
     assert gain.found
-    lower, upper = (intervals([ranks], cutoffs=[1]).bounds["i2t_r1"] for ranks in (one, other))
+    lower, upper = (bootstrap_intervals([ranks], cutoffs=[1]).bounds["i2t_r1"] for ranks in (one, other))
     assert lower[1] > upper[0]
 
 
@@ -82,11 +82,11 @@ def test_a_small_steady_gain_is_found_where_the_separate_intervals_overlap():
 def test_swapping_turns_the_sign_and_a_model_never_beats_itself(seed):
     one = some_ranks(8, seed)
     other = other_than(one, seed)
-    there, back = (paired(*sides, draws=30).differences for sides in (([one], [other]), ([other], [one])))
+    there, back = (paired_difference(*sides, draws=30).differences for sides in (([one], [other]), ([other], [one])))
     for name in there:
         assert there[name].value == pytest.approx(-back[name].value)
         assert (there[name].low, there[name].high) == pytest.approx((-back[name].high, -back[name].low))
-    for same in paired([one], [one], draws=30).differences.values():
+    for same in paired_difference([one], [one], draws=30).differences.values():
         assert (same.value, same.low, same.high, same.found) == (0, 0, 0, False)
 
 
@@ -99,7 +99,7 @@ def test_what_counts_as_found():
 
 def test_it_can_be_stored():
     one = some_ranks(5, 0)
-    stored = json.loads(json.dumps(paired([one], [other_than(one, 1)], draws=10, seed=4).to_json()))
+    stored = json.loads(json.dumps(paired_difference([one], [other_than(one, 1)], draws=10, seed=4).to_json()))
     assert (stored["level"], stored["draws"], stored["seed"]) == (0.95, 10, 4)
     assert set(stored["differences"]["rsum"]) == {"value", "low", "high", "found"}
 
@@ -107,25 +107,25 @@ def test_it_can_be_stored():
 def test_refusals():
     one = some_ranks(5, 0)
     with pytest.raises(ScoreError, match="same images and texts"):
-        paired([one], [some_ranks(5, 1)])
+        paired_difference([one], [some_ranks(5, 1)])
     with pytest.raises(ScoreError, match="same images and texts"):
-        paired([one], [one, one])
+        paired_difference([one], [one, one])
     with pytest.raises(ScoreError, match="level between 0 and 1"):
-        paired([one], [one], level=1.0)
+        paired_difference([one], [one], level=1.0)
     with pytest.raises(ScoreError, match="some draws"):
-        paired([one], [one], draws=0)
+        paired_difference([one], [one], draws=0)
 
 
-def some_grounding(seed: int, mentions: int = 40) -> Grounding:
+def some_grounding(seed: int, mentions: int = 40) -> GroundingResult:
     """Mentions of a few photos, the same photos for every seed."""
     random = np.random.default_rng(seed)
     ranks = np.where(random.random(mentions) < 0.2, np.inf, random.integers(1, 14, mentions))
     images = np.random.default_rng(9).choice([4, 9, 17, 30, 31], mentions)
-    return Grounding(ranks, images, [()] * mentions, np.arange(mentions), np.zeros((mentions, 4), np.float32))
+    return GroundingResult(ranks, images, [()] * mentions, np.arange(mentions), np.zeros((mentions, 4), np.float32))
 
 
 def test_phrases_equal_a_slow_loop_that_draws_photos_for_both(monkeypatch):
-    monkeypatch.setattr("diptych.evaluation.localisation.measures.DRAWS", 60)
+    monkeypatch.setattr("diptych.evaluation.localisation.phrase_metrics.DRAWS", 60)
     first, second = some_grounding(1), some_grounding(2)
     photos, dice = sorted(set(first.images.tolist())), np.random.default_rng(0)
     columns = []
@@ -135,7 +135,7 @@ def test_phrases_equal_a_slow_loop_that_draws_photos_for_both(monkeypatch):
         recalls = [100 * (np.mean(sides[1] <= cutoff) - np.mean(sides[0] <= cutoff)) for cutoff in (1, 5, 10)]
         ceiling = 100 * (np.mean(sides[1] < np.inf) - np.mean(sides[0] < np.inf))
         columns.append([*recalls, sum(recalls), ceiling])
-    found = paired_phrases(first, second)
+    found = paired_phrase_difference(first, second)
     assert list(found.differences) == ["phrase_r1", "phrase_r5", "phrase_r10", "phrase_sum", "ceiling"]
     for column, (name, each) in zip(np.array(columns).T, found.differences.items(), strict=True):
         assert each.value == pytest.approx(second.metrics[name] - first.metrics[name])
@@ -144,9 +144,9 @@ def test_phrases_equal_a_slow_loop_that_draws_photos_for_both(monkeypatch):
 
 def test_a_run_differs_from_itself_in_no_phrase_and_from_other_phrases_not_at_all():
     one = some_grounding(1)
-    assert not any(each.found or each.value for each in paired_phrases(one, one).differences.values())
+    assert not any(each.found or each.value for each in paired_phrase_difference(one, one).differences.values())
     with pytest.raises(ScoreError, match="the same phrases in the same order"):
-        paired_phrases(one, one.only(np.arange(39)))
+        paired_phrase_difference(one, one.only(np.arange(39)))
 
 
 def test_only_some_mentions_are_measured_as_they_were():

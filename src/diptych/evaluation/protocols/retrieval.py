@@ -14,14 +14,14 @@ import numpy as np
 
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
-from diptych.evaluation.metrics.average_precision import average_precisions
+from diptych.evaluation.metrics.average_precision import ranks_with_precision
 from diptych.evaluation.metrics.ranks import BLOCK, Ranks, Score, check_positives, ranks
-from diptych.evaluation.metrics.recall import CUTOFFS, Metrics, average, measure
-from diptych.evaluation.metrics.significance import Intervals, intervals
+from diptych.evaluation.metrics.recall import CUTOFFS, Metrics, mean_metrics, metrics_from_ranks
+from diptych.evaluation.metrics.significance import Intervals, bootstrap_intervals
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class RetrievalResult:
     """What an evaluation found: metrics (the mean over folds), their intervals, and the ranks of each fold."""
 
     protocol: str
@@ -51,7 +51,7 @@ class Result:
         }
 
 
-def evaluate(
+def evaluate_score(
     score: Score,
     image_groups: Integers,
     text_groups: Integers,
@@ -64,7 +64,7 @@ def evaluate(
     draws: int = 1000,
     seed: int = 0,
     block: int = BLOCK,
-) -> Result:
+) -> RetrievalResult:
     """Rank and measure under a protocol: `gallery` keeps the first images, `folds` cuts them into galleries.
 
     With `average_precision` every right answer is ranked, not the best alone, and mAP is measured.
@@ -77,20 +77,20 @@ def evaluate(
     if not 1 <= folds <= len(first_images):
         groups = len(first_images)
         raise ScoreError(f"{folds} folds of {groups} groups; take between 1 and {groups} folds")
-    rank = average_precisions if average_precision else ranks
+    rank = ranks_with_precision if average_precision else ranks
     ranked = []
     for fold in np.array_split(image_groups[first_images], folds):
         image_rows, text_rows = (np.flatnonzero(np.isin(column, fold)) for column in (image_groups, text_groups))
         ranked.append(rank(score, image_groups, text_groups, image_rows=image_rows, text_rows=text_rows, block=block))
-    return Result(
+    return RetrievalResult(
         protocol=_named(ranked, gallery),
-        metrics=average([measure(part, cutoffs) for part in ranked]),
-        intervals=intervals(ranked, cutoffs=cutoffs, level=level, draws=draws, seed=seed),
+        metrics=mean_metrics([metrics_from_ranks(part, cutoffs) for part in ranked]),
+        intervals=bootstrap_intervals(ranked, cutoffs=cutoffs, level=level, draws=draws, seed=seed),
         folds=tuple(ranked),
     )
 
 
-def gallery_of(corpus: Corpus, gallery: int) -> Corpus:
+def gallery_subset(corpus: Corpus, gallery: int) -> Corpus:
     """The first images of a corpus with all of their texts, no group cut apart."""
     first = _first_gallery(corpus.image_groups, _first_images(corpus.image_groups), gallery)
     kept = corpus.image_groups[first]

@@ -20,7 +20,7 @@ from torch import Tensor
 from diptych.data.corpus import Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import BLOCK, Score, Side, Tally, sides
-from diptych.evaluation.metrics.significance import WEIGHTS
+from diptych.evaluation.metrics.significance import MAX_WEIGHTS
 
 BINS = 100
 COSINE = (-1.0, 1.0)
@@ -31,7 +31,7 @@ Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Overlap:
+class ScoreOverlap:
     """The shared area with its interval, and the two distributions: how many pairs, their mean, their density by bin.
 
     The interval is of bootstrap draws of groups, each with its positive pairs and with its images' negative ones.
@@ -65,7 +65,7 @@ class Overlap:
 
 
 @torch.no_grad()
-def overlap(
+def score_overlap(
     score: Score,
     image_groups: Integers,
     text_groups: Integers,
@@ -74,7 +74,7 @@ def overlap(
     draws: int = 1000,
     seed: int = 0,
     block: int = BLOCK,
-) -> Overlap:
+) -> ScoreOverlap:
     """Compare the scores of all positive and all negative pairs, tile by tile.
 
     The bins go from -1 to 1, where cosines lie. Scores beyond need a second pass, with bins from the lowest to the
@@ -150,7 +150,7 @@ class _Counts(Tally):
         counts[first : last + 1] += counted.view(-1, self.bins)
         return tile.sum().item()
 
-    def result(self, draws: int, seed: int) -> Overlap:
+    def result(self, draws: int, seed: int) -> ScoreOverlap:
         """What was counted, with the interval of so many draws of groups."""
         positive, negative = (counts.double().numpy() for counts in (self.positive, self.negative))  # (groups, bins)
         alike = _redrawn(positive, negative, draws, np.random.default_rng(seed))
@@ -158,7 +158,7 @@ class _Counts(Tally):
         totals = positive.sum(0), negative.sum(0)
         pairs = [int(total.sum()) for total in totals]
         width = np.diff(self.edges)
-        return Overlap(
+        return ScoreOverlap(
             shared=float(shared_area(*totals)),
             interval=(float(low), float(high)),
             positives=pairs[0],
@@ -175,7 +175,7 @@ def _redrawn(positive: Reals, negative: Reals, draws: int, random: np.random.Gen
     """The shared area of each draw of as many groups as there are, with replacement: (draws,)."""
     groups = len(positive)
     alike = []
-    most = max(1, WEIGHTS // groups)
+    most = max(1, MAX_WEIGHTS // groups)
     for start in range(0, draws, most):
         weights = random.multinomial(groups, np.full(groups, 1 / groups), size=min(most, draws - start)).astype(float)
         alike.append(shared_area(weights @ positive, weights @ negative))
