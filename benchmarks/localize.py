@@ -60,7 +60,7 @@ def make_mentions(random: np.random.Generator, photos: int) -> Mentions:
 def a_call_a_phrase(trained: Trained, mentions: Mentions, regions: Features, boxes: Floats) -> list[float]:
     """The rank of each mention, all encoded again for each."""
     ranks = []
-    for phrase, image, box in zip(mentions.words, mentions.images, mentions.boxes, strict=True):
+    for phrase, image, box in zip(mentions.phrases, mentions.images, mentions.boxes, strict=True):
         encoded = trained.matcher.encode_images(torch.from_numpy(regions[np.array([image])][0]))
         scores = trained.matcher.score(encoded, trained.encode_texts([phrase]))[:, 0]
         order = scores.argsort(descending=True).numpy()

@@ -13,7 +13,7 @@ from diptych.errors import DataError
 
 def corpus(**columns: object) -> Corpus:
     known = {
-        "name": "own",
+        "name": "mine",
         "image_ids": ["a", "b", "c"],
         "image_groups": np.array([0, 1, 2]),
         "image_splits": np.array(["train", "test", "test"]),
@@ -22,39 +22,39 @@ def corpus(**columns: object) -> Corpus:
         "text_splits": np.array(["test", "train", "test", "test"]),
         "features": Features([np.arange(6, dtype=np.float32).reshape(3, 2)]),
         "boxes": [[Box(name, 0, 0, 1, 1)] for name in "abc"],
-        "phrases": [[Phrase(words, "x", ("other",))] for words in ("of b", "of a", "more of b", "of nobody")],
+        "phrases": [[Phrase(text, "x", ("other",))] for text in ("of b", "of a", "more of b", "of nobody")],
         "region_boxes": Features([np.arange(24, dtype=np.float32).reshape(3, 2, 4)]),
     }
     return Corpus(**{**known, **columns})
 
 
-def in_step(part: Corpus) -> bool:
+def columns_agree(part: Corpus) -> bool:
     numbers = ["abc".index(name) for name in part.image_ids]
     rows = np.arange(len(numbers))
     return (
         [box.chain for (box,) in part.boxes] == list(part.image_ids)
-        and [phrase.words for (phrase,) in part.phrases] == list(part.texts)
+        and [phrase.text for (phrase,) in part.phrases] == list(part.texts)
         and part.features[rows][:, 0].tolist() == [2 * number for number in numbers]
         and part.region_boxes[rows][:, 0, 0].tolist() == [8 * number for number in numbers]
     )
 
 
-def test_all_columns_stay_in_step() -> None:
+def test_all_columns_stay_columns_agree() -> None:
     whole = corpus()
     part = whole.take(np.array([2, 0]), np.array([3, 1, 1]))
     assert (part.image_ids, part.texts) == (["c", "a"], ["of nobody", "of a", "of a"])
-    assert in_step(whole) and in_step(part)
+    assert columns_agree(whole) and columns_agree(part)
     test = whole.split("test")
     assert (test.image_ids, test.texts) == (["b", "c"], ["of b", "more of b", "of nobody"])
-    assert in_step(test)
+    assert columns_agree(test)
     matched = whole.matched()
     assert (matched.image_ids, matched.texts) == (["a", "b"], ["of b", "of a", "more of b"])
-    assert in_step(matched)
+    assert columns_agree(matched)
     assert matched.matched() is matched
 
 
 @pytest.mark.parametrize("column", ["boxes", "phrases", "region_boxes"])
-def test_a_corpus_may_lack_a_column_and_its_parts_then_do(column: str) -> None:
+def test_a_missing_column_is_missing_in_a_selection(column: str) -> None:
     part = corpus(**{column: None}).take(np.array([1]), np.array([0]))
     assert getattr(part, column) is None
 
@@ -62,9 +62,9 @@ def test_a_corpus_may_lack_a_column_and_its_parts_then_do(column: str) -> None:
 @pytest.mark.parametrize(
     ("column", "rows", "message"),
     [
-        ("boxes", [[]], "own: a column of 1 rows for 3 images"),
-        ("phrases", [[]] * 3, "own: a column of 3 rows for 4 texts"),
-        ("text_groups", np.zeros(2, np.int64), "own: a column of 2 rows for 4 texts"),
+        ("boxes", [[]], "mine: a column has 1 rows, but there are 3 images"),
+        ("phrases", [[]] * 3, "mine: a column has 3 rows, but there are 4 texts"),
+        ("text_groups", np.zeros(2, np.int64), "mine: a column has 2 rows, but there are 4 texts"),
     ],
 )
 def test_a_column_of_another_length_is_refused(column: str, rows: object, message: str) -> None:
@@ -74,7 +74,7 @@ def test_a_column_of_another_length_is_refused(column: str, rows: object, messag
 
 def test_the_digest_knows_boxes_and_phrases() -> None:
     whole = corpus()
-    assert whole.digest() == corpus(name="another", boxes=tuple(tuple(some) for some in whole.boxes)).digest()
+    assert whole.digest() == corpus(name="another", boxes=tuple(tuple(boxes) for boxes in whole.boxes)).digest()
     moved = [[Box("a", 0, 0, 1, 0.5)], *whole.boxes[1:]]
     renamed = [[Phrase("of b", "y", ("other",))], *whole.phrases[1:]]
     others = [
@@ -90,21 +90,24 @@ def test_the_digest_knows_boxes_and_phrases() -> None:
     assert len({one.digest() for one in (whole, *others)}) == 6
 
 
+def test_the_digest_never_changes() -> None:
+    """Runs store it: another digest would tell their owners that the data has changed."""
+    assert corpus().digest() == "37067604ca1978471fc0c01044564f230c766aa04329bdfc9bf0621eaa3aa5e6"
+
+
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 99), st.integers(0, 2)), max_size=8),
 )
-def test_one_region_of_each_image_is_read_from_wherever_it_lies(
-    lengths: list[int], wanted: list[tuple[int, int]]
-) -> None:
-    """Rows in several parts, taken in another order; a region says its row and its place."""
+def test_one_region_per_image_is_read_from_any_part(lengths: list[int], wanted: list[tuple[int, int]]) -> None:
+    """Rows in several parts, in another order; the two values of a region are its image's row and its own number."""
     count = sum(lengths)
-    says = np.stack(np.broadcast_arrays(np.arange(count)[:, None], np.arange(3)), axis=2).astype(np.float16)
+    vectors = np.stack(np.broadcast_arrays(np.arange(count)[:, None], np.arange(3)), axis=2).astype(np.float16)
     order = np.random.default_rng(0).permutation(count)
-    features = Features(np.split(says, np.cumsum(lengths)[:-1])).take(order)
+    features = Features(np.split(vectors, np.cumsum(lengths)[:-1])).take(order)
     assert features.shape == (3, 2)
     images = np.array([image % count for image, _ in wanted] if count else [], np.int64)
-    places = np.array([place for _, place in wanted][: len(images)], np.int64)
-    found = features.at(images, places)
+    regions = np.array([region for _, region in wanted][: len(images)], np.int64)
+    found = features.read_regions(images, regions)
     assert found.dtype == np.float32
-    assert found.tolist() == np.stack([order[images], places], axis=1).tolist()
+    assert found.tolist() == np.stack([order[images], regions], axis=1).tolist()

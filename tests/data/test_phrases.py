@@ -49,7 +49,7 @@ def rows(corpus: Corpus) -> list[tuple[object, ...]]:
                 for box in corpus.boxes[i]:
                     if corpus.image_groups[i] == corpus.text_groups[j] and box.chain == phrase.chain:
                         sides = (box.left, box.top, box.right, box.bottom)
-                        found.append((phrase.words, phrase.kinds, image, text, sides))
+                        found.append((phrase.text, phrase.kinds, image, text, sides))
     return found
 
 
@@ -64,7 +64,7 @@ def told(corpus: Corpus) -> list[tuple[object, ...]]:
     texts = [corpus.texts[j] for j in known.texts]
     sides = [tuple(box) for box in known.boxes.tolist()]
     assert len(known) == len(images)
-    return list(zip(known.words, known.kinds, images, texts, sides, strict=True))
+    return list(zip(known.phrases, known.kinds, images, texts, sides, strict=True))
 
 
 @given(corpora())
@@ -79,9 +79,9 @@ def test_a_thing_is_a_chain_in_an_image(corpus: Corpus) -> None:
     known = find_mentions(corpus)
     chains = [kinds[0] for kinds in known.kinds]
     names = list(zip(known.images.tolist(), chains, strict=True))
-    for one, other in zip(names, known.things.tolist(), strict=True):
-        assert [name == one for name in names] == (known.things == other).tolist()
-    assert sorted(set(known.things.tolist())) == list(range(len(set(names))))
+    for one, other in zip(names, known.entities.tolist(), strict=True):
+        assert [name == one for name in names] == (known.entities == other).tolist()
+    assert sorted(set(known.entities.tolist())) == list(range(len(set(names))))
     assert (known.boxes.dtype, known.images.dtype) == (np.float32, np.int64)
     assert known.boxes.shape == (len(known), 4)
 

@@ -274,9 +274,7 @@ def tiny_backbone(corpus, small_regions):
 def stores(corpus, write_vectors, tmp_path_factory):
     """The features of all recipes, and in `vectors.txt` a vector of most words."""
     folder = tmp_path_factory.mktemp("features")
-    write_vectors(
-        [*corpus.texts, *(phrase.words for some in corpus.phrases for phrase in some)], folder / "vectors.txt"
-    )
+    write_vectors([*corpus.texts, *(phrase.text for some in corpus.phrases for phrase in some)], folder / "vectors.txt")
     return folder
 
 

@@ -229,7 +229,7 @@ def _localised(run: str, sources: list[str], asked: Asked, means: EncodeOptions)
         raise ScoreError(f"{why}; give this one run and the corpus")
     trained = means.open(run)
     found = find_phrases(Path(run), trained, means.corpus, asked.split, means.workers)
-    print_unknown_texts(trained, find_mentions(means.corpus).words)
+    print_unknown_texts(trained, find_mentions(means.corpus).phrases)
     if asked.report:
         print_note(f"wrote {write_phrase_report(Path(run), found, means.corpus, asked.split)}")
     return Measured.of(phrase_table(found), found)

@@ -1,7 +1,8 @@
 """The corpus: images, texts, and the relation between them.
 
 An image and a text match when they share a group, and in no other case. A photo with five captions, three photos of a
-person with six descriptions, a region with its phrases are all this one relation; nothing here counts texts an image.
+person with six descriptions, and a region with its phrases are all this one relation: an image can have any number of
+texts, and a text any number of images.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Floats = NDArray[np.float32]
 
 
 class Picture(Protocol):
-    """One image that can be had as RGB pixels."""
+    """An image that can be loaded as RGB pixels."""
 
     def load(self) -> Image.Image:
         """Decode to an upright RGB image, or raise ImageError with the reason."""
@@ -33,10 +34,10 @@ class Picture(Protocol):
 
 @dataclass(frozen=True)
 class Box:
-    """Where a thing of an image is, relative to the picture: from 0 to 1, left to right and top to bottom.
+    """Where an entity is in an image, relative to the image: from 0 to 1, left to right and top to bottom.
 
-    `chain` is the name that phrases of the image's texts know the thing by; several things that are named together
-    have one box around all of them.
+    `chain` identifies the entity (its coreference chain in Flickr30K Entities): phrases of the same chain name it.
+    Several objects that are named together share one box around all of them.
     """
 
     chain: str
@@ -48,16 +49,16 @@ class Box:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A part of a text that names a thing: its words, the thing's chain, and the kinds it is of, such as people."""
+    """A part of a text that names an entity: the phrase, the entity's chain, and its kinds, such as people."""
 
-    words: str
+    text: str
     chain: str
     kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong in a source that was left out or should be looked at, with its file and row."""
+    """Something wrong in a source, with its file and row: left out, or worth a look."""
 
     file: str
     row: int | None
@@ -68,7 +69,7 @@ class Problem:
 
 
 class Features:
-    """Stored vectors, a row an image, kept where they are (often memory-mapped) until they are asked for."""
+    """Stored vectors, one row per image, left on disk (if memory-mapped) until they are read."""
 
     def __init__(self, parts: Sequence[NDArray[np.floating]], rows: Integers | None = None) -> None:
         self._parts = list(parts)
@@ -84,41 +85,41 @@ class Features:
         return tuple(self._parts[0].shape[1:])
 
     def take(self, images: Integers) -> Features:
-        """The same features for fewer (or reordered) images; nothing is read."""
+        """The features of a selection of images, in that order; nothing is read."""
         return Features(self._parts, self._rows[images])
 
     def digest(self) -> bytes:
-        """What identifies the values: the shape, and a few rows of them."""
-        some = np.unique(np.linspace(0, len(self) - 1, 32).astype(np.int64)) if len(self) else np.arange(0)
-        return str((len(self), self.shape)).encode() + self[some].tobytes()
+        """A fingerprint of the values: the shape and a sample of up to 32 rows."""
+        sample = np.unique(np.linspace(0, len(self) - 1, 32).astype(np.int64)) if len(self) else np.arange(0)
+        return str((len(self), self.shape)).encode() + self[sample].tobytes()
 
     def __getitem__(self, images: Integers) -> Floats:
         return self._read(images, None)
 
-    def at(self, images: Integers, regions: Integers) -> Floats:
-        """One region of each of these images, (images, size), where an image has several; nothing else is read."""
+    def read_regions(self, images: Integers, regions: Integers) -> Floats:
+        """Region `regions[i]` of image `images[i]`, for each i: (images, size). Nothing else is read."""
         return self._read(images, regions)
 
     def _read(self, images: Integers, regions: Integers | None) -> Floats:
         rows = self._rows[images]
-        out = np.empty((len(rows), *(self.shape if regions is None else self.shape[1:])), np.float32)
-        part_of = np.searchsorted(self._starts, rows, side="right") - 1
-        for part in np.unique(part_of):
-            here = part_of == part
-            found = rows[here] - self._starts[part]
-            out[here] = self._parts[part][found] if regions is None else self._parts[part][found, regions[here]]
-        return out
+        values = np.empty((len(rows), *(self.shape if regions is None else self.shape[1:])), np.float32)
+        part_of_row = np.searchsorted(self._starts, rows, side="right") - 1
+        for number in np.unique(part_of_row):
+            inside = part_of_row == number
+            part, part_rows = self._parts[number], rows[inside] - self._starts[number]
+            values[inside] = part[part_rows] if regions is None else part[part_rows, regions[inside]]
+        return values
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
     """Images and texts in the order of their source, each with its group and its split.
 
-    `pictures` or `features` (or both) say what an image looks like. `boxes` says, an image, where things are, and
-    `phrases`, a text, which of its words name a thing; a phrase belongs to the box of the same chain in an image of the
-    same group. `region_boxes` says where the regions of `features` lie, (regions, 4) an image: left, top, right and
-    bottom, relative to the photo, zeros where nobody knows. Everything is columnar: row i of each image column is
-    image i, row j of each text column is text j.
+    The corpus is columnar: row i of each image column is image i, row j of each text column is text j.
+    `pictures` or `features` (or both) hold what an image looks like. `boxes` holds the entities of each image and
+    `phrases` those of each text; a phrase belongs to the box of the same chain in an image of the same group.
+    `region_boxes` holds where the regions of `features` lie, (regions, 4) per image: left, top, right, bottom, relative
+    to the image, zeros if unknown.
     `address` is what `open_corpus` opened, absolute if it is a path; a corpus made in Python has none.
     """
 
@@ -139,15 +140,18 @@ class Corpus:
 
     def __post_init__(self) -> None:
         images, texts = len(self.image_ids), len(self.texts)
-        of_images = (self.image_groups, self.image_splits, self.pictures, self.features, self.boxes, self.region_boxes)
-        of_texts = (self.text_groups, self.text_splits, self.phrases)
-        for what, rows, columns in (("images", images, of_images), ("texts", texts, of_texts)):
+        image_columns = (
+            *(self.image_groups, self.image_splits, self.pictures),
+            *(self.features, self.boxes, self.region_boxes),
+        )
+        text_columns = (self.text_groups, self.text_splits, self.phrases)
+        for what, rows, columns in (("images", images, image_columns), ("texts", texts, text_columns)):
             for column in columns:
                 if column is not None and len(column) != rows:
-                    raise DataError(f"{self.name}: a column of {len(column)} rows for {rows} {what}")
+                    raise DataError(f"{self.name}: a column has {len(column)} rows, but there are {rows} {what}")
 
     def take(self, images: Integers, texts: Integers) -> Corpus:
-        """The corpus of these images and texts, in this order."""
+        """A selection of the images and texts, in the given order."""
         return replace(
             self,
             image_ids=[self.image_ids[i] for i in images],
@@ -164,26 +168,26 @@ class Corpus:
         )
 
     def split(self, *names: str) -> Corpus:
-        """The part of the corpus in these splits; an unknown or empty selection is an error."""
+        """The images and texts of the named splits; an unknown name or an empty selection raises a DataError."""
         for name in names:
             if name not in SPLITS:
                 raise DataError(f"{self.name}: no split {name!r}; {did_you_mean(name, SPLITS)}")
         images = np.flatnonzero(np.isin(self.image_splits, names))
         texts = np.flatnonzero(np.isin(self.text_splits, names))
         if not len(images) or not len(texts):
-            have = ", ".join(f"{name} {count}" for name, count in self.split_sizes().items())
+            sizes = ", ".join(f"{name} {count}" for name, count in self.split_sizes().items())
             raise DataError(
-                f"{self.name}: split {'+'.join(names)} has no images or no texts (images: {have}); "
+                f"{self.name}: split {'+'.join(names)} has no images or no texts (images: {sizes}); "
                 "give the data a split column, or folders train/, val/ and test/"
             )
         return self.take(images, texts)
 
     def split_sizes(self) -> dict[str, int]:
-        """The number of images in each split that has some."""
+        """The number of images in each split that is not empty."""
         return {name: n for name in SPLITS if (n := int(np.sum(self.image_splits == name)))}
 
     def matched(self) -> Corpus:
-        """Without the images that have no text and the texts that have no image: what can be ranked."""
+        """The corpus without images that have no text and texts that have no image: those cannot be ranked."""
         images = np.flatnonzero(np.isin(self.image_groups, self.text_groups))
         texts = np.flatnonzero(np.isin(self.text_groups, self.image_groups))
         if len(images) == len(self.image_ids) and len(texts) == len(self.texts):
@@ -191,7 +195,10 @@ class Corpus:
         return self.take(images, texts)
 
     def digest(self) -> str:
-        """What identifies a corpus: ids, groups, splits, texts, stored features, boxes; pictures by their ids alone."""
+        """A fingerprint of ids, groups, splits, texts, stored features, boxes and phrases; not of pixels.
+
+        Runs store it to recognise their corpus, so the hashed bytes must never change.
+        """
         digest = hashlib.sha256()
         for column in (self.image_ids, self.image_splits, self.texts, self.text_splits):
             digest.update("\0".join(map(str, column)).encode("utf-8", "surrogatepass"))
@@ -199,7 +206,17 @@ class Corpus:
         digest.update(self.image_groups.tobytes() + self.text_groups.tobytes())
         if self.features is not None:
             digest.update(self.features.digest())
-        for named in (self.boxes, self.phrases):
-            if named is not None:
-                digest.update(repr([list(some) for some in named]).encode("utf-8", "surrogatepass"))
+        if self.boxes is not None:
+            digest.update(repr([list(boxes) for boxes in self.boxes]).encode("utf-8", "surrogatepass"))
+        if self.phrases is not None:
+            digest.update(_phrases_for_digest(self.phrases).encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
+
+
+def _phrases_for_digest(phrases: Sequence[Sequence[Phrase]]) -> str:
+    # The form of repr() when a phrase's text was called `words`: digests of runs that exist depend on it.
+    of_texts = (
+        ", ".join(f"Phrase(words={phrase.text!r}, chain={phrase.chain!r}, kinds={phrase.kinds!r})" for phrase in some)
+        for some in phrases
+    )
+    return f"[{', '.join(f'[{some}]' for some in of_texts)}]"

@@ -1,4 +1,4 @@
-"""Phrases with a known place: what localisation learns from and is measured on."""
+"""Mentions: phrases whose place in an image is known. Localisation is trained and measured on them."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from diptych.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class Mentions:
-    """The phrases of a corpus' texts that name a thing with a box, once for each image that shows it.
+    """The phrases that name an entity with a box, one row per phrase and image that shows the entity.
 
-    Row k of each column is mention k. Mentions of the same thing in the same image have the same number in `things`,
-    counted from 0, and the same box: left, top, right, bottom, relative to the picture.
+    Mentions of the same entity in the same image share a number in `entities`, counted from 0, and a box: left, top,
+    right, bottom, relative to the image.
     """
 
-    words: Sequence[str]
+    phrases: Sequence[str]
     images: Integers  # (mentions,) the row of the image in the corpus
     texts: Integers  # (mentions,) the row of the text in the corpus
-    things: Integers  # (mentions,)
+    entities: Integers  # (mentions,)
     boxes: Floats  # (mentions, 4)
     kinds: Sequence[tuple[str, ...]]
 
     def __len__(self) -> int:
-        return len(self.words)
+        return len(self.phrases)
 
     def take(self, rows: Integers) -> Mentions:
-        """Some of the mentions; their things keep their numbers."""
-        words, kinds = ([column[row] for row in rows.tolist()] for column in (self.words, self.kinds))
-        return Mentions(words, self.images[rows], self.texts[rows], self.things[rows], self.boxes[rows], kinds)
+        """The mentions in these rows; entities keep their numbers."""
+        phrases, kinds = ([column[row] for row in rows.tolist()] for column in (self.phrases, self.kinds))
+        return Mentions(phrases, self.images[rows], self.texts[rows], self.entities[rows], self.boxes[rows], kinds)
 
 
 def find_mentions(corpus: Corpus) -> Mentions:
-    """All mentions of a corpus, in the order of its texts; a corpus without any is an error."""
-    images_of: dict[int, list[int]] = {}
+    """All mentions in a corpus, in the order of its texts; a corpus without any raises a DataError."""
+    images_of_group: dict[int, list[int]] = {}
     for image, group in enumerate(corpus.image_groups.tolist()):
-        images_of.setdefault(group, []).append(image)
-    boxes = [{box.chain: box for box in some} for some in corpus.boxes or ()]
-    named: list[Phrase] = []
-    rows: list[tuple[int, int, int]] = []  # image, text, thing
-    places: list[tuple[float, float, float, float]] = []
-    numbers: dict[tuple[int, str], int] = {}
-    for text, (group, phrases) in enumerate(zip(corpus.text_groups.tolist(), corpus.phrases or (), strict=False)):
-        for phrase in phrases:
-            for image in images_of.get(group, ()) if boxes else ():
-                if box := boxes[image].get(phrase.chain):
-                    named.append(phrase)
-                    rows.append((image, text, numbers.setdefault((image, phrase.chain), len(numbers))))
-                    places.append((box.left, box.top, box.right, box.bottom))
-    if not named:
+        images_of_group.setdefault(group, []).append(image)
+    boxes_of_image = [{box.chain: box for box in boxes} for boxes in corpus.boxes or ()]
+    phrases: list[Phrase] = []
+    rows: list[tuple[int, int, int]] = []  # image, text, entity
+    edges: list[tuple[float, float, float, float]] = []
+    entities: dict[tuple[int, str], int] = {}
+    for text, (group, text_phrases) in enumerate(zip(corpus.text_groups.tolist(), corpus.phrases or (), strict=False)):
+        for phrase in text_phrases:
+            for image in images_of_group.get(group, ()) if boxes_of_image else ():
+                if box := boxes_of_image[image].get(phrase.chain):
+                    phrases.append(phrase)
+                    rows.append((image, text, entities.setdefault((image, phrase.chain), len(entities))))
+                    edges.append((box.left, box.top, box.right, box.bottom))
+    if not phrases:
         raise DataError(
             f"{corpus.name}: no phrase with a box; localisation needs annotated data, such as Flickr30K Entities"
         )
-    images, texts, things = np.array(rows, np.int64).T
+    image_rows, text_rows, entity_numbers = np.array(rows, np.int64).T
     return Mentions(
-        words=[phrase.words for phrase in named],
-        images=images.copy(),  # a column of its own, not every third number
-        texts=texts.copy(),
-        things=things.copy(),
-        boxes=np.array(places, np.float32),
-        kinds=[phrase.kinds for phrase in named],
+        phrases=[phrase.text for phrase in phrases],
+        images=image_rows.copy(),  # contiguous, not every third number
+        texts=text_rows.copy(),
+        entities=entity_numbers.copy(),
+        boxes=np.array(edges, np.float32),
+        kinds=[phrase.kinds for phrase in phrases],
     )

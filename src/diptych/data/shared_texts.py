@@ -1,4 +1,4 @@
-"""Which group says which text: its own texts, and whatever others say in the same words."""
+"""Which groups share a text: two texts are the same if their tokens are, whatever their case and spacing."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from diptych.text.tokenisers.treebank import tokenise
 
 
 class SharedTexts:
-    """The texts of a corpus by their words, and the groups that say them.
+    """The distinct texts of a corpus, and the groups that each of them occurs in.
 
-    `strings` numbers the distinct texts, words compared and not spelling: (texts,). The groups that say string s are
-    `groups[first[s] : first[s + 1]]`.
+    `distinct_ids` numbers the distinct texts from 0: (texts,). The distinct text d occurs in the groups
+    `groups[offsets[d] : offsets[d + 1]]`.
     """
 
     def __init__(self, text_groups: Integers, texts: Sequence[str]) -> None:
-        numbers: dict[tuple[str, ...], int] = {}
-        words = {text: tuple(tokenise(text)) for text in set(texts)}
-        self.strings = np.array([numbers.setdefault(words[text], len(numbers)) for text in texts], np.int64)
-        self._known, places = np.unique(text_groups, return_inverse=True)
-        self._pairs = np.unique(self.strings * len(self._known) + places)  # each string with each group of it, once
-        self.groups = self._known[self._pairs % len(self._known)]
-        self.first = np.searchsorted(self._pairs // len(self._known), np.arange(len(numbers) + 1))
+        ids: dict[tuple[str, ...], int] = {}
+        tokens = {text: tuple(tokenise(text)) for text in set(texts)}
+        self.distinct_ids = np.array([ids.setdefault(tokens[text], len(ids)) for text in texts], np.int64)
+        self._group_names, group_rows = np.unique(text_groups, return_inverse=True)
+        # One sorted key per distinct text and group it occurs in.
+        self._keys = np.unique(self.distinct_ids * len(self._group_names) + group_rows)
+        self.groups = self._group_names[self._keys % len(self._group_names)]
+        self.offsets = np.searchsorted(self._keys // len(self._group_names), np.arange(len(ids) + 1))
 
-    def by(self, groups: Integers, texts: Integers) -> NDArray[np.bool_]:
-        """Whether each of these groups says the text beside it."""
-        places = np.searchsorted(self._known, groups).clip(max=len(self._known) - 1)
-        wanted = self.strings[texts] * len(self._known) + places
-        found = self._pairs[np.searchsorted(self._pairs, wanted).clip(max=len(self._pairs) - 1)]
-        said: NDArray[np.bool_] = (found == wanted) & (self._known[places] == groups)
-        return said
+    def group_has_text(self, groups: Integers, texts: Integers) -> NDArray[np.bool_]:
+        """Whether text `texts[i]` occurs in group `groups[i]`, for each i: (pairs,)."""
+        group_rows = np.searchsorted(self._group_names, groups).clip(max=len(self._group_names) - 1)
+        keys = self.distinct_ids[texts] * len(self._group_names) + group_rows
+        nearest = self._keys[np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)]
+        has_text: NDArray[np.bool_] = (nearest == keys) & (self._group_names[group_rows] == groups)
+        return has_text

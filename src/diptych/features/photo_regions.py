@@ -50,8 +50,10 @@ class PhotoRegions:
         rows, places = self._row[photos[readable]], places[readable]
         proposed = places < self.boxes.shape[1]
         values = np.empty((len(rows), self._proposed_vectors.shape[1]), np.float32)
-        values[proposed] = self._proposed_vectors.at(rows[proposed], places[proposed])
-        values[~proposed] = self._annotated_vectors.at(rows[~proposed], places[~proposed] - self.boxes.shape[1])
+        values[proposed] = self._proposed_vectors.read_regions(rows[proposed], places[proposed])
+        values[~proposed] = self._annotated_vectors.read_regions(
+            rows[~proposed], places[~proposed] - self.boxes.shape[1]
+        )
         return values, readable
 
 

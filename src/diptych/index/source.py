@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Protocol
 
 from diptych.data.corpus import Corpus, Picture
-from diptych.data.corpus_builder import SPLIT_NAMES, lines_of, text_in
 from diptych.data.entities.archive import has_annotations
 from diptych.data.formats.pedes import FILE_NAME as PEDES_NAME
 from diptych.data.formats.table import TABLE_SUFFIXES, extra_columns
 from diptych.data.images import IMAGE_SUFFIXES, PictureFile
 from diptych.data.open import open_corpus
+from diptych.data.parsing import SPLIT_NAMES, clean_text, read_lines
 from diptych.errors import DataError
 
 Stamp = tuple[int, int, str | None]  # size and time of an image's file, and its details
@@ -134,11 +134,11 @@ class FolderSource:
         beside = f"{key.rpartition('.')[0]}.txt"
         texts: dict[str, None] = {}
         problems: dict[str, str] = {}
-        lines = lines_of(Path(self.address, beside)) if beside in self._beside else ()
+        lines = read_lines(Path(self.address, beside)) if beside in self._beside else ()
         for row, line in enumerate(lines, 1):
             try:
                 if line.strip():
-                    texts[text_in(line)] = None
+                    texts[clean_text(line)] = None
             except DataError as reason:
                 problems.setdefault(beside, f"row {row}: {reason}")
         return About(key, list(texts), beside=beside, problems=problems)

@@ -22,10 +22,10 @@ class Exclusions:
     def against(self, columns: slice) -> Callable[[slice], Places]:
         """For some texts: a function from a span of images to the excluded pairs, counted from the tile's corner."""
         said = self._said
-        strings, string_of = np.unique(said.strings[columns], return_inverse=True)
+        strings, string_of = np.unique(said.distinct_ids[columns], return_inverse=True)
         texts = np.argsort(string_of, kind="stable")  # of the first string, of the second ...
         text_first = np.searchsorted(string_of[texts], np.arange(len(strings) + 1))
-        string, pair = _ranges(said.first[strings], said.first[strings + 1])
+        string, pair = _ranges(said.offsets[strings], said.offsets[strings + 1])
         by_group = np.argsort(said.groups[pair], kind="stable")
         groups, string = said.groups[pair][by_group], string[by_group]
 

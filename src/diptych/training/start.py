@@ -123,7 +123,7 @@ class Start:
     def _fit(self, tower: FittedTextTower, stage: Stage) -> None:
         """Fit a text tower to what a stage trains on, and to nothing else."""
         train = training_corpus(stage, self.corpus)
-        table = self.vocabulary.encode_all(train.texts if stage.phrases is None else find_mentions(train).words)
+        table = self.vocabulary.encode_all(train.texts if stage.phrases is None else find_mentions(train).phrases)
         if fit_texts(tower, tower.settings, table, self.vectors, self.vocabulary.digest, self.stores, self._fitting):
             self.watcher.say(f"fitted the text tower {tower.settings.name!r} to {len(table):,} training texts")
 
@@ -248,7 +248,7 @@ def _counted(recipe: Recipe, corpus: Corpus) -> Vocabulary:
     splits = sorted({split for stage in recipe.stage for split in stage.splits})
     try:
         train = corpus.split(*splits)
-        phrases = [phrase.words for some in train.phrases or () for phrase in some]
+        phrases = [phrase.text for some in train.phrases or () for phrase in some]
         named = any(stage.phrases is not None for stage in recipe.stage)
         return Vocabulary.from_texts([*train.texts, *phrases] if named else train.texts, recipe.text.threshold)
     except DataError as error:

@@ -97,7 +97,7 @@ def test_photos_sentences_phrases_and_boxes(tmp_path: Path, packed: bool) -> Non
         [Box("7", 0.1, 0.1, 0.5, 0.6)],
         [Box("7", 0.0, 0.0, 1.0, 1.0), Box("8", 0.0, 0.0, 0.1, 0.2)],
     ]
-    assert list(find_mentions(corpus).words) == ["A dog", "Two men", "one of them", "They"]
+    assert list(find_mentions(corpus).phrases) == ["A dog", "Two men", "one of them", "They"]
 
 
 def test_photos_are_found_by_their_id_in_the_usual_places_or_where_they_are_said_to_be(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_boxes_that_cannot_be_used_are_named_and_cost_no_sentence(
     corpus = read_entities(folder)
     assert corpus.boxes is not None and list(corpus.boxes[0]) == kept
     assert list(corpus.texts) == ["A dog runs .", "It barks .", "A dog runs ."]
-    assert corpus.phrases is not None and [phrase.words for phrase in corpus.phrases[0]] == ["A dog"]
+    assert corpus.phrases is not None and [phrase.text for phrase in corpus.phrases[0]] == ["A dog"]
     found = problems_of(corpus, folder)
     assert len(found) == len(messages)
     for problem, message in zip(found, messages, strict=True):
@@ -216,7 +216,7 @@ def test_a_sentence_with_broken_markup_is_left_out_alone(tmp_path: Path, broken:
     folder = data(tmp_path, {"1": (DOG[0], f"{DOG[1]}{broken}\n[/EN#7/animals It] barks .")})
     corpus = read_entities(folder)
     assert list(corpus.texts) == ["A dog runs .", "It barks ."]
-    assert corpus.phrases is not None and [phrase.words for (phrase,) in corpus.phrases] == ["A dog", "It"]
+    assert corpus.phrases is not None and [phrase.text for (phrase,) in corpus.phrases] == ["A dog", "It"]
     (problem,) = problems_of(corpus, folder)
     assert problem.startswith("annotations.zip/Sentences/1.txt:2: broken markup; a phrase looks like")
 

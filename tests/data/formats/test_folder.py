@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from diptych.data.corpus import Corpus
-from diptych.data.corpus_builder import hashed_split
 from diptych.data.formats.folder import is_captioned, read_captions, read_folder
 from diptych.data.images import PictureFile
+from diptych.data.parsing import hashed_split
 from diptych.errors import DataError
 
 

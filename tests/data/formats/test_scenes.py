@@ -96,7 +96,7 @@ def test_texts_are_the_same_on_every_machine(corpus):
         return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
     assert digest(corpus.texts) == "6410d6bc6cfbef27"
-    assert digest(phrase.words for phrases in corpus.phrases for phrase in phrases) == "b624e7500037da6c"
+    assert digest(phrase.text for phrases in corpus.phrases for phrase in phrases) == "b624e7500037da6c"
     assert make_scenes(0, 0, 20, seed=1).texts != corpus.split("test").texts[:100]
 
 
@@ -148,12 +148,12 @@ def test_every_text_names_every_thing_of_its_scene_by_the_chain_of_its_box():
         things = corpus.pictures[text // 3].scene.things
         assert [phrase.chain for phrase in phrases] == [str(i) for i in range(len(things))]
         for phrase, thing in zip(phrases, things, strict=True):
-            number, size, colour, noun = worded.fullmatch(phrase.words).groups()
+            number, size, colour, noun = worded.fullmatch(phrase.text).groups()
             assert (numbers[number], bool(size)) == (thing.count, bool(thing.size))
             assert plain.get(colour, colour) == thing.colour
             singular = {"boxes": "box", "crosses": "cross"}.get(noun, noun[:-1]) if thing.count > 1 else noun
             assert phrase.kinds == (thing.shape,) == (plain.get(singular, singular),)
-    assert len({phrase.words for phrases in corpus.phrases for phrase in phrases if "circle" in phrase.kinds}) > 20
+    assert len({phrase.text for phrases in corpus.phrases for phrase in phrases if "circle" in phrase.kinds}) > 20
 
 
 @pytest.mark.parametrize(("attribute", "expected"), [("colour", 6 + 6), ("count", 2), ("place", 7 + 7)])

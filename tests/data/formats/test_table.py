@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from diptych.data.corpus import Corpus
-from diptych.data.corpus_builder import hashed_split
 from diptych.data.formats.table import read_table
 from diptych.data.images import PictureFile
+from diptych.data.parsing import hashed_split
 from diptych.errors import DataError
 
 

@@ -151,7 +151,7 @@ def test_a_phrase_run_scores_a_text_by_the_best_region_of_each_phrase():
         there = regions[image][regions[image].any(1)]
         assert len(there) == (3 if image % 3 == 0 else 4)
         for text, sentence in enumerate(data.texts):
-            own = [phrase.words for phrase in data.phrases[text]] or [sentence]
+            own = [phrase.text for phrase in data.phrases[text]] or [sentence]
             distances = torch.cdist(there, trained.encode_texts(own))  # (regions, phrases)
             assert tile[image, text] == pytest.approx(-float(distances.amin(0).mean()), abs=1e-4)
 

@@ -209,7 +209,7 @@ def test_a_solved_stage_has_the_projections_of_all_pairs(solved, corpus, stores)
     vectors, _ = reader.read(np.arange(len(part.image_ids)))
     images, texts = [], []
     encoded = trained.matcher.text(
-        trained.tokens(*trained.vocabulary.encode_all(known.words).batch(np.arange(len(known))))
+        trained.tokens(*trained.vocabulary.encode_all(known.phrases).batch(np.arange(len(known))))
     )
     for row, (image, box) in enumerate(zip(known.images, known.boxes, strict=True)):
         shares = box_iou(boxes[image].astype(np.float64), box[None].astype(np.float64))[:, 0]
@@ -253,7 +253,7 @@ def test_a_corpus_without_any_phrases_is_one_line(corpus, recipe, tmp_path):
 def test_phrases_without_a_known_word_are_left_out_and_told(corpus, stores, tmp_path):
     phrases = [list(some) for some in corpus.phrases]
     for text in (4, 7):
-        phrases[text] = [replace(phrase, words=f"zyzzyva{text}") for phrase in phrases[text]]
+        phrases[text] = [replace(phrase, text=f"zyzzyva{text}") for phrase in phrases[text]]
     changed = replace(corpus, phrases=phrases)
     lost = sum(len(phrases[text]) for text in (4, 7))
     watching = Watching()
@@ -262,7 +262,7 @@ def test_phrases_without_a_known_word_are_left_out_and_told(corpus, stores, tmp_
     (told,) = [line for line in watching.said if "left out" in line]
     assert told == f"left out {lost} training texts without a known word; the first is 'zyzzyva4'"
     assert "zyzzyva4" not in (run / "vocabulary.json").read_text()
-    nothing = [[replace(phrase, words="zyzzyva") for phrase in some] for some in corpus.phrases]
+    nothing = [[replace(phrase, text="zyzzyva") for phrase in some] for some in corpus.phrases]
     nobody = replace(corpus, phrases=nothing, texts=["red " * 20] * len(corpus.texts))
     with pytest.raises(DataError, match="none of the training texts has a known word"):
         train(load_recipe("phrases-scenes", [*SMALL, "text.threshold=1000"]), nobody, tmp_path / "no", features=stores)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from diptych.data.corpus import Box, Corpus, Phrase
-from diptych.data.corpus_builder import CorpusBuilder, filled, lines_of
+from diptych.data.corpus_builder import CorpusBuilder
 from diptych.data.entities.archive import Archive, open_archive
 from diptych.data.entities.markup import Boxes, read_boxes, read_sentence
 from diptych.data.images import IMAGE_SUFFIXES, folder_of
+from diptych.data.parsing import non_empty, read_lines
 from diptych.errors import DataError
 
 _SPLITS = ("train", "val", "test")
@@ -35,11 +36,11 @@ def read_entities(folder: Path, images: Path | None = None) -> Corpus:
     roots = [folder / "images", folder / "flickr30k-images", folder] if images is None else [folder_of(images)]
     reading = _Reading(CorpusBuilder(folder), archive, _Photos(roots))
     for split, file in lists.items():
-        for row, line in enumerate(lines_of(file), 1):
+        for row, line in enumerate(read_lines(file), 1):
             if line.strip():
-                with reading.gathering.row(file, row):
-                    reading.add(filled(line, "id"), split, file, row)
-    return replace(reading.gathering.corpus(), boxes=reading.boxes, phrases=reading.phrases)
+                with reading.builder.reading_row(file, row):
+                    reading.add(non_empty(line, "id"), split, file, row)
+    return replace(reading.builder.build(), boxes=reading.boxes, phrases=reading.phrases)
 
 
 class _Photos:
@@ -69,9 +70,9 @@ class _Photos:
 
 @dataclass
 class _Reading:
-    """Photo after photo on the way to a corpus; the columns here keep step with the rows of the gathering."""
+    """Photo after photo on the way to a corpus; the columns here keep step with the rows of the builder."""
 
-    gathering: CorpusBuilder
+    builder: CorpusBuilder
     archive: Archive
     photos: _Photos
     boxes: list[list[Box]] = field(default_factory=list)
@@ -79,17 +80,17 @@ class _Reading:
 
     def add(self, identity: str, split: str, file: Path, row: int) -> None:
         photo = self.photos.find(identity)
-        self.gathering.once("id", identity)
-        self.gathering.once("photo", str(photo))
+        self.builder.require_unique("id", identity)
+        self.builder.require_unique("photo", str(photo))
         if f"Sentences/{identity}.txt" not in self.archive:
             raise DataError(f"no Sentences/{identity}.txt in {self.archive.place}")
         sentences = self._sentences(f"Sentences/{identity}.txt")
         found = self._boxes(f"Annotations/{identity}.xml", file, row)
-        self.gathering.image(photo.name, photo, identity, split)
+        self.builder.add_image(photo.name, photo, identity, split)
         self.boxes.append([] if found is None else found.boxes)
         unknown: set[str] = set()
         for line, text, phrases in sentences:
-            self.gathering.text(text, identity, split)
+            self.builder.add_text(text, identity, split)
             self.phrases.append(phrases)
             for phrase in phrases:
                 if found is not None and phrase.chain not in found.chains | unknown:
@@ -104,7 +105,7 @@ class _Reading:
         for row, line in enumerate(_LINE_END.split(content), 1):
             if line.strip():
                 try:
-                    sentences.append((row, *read_sentence(filled(line, "sentence"))))
+                    sentences.append((row, *read_sentence(non_empty(line, "sentence"))))
                 except DataError as reason:
                     self._problem(name, row, str(reason))
         return sentences
@@ -112,7 +113,7 @@ class _Reading:
     def _boxes(self, name: str, file: Path, row: int) -> Boxes | None:
         """The boxes of a photo, or nothing if its XML file is missing or cannot be used."""
         if name not in self.archive:
-            self.gathering.problem(file, row, f"no {name} in {self.archive.place}; the photo has no boxes")
+            self.builder.add_problem(file, row, f"no {name} in {self.archive.place}; the photo has no boxes")
             return None
         try:
             found = read_boxes(self.archive.read(name))
@@ -124,4 +125,4 @@ class _Reading:
         return found
 
     def _problem(self, name: str, row: int | None, message: str) -> None:
-        self.gathering.problem(self.archive.place / name, row, message)
+        self.builder.add_problem(self.archive.place / name, row, message)

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from diptych.data.corpus import SPLITS, Corpus
-from diptych.data.corpus_builder import SPLIT_NAMES, CorpusBuilder, filled, hashed_split, lines_of, text_in
+from diptych.data.corpus_builder import CorpusBuilder
 from diptych.data.formats.table import TABLE_SUFFIXES, add_table, has_header
 from diptych.data.images import IMAGE_SUFFIXES, ImageFinder, folder_of
+from diptych.data.parsing import SPLIT_NAMES, clean_text, hashed_split, non_empty, read_lines
 from diptych.errors import DataError
 
 _REMEDY = "put the texts of dog.jpg in dog.txt beside it, or all of them in captions.csv (columns image, text)"
@@ -24,23 +25,23 @@ _REMEDY = "put the texts of dog.jpg in dog.txt beside it, or all of them in capt
 
 def read_folder(folder: Path) -> Corpus:
     """The corpus in a folder of images, or in its folders train, val and test."""
-    gathering = CorpusBuilder(folder)
+    builder = CorpusBuilder(folder)
     parts = [] if _captions_file(folder) else _split_folders(folder)
     for part in parts:
-        _add(gathering, part, prefix=f"{part.name}/", split=SPLIT_NAMES[part.name.lower()])
+        _add(builder, part, prefix=f"{part.name}/", split=SPLIT_NAMES[part.name.lower()])
     if not parts:
-        _add(gathering, folder)
+        _add(builder, folder)
     elif beside := sum(name.suffix.lower() in IMAGE_SUFFIXES for name in folder.iterdir()):
         names = ", ".join(part.name for part in parts)
-        gathering.problem(folder, None, f"{beside} images beside the folders {names} are left out")
-    return gathering.corpus(remedy=_REMEDY)
+        builder.add_problem(folder, None, f"{beside} images beside the folders {names} are left out")
+    return builder.build(remedy=_REMEDY)
 
 
 def read_captions(file: Path, images: Path | None = None) -> Corpus:
     """The corpus in a text file of captions, with its images in `images`, else beside the file."""
-    gathering = CorpusBuilder(file)
-    _add_captions(gathering, file, file.parent if images is None else folder_of(images))
-    return gathering.corpus()
+    builder = CorpusBuilder(file)
+    _add_captions(builder, file, file.parent if images is None else folder_of(images))
+    return builder.build()
 
 
 def is_captioned(folder: Path) -> bool:
@@ -67,16 +68,14 @@ def _captions_file(folder: Path) -> Path | None:
     return found[0] if found else None
 
 
-def _add(gathering: CorpusBuilder, folder: Path, prefix: str = "", split: str | None = None) -> None:
+def _add(builder: CorpusBuilder, folder: Path, prefix: str = "", split: str | None = None) -> None:
     if (file := _captions_file(folder)) is not None:
-        _add_captions(gathering, file, folder, prefix, split)
+        _add_captions(builder, file, folder, prefix, split)
     else:
-        _add_pairs(gathering, folder, prefix, split)
+        _add_pairs(builder, folder, prefix, split)
 
 
-def _add_captions(
-    gathering: CorpusBuilder, file: Path, folder: Path, prefix: str = "", split: str | None = None
-) -> None:
+def _add_captions(builder: CorpusBuilder, file: Path, folder: Path, prefix: str = "", split: str | None = None) -> None:
     """Gather one file's captions: lines of `dog.jpg#0`, a tab and a caption, or a table."""
     inside = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
     only = inside if len(inside) == 1 else []  # with more, two of them could hold the same name
@@ -85,49 +84,49 @@ def _add_captions(
     def split_of(name: str) -> str | None:
         return split or SPLIT_NAMES.get(name.partition("/")[0].lower())
 
-    lines = [] if file.suffix.lower() in TABLE_SUFFIXES else lines_of(file)
+    lines = [] if file.suffix.lower() in TABLE_SUFFIXES else read_lines(file)
     if not lines or has_header(lines[0]):
-        add_table(gathering, file, finder, prefix=prefix, split_of=split_of)
+        add_table(builder, file, finder, prefix=prefix, split_of=split_of)
         return
     splits: dict[str, str] = {}
     for row, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        with gathering.row(file, row):
+        with builder.reading_row(file, row):
             label, tab, caption = line.partition("\t")
             if not tab:
                 raise DataError("no tab between the image's name and the caption")
-            label, text = filled(label, "image"), text_in(caption)
+            label, text = non_empty(label, "image"), clean_text(caption)
             name = re.sub(r"#[0-9]+$", "", label)
             path, whole = finder.find(name), prefix + name
             if name != label:
-                gathering.once("caption", prefix + label)
+                builder.require_unique("caption", prefix + label)
             if name not in splits:
                 splits[name] = split_of(name) or hashed_split(whole)
-                gathering.image(whole, path, whole, splits[name])
-            gathering.text(text, whole, splits[name])
+                builder.add_image(whole, path, whole, splits[name])
+            builder.add_text(text, whole, splits[name])
 
 
-def _add_pairs(gathering: CorpusBuilder, folder: Path, prefix: str, split: str | None) -> None:
+def _add_pairs(builder: CorpusBuilder, folder: Path, prefix: str, split: str | None) -> None:
     """Gather images with the text files of their names."""
     for stem, images, text_file in _walk(folder):
         group = prefix + stem.relative_to(folder).as_posix()
         here = split or hashed_split(group.encode(errors="backslashreplace").decode())
         for image in images:
-            with gathering.row(image, None):
-                name = filled(image.relative_to(folder).as_posix(), "name")
-                gathering.image(prefix + name, image, group, here)
+            with builder.reading_row(image, None):
+                name = non_empty(image.relative_to(folder).as_posix(), "name")
+                builder.add_image(prefix + name, image, group, here)
         if text_file is None:
             continue
         if not images:
-            gathering.problem(text_file, None, "no image of this name beside it")
+            builder.add_problem(text_file, None, "no image of this name beside it")
             continue
-        lines = [(row, line) for row, line in enumerate(lines_of(text_file), 1) if line.strip()]
+        lines = [(row, line) for row, line in enumerate(read_lines(text_file), 1) if line.strip()]
         if not lines:
-            gathering.problem(text_file, None, "no text in it")
+            builder.add_problem(text_file, None, "no text in it")
         for row, line in lines:
-            with gathering.row(text_file, row):
-                gathering.text(text_in(line), group, here)
+            with builder.reading_row(text_file, row):
+                builder.add_text(clean_text(line), group, here)
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, list[Path], Path | None]]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
-from diptych.data.corpus_builder import CorpusBuilder, filled, id_in, object_in, split_in, text_in
+from diptych.data.corpus_builder import CorpusBuilder
 from diptych.data.images import ImageFinder, folder_of
+from diptych.data.parsing import clean_text, identifier, json_object, non_empty, split_name
 from diptych.errors import DataError
 from diptych.files import read_json
 
@@ -22,31 +23,31 @@ def read_karpathy(file: Path, images: Path | None = None) -> Corpus:
     if not isinstance(entries, list):
         raise DataError(f"{file}: no list 'images'; a split file is one JSON object that holds it")
     finder = ImageFinder([file.parent / "images", file.parent] if images is None else [folder_of(images)])
-    gathering = CorpusBuilder(file)
+    builder = CorpusBuilder(file)
     for row, entry in enumerate(entries, 1):
-        with gathering.row(file, row):
-            _add(gathering, finder, file, row, object_in(entry))
-    return gathering.corpus()
+        with builder.reading_row(file, row):
+            _add(builder, finder, file, row, json_object(entry))
+    return builder.build()
 
 
-def _add(gathering: CorpusBuilder, finder: ImageFinder, file: Path, row: int, entry: dict[str, object]) -> None:
-    filename = filled(entry.get("filename"), "filename")
-    split = split_in(entry.get("split"))
+def _add(builder: CorpusBuilder, finder: ImageFinder, file: Path, row: int, entry: dict[str, object]) -> None:
+    filename = non_empty(entry.get("filename"), "filename")
+    split = split_name(entry.get("split"))
     sentences = entry.get("sentences")
     if not isinstance(sentences, list):
         raise DataError("no list 'sentences'")
     folder = entry.get("filepath")
-    name = f"{filled(folder, 'filepath')}/{filename}" if folder else filename
+    name = f"{non_empty(folder, 'filepath')}/{filename}" if folder else filename
     path = finder.find(name, filename)
     if "imgid" in entry:
-        gathering.once("imgid", id_in(entry["imgid"], "imgid"))
-    gathering.once("image", name)
+        builder.require_unique("imgid", identifier(entry["imgid"], "imgid"))
+    builder.require_unique("image", name)
 
-    gathering.image(name, path, name, split)
+    builder.add_image(name, path, name, split)
     for number, sentence in enumerate(sentences, 1):
         try:
-            text = text_in(object_in(sentence).get("raw"))
+            text = clean_text(json_object(sentence).get("raw"))
         except DataError as reason:
-            gathering.problem(file, row, f"sentence {number}: {reason}")
+            builder.add_problem(file, row, f"sentence {number}: {reason}")
         else:
-            gathering.text(text, name, split)
+            builder.add_text(text, name, split)

@@ -12,8 +12,9 @@ from collections.abc import Hashable
 from pathlib import Path, PureWindowsPath
 
 from diptych.data.corpus import Corpus
-from diptych.data.corpus_builder import CorpusBuilder, filled, id_in, object_in, split_in, text_in
+from diptych.data.corpus_builder import CorpusBuilder
 from diptych.data.images import ImageFinder, folder_of
+from diptych.data.parsing import clean_text, identifier, json_object, non_empty, split_name
 from diptych.errors import DataError
 from diptych.files import read_json
 
@@ -32,25 +33,25 @@ def read_pedes(file: Path, images: Path | None = None) -> Corpus:
     if not isinstance(entries, list):
         raise DataError(f"{file}: not a list; one of people is a list of objects with id, file_path, split, captions")
     finder = ImageFinder([file.parent / "imgs", file.parent] if images is None else [folder_of(images)])
-    gathering = CorpusBuilder(file.parent if file.name == FILE_NAME else file)  # whose name says which people
+    builder = CorpusBuilder(file.parent if file.name == FILE_NAME else file)  # whose name says which people
     splits: dict[Hashable, tuple[str, int]] = {}  # of each person, and the row that told it
     for row, entry in enumerate(entries, 1):
-        with gathering.row(file, row):
-            _add(gathering, finder, file, row, object_in(entry), splits)
-    return gathering.corpus()
+        with builder.reading_row(file, row):
+            _add(builder, finder, file, row, json_object(entry), splits)
+    return builder.build()
 
 
 def _add(
-    gathering: CorpusBuilder,
+    builder: CorpusBuilder,
     finder: ImageFinder,
     file: Path,
     row: int,
     entry: dict[str, object],
     splits: dict[Hashable, tuple[str, int]],
 ) -> None:
-    identity = id_in(entry.get("id"), "id")
-    name = _inside(filled(entry.get("file_path"), "file_path"))
-    split = split_in(entry.get("split"))
+    identity = identifier(entry.get("id"), "id")
+    name = _inside(non_empty(entry.get("file_path"), "file_path"))
+    split = split_name(entry.get("split"))
     captions = entry.get("captions")
     if not isinstance(captions, list):
         raise DataError("no list 'captions'")
@@ -58,17 +59,17 @@ def _add(
     if known != split:
         raise DataError(f"id {identity!r} is in {split}, and in {known} at row {first}; a person belongs to one split")
     path = finder.find(name)
-    gathering.once("image", name)
+    builder.require_unique("image", name)
 
     splits[identity] = known, first
-    gathering.image(name, path, identity, split)
+    builder.add_image(name, path, identity, split)
     for number, caption in enumerate(captions, 1):
         try:
-            text = text_in(caption)
+            text = clean_text(caption)
         except DataError as reason:
-            gathering.problem(file, row, f"caption {number}: {reason}")
+            builder.add_problem(file, row, f"caption {number}: {reason}")
         else:
-            gathering.text(text, identity, split)
+            builder.add_text(text, identity, split)
 
 
 def _inside(path: str) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Corpus, Features, Floats, Integers, Problem
-from diptych.data.corpus_builder import text_in
+from diptych.data.parsing import clean_text
 from diptych.errors import DataError
 
 _SPLITS = {"train": "train", "dev": "val", "test": "test", "testall": "test"}
@@ -106,7 +106,7 @@ def _read_part(folder: Path, name: str, problems: list[Problem]) -> _Part:
         if (image := image_of_row[line // each]) is None:
             continue
         try:
-            texts.append(text_in(caption))
+            texts.append(clean_text(caption))
             images_of_texts.append(image)
         except DataError as reason:
             problems.append(Problem(str(captions_file), line + 1, str(reason)))

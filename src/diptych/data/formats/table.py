@@ -17,17 +17,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
-from diptych.data.corpus_builder import (
-    CorpusBuilder,
-    filled,
-    hashed_split,
-    id_in,
-    lines_of,
-    object_in,
-    split_in,
-    text_in,
-)
+from diptych.data.corpus_builder import CorpusBuilder
 from diptych.data.images import ImageFinder, folder_of
+from diptych.data.parsing import clean_text, hashed_split, identifier, json_object, non_empty, read_lines, split_name
 from diptych.errors import DataError, location
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".parquet"})
@@ -53,10 +45,10 @@ def has_header(line: str) -> bool:
 
 def read_table(file: Path, images: Path | None = None) -> Corpus:
     """The corpus in a table; its images are in `images`, else beside the table or in `images/` there."""
-    gathering = CorpusBuilder(file)
+    builder = CorpusBuilder(file)
     roots = [file.parent, file.parent / "images"] if images is None else [folder_of(images)]
-    add_table(gathering, file, ImageFinder(roots))
-    return gathering.corpus()
+    add_table(builder, file, ImageFinder(roots))
+    return builder.build()
 
 
 def extra_columns(file: Path) -> dict[str, dict[str, str]]:
@@ -82,7 +74,7 @@ def extra_columns(file: Path) -> dict[str, dict[str, str]]:
 
 
 def add_table(
-    gathering: CorpusBuilder,
+    builder: CorpusBuilder,
     file: Path,
     finder: ImageFinder,
     *,
@@ -95,7 +87,7 @@ def add_table(
     """
 
     def note(row: int, message: str) -> None:
-        gathering.problem(file, row, message)
+        builder.add_problem(file, row, message)
 
     names, records = _reader(file)(file, note)
     columns = _columns(file, names)
@@ -103,20 +95,20 @@ def add_table(
     pairs: dict[tuple[str, str], int] = {}
     texts: set[tuple[Hashable, str, str]] = set()
     for row, values in records:
-        with gathering.row(file, row):
-            text = text_in(values.get(columns["text"]))
-            name = posixpath.normpath(filled(values.get(columns["image"]), "image"))
+        with builder.reading_row(file, row):
+            text = clean_text(values.get(columns["text"]))
+            name = posixpath.normpath(non_empty(values.get(columns["image"]), "image"))
             group = _group_in(values.get(columns.get("group", "")))
             key: Hashable = ("image", prefix + name) if group is None else group
             if "split" in columns:
-                split = split_in(values.get(columns["split"]))
+                split = split_name(values.get(columns["split"]))
             elif name in images and images[name][0] == key:
                 split = images[name][1]
             else:
                 split = split_of(name) or hashed_split(prefix + name if group is None else group)
 
             if name not in images:
-                gathering.image(prefix + name, finder.find(name), key, split)
+                builder.add_image(prefix + name, finder.find(name), key, split)
                 images[name] = key, split, row
             elif images[name][:2] != (key, split):
                 what = "group" if images[name][0] != key else "split"
@@ -126,7 +118,7 @@ def add_table(
             pairs[name, text] = row
             if (key, split, text) not in texts:
                 texts.add((key, split, text))
-                gathering.text(text, key, split)
+                builder.add_text(text, key, split)
 
 
 def _columns(file: Path, names: Iterable[str]) -> dict[str, str]:
@@ -144,7 +136,7 @@ def _group_in(value: object) -> str | None:
     """The name of a group, or nothing where the cell is empty."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    return str(id_in(value, "group"))
+    return str(identifier(value, "group"))
 
 
 def _reader(file: Path) -> Callable[[Path, _Note], tuple[Iterable[str], _Records]]:
@@ -159,7 +151,7 @@ def _is_parquet(file: Path) -> bool:
 
 def _read_cells(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:
     """A CSV or TSV file: the names in its first line, and its rows."""
-    lines = lines_of(file)
+    lines = read_lines(file)
     if not lines or "\0" in lines[0]:
         raise DataError(f"{file}: {'not UTF-8 text; save it as UTF-8' if lines else 'an empty file'}")
     separator = max(",;\t", key=lines[0].count)
@@ -207,11 +199,11 @@ def _read_json_lines(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:
     """A JSONL file: all names that its objects use, and its rows."""
     records: list[tuple[int, Mapping[str, object]]] = []
     problems: list[tuple[int, str]] = []
-    for row, line in enumerate(lines_of(file), 1):
+    for row, line in enumerate(read_lines(file), 1):
         if not line.strip():
             continue
         try:
-            records.append((row, object_in(json.loads(line))))
+            records.append((row, json_object(json.loads(line))))
         except (ValueError, RecursionError) as reason:
             problems.append((row, f"not valid JSON ({getattr(reason, 'msg', 'nested too deeply')})"))
         except DataError as reason:

@@ -114,7 +114,7 @@ class OfflineSampler:
 
     def _correspond(self, images: Integers, texts: Integers) -> NDArray[np.bool_]:
         """Whether an image's group says the text beside it, be it in a text of its own: then it is no negative."""
-        return self._said.by(self._corpus.image_groups[images], texts)
+        return self._said.group_has_text(self._corpus.image_groups[images], texts)
 
     def _shares(self, count: int, random: np.random.Generator) -> NDArray[np.float64]:
         """Where in the two lists to draw, from 0 to 1: (2, count)."""

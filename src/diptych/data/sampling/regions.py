@@ -57,7 +57,7 @@ class Places:
     """
 
     def __init__(self, mentions: Mentions, boxes: Floats, places: int, settings: PhraseSettings) -> None:
-        _, first = np.unique(mentions.things, return_index=True)
+        _, first = np.unique(mentions.entities, return_index=True)
         photos = mentions.images[first]  # (things,)
         proposals = boxes.shape[1]
         self.first = photos * places  # the number of each thing's first region
@@ -83,7 +83,7 @@ def place_of_things(photos: Integers) -> Integers:
 
 def annotated_boxes(mentions: Mentions, photos: int) -> Floats:
     """The boxes of each photo's things, in the order of `place_of_things`: (photos, boxes, 4), zeros behind them."""
-    _, first = np.unique(mentions.things, return_index=True)
+    _, first = np.unique(mentions.entities, return_index=True)
     of = mentions.images[first]
     places = place_of_things(of)
     boxes = np.zeros((photos, int(places.max(initial=-1)) + 1, 4), np.float32)
@@ -107,7 +107,7 @@ class RegionSampler:
         settings: PhraseSettings,
         neighbours: bool = False,
     ) -> None:
-        self._things, self._places = mentions.things, places
+        self._things, self._places = mentions.entities, places
         self._size, self._seed, self._settings = size, seed, settings
         self._phrases = _OtherWords(mentions, self._things) if neighbours else None
 
@@ -219,7 +219,7 @@ class _OtherWords:
 
     def __init__(self, mentions: Mentions, things: Integers) -> None:
         numbers: dict[str, int] = {}
-        words = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in mentions.words], np.int64)
+        words = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in mentions.phrases], np.int64)
         # The first mention of each thing and wording stands for all that say the same.
         wordings, self._mentions, self._wording = np.unique(
             things * len(mentions) + words, return_index=True, return_inverse=True

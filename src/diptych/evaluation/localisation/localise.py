@@ -154,7 +154,7 @@ class _Measuring:
         self._mentions, self._ids, self._overlap = mentions, image_ids, overlap
         self._score = trained.matcher.score
         words: dict[str, int] = {}  # many mentions say the same
-        self._phrase_of = np.array([words.setdefault(phrase, len(words)) for phrase in mentions.words], np.int64)
+        self._phrase_of = np.array([words.setdefault(phrase, len(words)) for phrase in mentions.phrases], np.int64)
         self._phrases = trained.encode_texts(list(words))
         order = np.argsort(mentions.images, kind="stable")
         photos, starts = np.unique(mentions.images[order], return_index=True)

@@ -49,7 +49,7 @@ def annotated_phrases(corpus: Corpus) -> TextPhrases:
         raise DataError(
             f"{corpus.name}: its texts have no annotated phrases; let the chunker find them (--phrases-from chunker)"
         )
-    return TextPhrases.of(corpus.texts, [[phrase.words for phrase in own] for own in corpus.phrases])
+    return TextPhrases.of(corpus.texts, [[phrase.text for phrase in own] for own in corpus.phrases])
 
 
 def chunked_phrases(corpus: Corpus) -> TextPhrases:

@@ -79,7 +79,7 @@ def _photo(
 ) -> LocatedPhoto:
     image, text = int(found.images[rows[0]]), corpus.texts[int(said.texts[found.rows[rows[0]]])]
     small = small_picture(pictures[image], SIDE)
-    words = [said.words[row] for row in found.rows[rows].tolist()]
+    words = [said.phrases[row] for row in found.rows[rows].tolist()]
     truths, chosen = said.boxes[found.rows[rows]].astype(np.float64), found.boxes[rows].astype(np.float64)
     shared = box_iou(chosen, truths).diagonal()
     phrases = [

@@ -37,7 +37,7 @@ class PhraseData:
         every = find_mentions(train)
         regions = _regions(train, every, images)
         places = Places(every, regions.boxes, regions.places, stage.phrases)
-        named = every.take(texts.known(list(every.words)))
+        named = every.take(texts.known(list(every.phrases)))
         self._ids, self._skipped = train.image_ids, regions.skipped
         if regions.skipped:
             first = next(iter(regions.skipped.values()))
@@ -45,8 +45,8 @@ class PhraseData:
                 raise DataError(f"{corpus.name}: none of the training photos can be read; the first is {first}")
             images.say(f"left out {len(regions.skipped):,} training photos that cannot be read; the first is {first}")
             named = named.take(np.flatnonzero(np.isin(named.images, regions.photos)))
-        table = texts.table(named.words)
-        self.read = PairReader(named.things, regions, table, texts.features(table)).read
+        table = texts.table(named.phrases)
+        self.read = PairReader(named.entities, regions, table, texts.features(table)).read
         self.sampler: Sampler = RegionSampler(
             named, places, stage.batches.size, seed, stage.phrases, stage.batches.neighbours
         )
