@@ -56,7 +56,7 @@ def main() -> None:
     keep_freed_memory()
     count, rounds = (96, 4) if options.quick else (384, 8)
     backbone, crops, device = load_backbone("lite0"), Crops(), torch.device("cpu")
-    making = FeatureStoreSpec.of("lite0", backbone, crops)
+    making = FeatureStoreSpec.for_backbone("lite0", backbone, crops)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pictures = draw_photos(folder, count)

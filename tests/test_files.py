@@ -1,10 +1,11 @@
 import errno
+import hashlib
 import os
 
 import pytest
 
 from diptych.errors import DataError
-from diptych.files import atomic_write, read_json, write_json, write_text
+from diptych.files import atomic_write, file_hash, read_json, write_json, write_text
 
 
 def test_a_file_is_whole_or_not_there(tmp_path):
@@ -54,3 +55,18 @@ def test_broken_json_is_one_line(tmp_path, content, words):
     assert words in str(raised.value)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_file_hash_depends_only_on_the_content(tmp_path):
+    contents = {"photo.jpg": b"first content", "copy.png": b"first content", "other.jpg": b"other content"}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    assert file_hash(tmp_path / "photo.jpg") == hashlib.sha256(b"first content").hexdigest()
+    assert file_hash(tmp_path / "photo.jpg") == file_hash(tmp_path / "copy.png")
+    assert file_hash(tmp_path / "photo.jpg") != file_hash(tmp_path / "other.jpg")
+
+
+def test_hashing_a_pipe_is_refused_instead_of_waiting_for_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with pytest.raises(OSError, match="not an ordinary file"):
+        file_hash(tmp_path / "pipe.jpg")

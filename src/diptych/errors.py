@@ -56,3 +56,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+
+
+def one_line(reason: Exception, longest: int = 200) -> str:
+    """An exception as one short line: its type and the start of its message."""
+    text = " ".join(f"{type(reason).__name__}: {reason}".split())
+    return text if len(text) <= longest else f"{text[:longest]}..."

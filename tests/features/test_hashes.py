@@ -22,19 +22,6 @@ def later(monkeypatch):
     monkeypatch.setattr(hashes, "CLOCK_RESOLUTION", -(10**12))
 
 
-def test_a_hash_is_of_the_content(tmp_path, file):
-    (tmp_path / "copy.png").write_bytes(file.read_bytes())
-    (tmp_path / "other.jpg").write_bytes(b"other content")
-    assert file_hash(file) == file_hash(tmp_path / "copy.png")
-    assert file_hash(file) != file_hash(tmp_path / "other.jpg")
-
-
-def test_a_pipe_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe.jpg")
-    with pytest.raises(OSError, match="not an ordinary file"):
-        file_hash(tmp_path / "pipe.jpg")
-
-
 def test_pixels_of_another_shape_are_another_image():
     images = [Image.new("RGB", (4, 2)), Image.new("RGB", (2, 4)), Image.new("RGB", (4, 2), (0, 0, 1))]
     assert len({pixels_hash(image) for image in images}) == 3

@@ -75,7 +75,7 @@ def test_any_vectors(drawn):
     distinct = len({tuple(row) for row in vectors.tolist()})
     if clusters > distinct:
         with pytest.raises(
-            DataError, match=f"{clusters} clusters of {distinct} distinct vectors; take 1 to {distinct}$"
+            DataError, match=f"{clusters} clusters of {distinct} distinct vectors; choose 1 to {distinct}$"
         ):
             kmeans(vectors, clusters, seed)
         return
@@ -137,16 +137,16 @@ def test_an_empty_cluster_gets_what_lies_farthest():
 )
 def test_what_single_precision_hardly_tells_apart_is_drawn_once(vectors):
     for seed in range(10):
-        start = module._Points(vectors).start(len(vectors), np.random.default_rng(seed))
+        start = module._Points(vectors).initial_centres(len(vectors), np.random.default_rng(seed))
         assert len(np.unique(start, axis=0)) == len(vectors)
         assert sorted(kmeans(vectors, len(vectors), seed).tolist()) == list(range(len(vectors)))
 
 
-@pytest.mark.parametrize("at_once", [1, 7, 64])
-def test_blocks_change_nothing(monkeypatch, at_once):
+@pytest.mark.parametrize("block", [1, 7, 64])
+def test_blocks_change_nothing(monkeypatch, block):
     vectors = np.concatenate([clouds(60, 5), clouds(10, 5)])
     whole = kmeans(vectors, 5, seed=3)
-    monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "_BLOCK", block)
     assert np.array_equal(kmeans(vectors, 5, seed=3), whole)
 
 
@@ -172,16 +172,16 @@ def test_watched_until_it_ends():
 @pytest.mark.parametrize(
     ("vectors", "clusters", "words"),
     [
-        (np.ones((4, 2), np.float32), 2, "K-means: 2 clusters of 1 distinct vectors; take 1 to 1"),
-        (clouds(4, 2), 0, "K-means: 0 clusters of 4 distinct vectors; take 1 to 4"),
-        (clouds(4, 2), -3, "K-means: -3 clusters of 4 distinct vectors; take 1 to 4"),
+        (np.ones((4, 2), np.float32), 2, "K-means: 2 clusters of 1 distinct vectors; choose 1 to 1"),
+        (clouds(4, 2), 0, "K-means: 0 clusters of 4 distinct vectors; choose 1 to 4"),
+        (clouds(4, 2), -3, "K-means: -3 clusters of 4 distinct vectors; choose 1 to 4"),
         (
             np.empty((0, 2), np.float32),
             1,
-            "K-means: 1 clusters of 0 distinct vectors; there is nothing to put together",
+            "K-means: 1 clusters of 0 distinct vectors; there are no vectors",
         ),
-        (np.float32([[1], [2], [np.nan]]), 2, "K-means: vector 2 has a number that is not finite; make it again"),
-        (np.float32([[1], [-np.inf]]), 2, "K-means: vector 1 has a number that is not finite; make it again"),
+        (np.float32([[1], [2], [np.nan]]), 2, "K-means: vector 2 has a number that is not finite; compute it again"),
+        (np.float32([[1], [-np.inf]]), 2, "K-means: vector 1 has a number that is not finite; compute it again"),
         (np.float32([[1], [1], [1e30]]), 2, "K-means: vector 0: its numbers are too large to compare; divide all by a"),
     ],
     ids=["equal", "none", "negative", "no vectors", "nan", "infinite", "too large"],

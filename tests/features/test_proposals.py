@@ -169,7 +169,7 @@ def test_an_extraction_does_not_depend_on_its_workers(opencv, tmp_path):
     for number in range(6):
         drawn(90 + 7 * number, 70, seed=number).save(tmp_path / f"{number}.png")
         pictures.append(PictureFile(tmp_path / f"{number}.png"))
-    making = FeatureStoreSpec.of("tiny", Tiny(), Crops(name="whole"), regions=SEARCH)
+    making = FeatureStoreSpec.for_backbone("tiny", Tiny(), Crops(name="whole"), regions=SEARCH)
     results = [
         extract(pictures, Tiny(), making, tmp_path / f"store-{workers}", workers=workers, device=CPU)
         for workers in (0, 3)

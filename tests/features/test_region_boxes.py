@@ -66,7 +66,7 @@ def boxes():
 
 def run(pictures, boxes, folder, backbone=None, progress=None):
     backbone = backbone or Tiny()
-    making = FeatureStoreSpec.of("tiny", backbone, Crops(name="whole"), regions=TOLD, dtype="float32")
+    making = FeatureStoreSpec.for_backbone("tiny", backbone, Crops(name="whole"), regions=TOLD, dtype="float32")
     return extract(pictures, backbone, making, folder, workers=1, device=CPU, progress=progress, boxes=boxes)
 
 
@@ -145,7 +145,7 @@ def test_a_picture_that_cannot_be_read_moves_nobody(pictures, boxes, tmp_path):
 
 
 def test_told_places_without_boxes_are_no_proposals(pictures, tmp_path):
-    with pytest.raises(RecipeError, match="boxes that came with the data are no proposals"):
+    with pytest.raises(RecipeError, match="annotated boxes are not proposals"):
         run(pictures, None, tmp_path / "store")
 
 

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from diptych.errors import DataError, RecipeError
 from diptych.features.crops import Crops, fixed_crops
-from diptych.features.regions import Regions, check_seen, forest_file, grid_boxes
+from diptych.features.regions import Regions, check_whole_photo, forest_file, grid_boxes
 from diptych.settings import first_error
 
 
@@ -26,13 +26,13 @@ def test_mistakes_are_named(given, words):
 
 
 def test_labels_of_folders_and_what_differs_from_photo_to_photo():
-    assert (Regions().label, Regions(count=7).label, Regions().proposed) == ("grid", "grid", False)
+    assert (Regions().label, Regions(count=7).label, Regions().are_boxes) == ("grid", "grid", False)
     crops = Regions(method="crops", count=7)
-    assert (crops.label, crops.proposed, crops.of_map) == ("crops", False, False)
+    assert (crops.label, crops.are_boxes, crops.from_map) == ("crops", False, False)
     search = Regions(method="selective-search", count=7)
-    assert (search.label, search.proposed) == ("selective-search-7", True)
-    assert Regions().of_map
-    assert search.of_map
+    assert (search.label, search.are_boxes) == ("selective-search-7", True)
+    assert Regions().from_map
+    assert search.from_map
 
 
 def test_a_forest_that_is_not_there_is_named(tmp_path):
@@ -43,12 +43,12 @@ def test_a_forest_that_is_not_there_is_named(tmp_path):
 
 def test_proposals_of_a_part_of_the_photo_are_refused():
     search = Regions(method="selective-search")
-    check_seen(search, Crops(name="whole"))
-    check_seen(Regions(), Crops(name="1C"))
-    check_seen(None, Crops(name="10C"))
-    check_seen(Regions(method="crops"), Crops(name="10C"))
+    check_whole_photo(search, Crops(name="whole"))
+    check_whole_photo(Regions(), Crops(name="1C"))
+    check_whole_photo(None, Crops(name="10C"))
+    check_whole_photo(Regions(method="crops"), Crops(name="10C"))
     with pytest.raises(RecipeError, match="selective-search needs crops = \"whole\", not '1C'"):
-        check_seen(search, Crops(name="1C"))
+        check_whole_photo(search, Crops(name="1C"))
 
 
 @pytest.mark.parametrize("name", ["whole", "1C"])
@@ -75,5 +75,5 @@ def test_a_cell_lies_where_its_pixels_come_from(name, size):
 
 @pytest.mark.parametrize("crops", [Crops(name="10C"), Crops(name="mirrored"), Crops(resize="short")])
 def test_cells_of_several_crops_lie_nowhere(crops):
-    with pytest.raises(RecipeError, match="lie in no one place"):
+    with pytest.raises(RecipeError, match="have no fixed position"):
         grid_boxes(9, crops, 96)

@@ -326,7 +326,7 @@ def test_a_structured_forest_is_known_by_its_content_not_by_its_path(tmp_path):
     for name, content in {"one": b"trees", "copy": b"trees", "other": b"more trees"}.items():
         (tmp_path / name).write_bytes(content)
         regions = Regions(method="edge-boxes", model=str(tmp_path / name))
-        making[name] = FeatureStoreSpec.of(
+        making[name] = FeatureStoreSpec.for_backbone(
             "tiny", torch.nn.Linear(1, 1).requires_grad_(False), Crops(name="whole"), regions=regions
         )
         making[name] = making[name].model_copy(update={"weights": "ab"})
@@ -336,7 +336,9 @@ def test_a_structured_forest_is_known_by_its_content_not_by_its_path(tmp_path):
     with pytest.raises(DataError, match=r"structured forest [0-9a-f]{12}, asked for"):
         FeatureStore.open(folder, making["other"])
     with pytest.raises(DataError, match=r"gone: no such file of a structured forest; .* model\.yml\.gz"):
-        FeatureStoreSpec.of("tiny", torch.nn.Linear(1, 1), Crops(), regions=Regions(method="edge-boxes", model="gone"))
+        FeatureStoreSpec.for_backbone(
+            "tiny", torch.nn.Linear(1, 1), Crops(), regions=Regions(method="edge-boxes", model="gone")
+        )
 
 
 @pytest.mark.parametrize(("said", "means"), [(False, None), (True, Regions())], ids=["pooled", "grid"])

@@ -22,7 +22,7 @@ from diptych.settings import first_error
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
     from diptych.features.crops import Crops
-    from diptych.features.extract import Stored
+    from diptych.features.extract import StoredFeatures
     from diptych.features.regions import Regions
 
 LINE_SECONDS = 60
@@ -71,10 +71,10 @@ def command(
         diptych features photos/ --crops whole --regions selective-search
     """
     from diptych.data.open import open_corpus
-    from diptych.features.backbone import side_of
+    from diptych.features.backbone import crop_side
     from diptych.features.backbones.registry import load_backbone
     from diptych.features.extract import extract
-    from diptych.features.regions import check_seen
+    from diptych.features.regions import check_whole_photo
     from diptych.features.store import FeatureStoreSpec, store_folder
     from diptych.machine import available_cores, choose_device, keep_freed_memory
 
@@ -84,9 +84,9 @@ def command(
     if corpus.pictures is None:
         raise DataError(f"{corpus.name}: has stored features but no pictures; there is nothing to compute")
     seen, places = _crops(crops, resize, side), _regions(regions, count, edge_model)
-    check_seen(places, seen)
+    check_whole_photo(places, seen)
     network = load_backbone(backbone, weights)
-    making = FeatureStoreSpec.of(backbone, network, seen, regions=places, dtype=dtype)
+    making = FeatureStoreSpec.for_backbone(backbone, network, seen, regions=places, dtype=dtype)
     folder = into or store_folder(Path("features"), making)
     try:
         with _bar() as watch:
@@ -102,7 +102,7 @@ def command(
     except KeyboardInterrupt:
         print_note(f"stopped; the same command goes on where this one was ({folder})")
         raise
-    _tell(corpus, stored, folder, side_of(seen, network))
+    _tell(corpus, stored, folder, crop_side(seen, network))
 
 
 def _crops(name: CropName, resize: Resize, side: int | None) -> Crops:
@@ -126,7 +126,7 @@ def _regions(method: RegionMethod | None, count: int, edge_model: Path | None) -
     return Regions(method=method, count=count, model=None if edge_model is None else str(edge_model))
 
 
-def _tell(corpus: Corpus, stored: Stored, folder: Path, side: int) -> None:
+def _tell(corpus: Corpus, stored: StoredFeatures, folder: Path, side: int) -> None:
     """The closing lines: what was left out and why, what was enlarged, what there is."""
     print_skipped({corpus.image_ids[image]: reason for image, reason in stored.skipped.items()})
     if not len(stored.readable):

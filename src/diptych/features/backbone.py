@@ -1,7 +1,6 @@
-"""Backbones: pretrained networks that turn pixels into feature vectors, loaded only when they are named.
+"""What a backbone is: a pretrained network that turns pixels into feature vectors.
 
-One file of `backbones/` is one source of networks. A name is a short one (`lite0`, `resnet152`) or a source and the
-source's own name (`timm:resnet50d`).
+Each module in `backbones/` is one source of networks; `backbones.registry` finds a network by its name.
 """
 
 from __future__ import annotations
@@ -17,17 +16,13 @@ from diptych.features.crops import Crops
 
 
 class Backbone(nn.Module, ABC):
-    """A network without its classifier: squares of bytes to a grid of regions, or to one vector.
+    """A network without its classifier, from squares of bytes to one vector or to a grid of regions."""
 
-    `name` is what a recipe calls it, `side` the square it reads, `size` the length of its vector, `grid` the shape
-    (cells, channels) of its last map, (0, 0) where it has none. `any_side` says that it reads other squares as well.
-    """
-
-    name: str
-    side: int
-    size: int
-    grid: tuple[int, int]
-    any_side: bool = False
+    name: str  # in recipes
+    side: int  # of the square that it reads
+    size: int  # of its vector
+    grid: tuple[int, int]  # the shape (cells, channels) of its last map; (0, 0) if it has none
+    any_side: bool = False  # whether it reads squares of other sides, too
 
     @abstractmethod
     def regions(self, pixels: Tensor) -> Tensor:
@@ -38,8 +33,8 @@ class Backbone(nn.Module, ABC):
         """(images, 3, side, side) bytes to (images, size)."""
 
 
-def side_of(crops: Crops, backbone: Backbone) -> int:
-    """The side of a backbone's crops: its own, or another that was asked for and that it can read."""
+def crop_side(crops: Crops, backbone: Backbone) -> int:
+    """The side of the crops in pixels, by default the backbone's; raises RecipeError if it cannot read them."""
     if crops.side in (None, backbone.side):
         return backbone.side
     if not backbone.any_side:
@@ -48,21 +43,21 @@ def side_of(crops: Crops, backbone: Backbone) -> int:
 
 
 @torch.inference_mode()
-def grid_of(crops: Crops, backbone: Backbone) -> tuple[int, int]:
-    """The shape (cells, channels) of a backbone's last map of these crops; the backbone is in evaluation mode."""
-    side = side_of(crops, backbone)
+def grid_shape(crops: Crops, backbone: Backbone) -> tuple[int, int]:
+    """The shape (cells, channels) of the last map for these crops; the backbone must be in evaluation mode."""
+    side = crop_side(crops, backbone)
     if side == backbone.side:
         return backbone.grid
-    nothing = torch.zeros(1, 3, side, side, dtype=torch.uint8, device=next(backbone.parameters()).device)
-    _, cells, channels = backbone.regions(nothing).shape
+    pixels = torch.zeros(1, 3, side, side, dtype=torch.uint8, device=next(backbone.parameters()).device)
+    _, cells, channels = backbone.regions(pixels).shape
     return cells, channels
 
 
 @torch.no_grad()
-def weights_digest(backbone: nn.Module) -> str:
-    """What identifies a network's weights: a hash of every parameter and statistic with its name."""
+def weights_digest(network: nn.Module) -> str:
+    """The SHA-256 digest of a network's parameters and buffers, with their names."""
     digest = hashlib.sha256()
-    for name, tensor in backbone.state_dict().items():
+    for name, tensor in network.state_dict().items():
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\0".encode())
         digest.update(tensor.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -1,7 +1,7 @@
 """Crops: the squares of a photo that a backbone sees.
 
-A photo is first resized, to a larger square (`square`, the rule of the VSE++ paper, section 3: 256 x 256 for crops of
-224) or by its short side (`short`, the rule of its code). Other sides keep the ratio 256 : 224.
+A photo is first resized, either to a larger square (`square`, as in the VSE++ paper, section 3: 256 x 256 for crops of
+224) or by its short side (`short`, as in the code of the paper). Crops of other sides keep the ratio 256 : 224.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ from diptych.settings import Settings
 
 Pixels = NDArray[np.uint8]
 
-# Networks halve their maps five times: other sides would be cut off at an edge.
+# Networks halve their maps five times, which would cut off a border of other sides.
 Side = Annotated[int, Field(ge=32, le=1024, multiple_of=32, strict=True)]
 
-_LONGEST = 32  # a strip thinner than 1 : 32 is squashed to that: else a photo of one pixel by 100,000 fills the memory
+_LONGEST = 32  # a strip thinner than 1 : 32 is squashed to that, or a photo of 1 x 100,000 pixels would fill the memory
 _TRIES = 10
 _AREAS = (0.08, 1.0)
 _RATIOS = (3 / 4, 4 / 3)
 
 
 class Crops(Settings):
-    """What of a photo is seen: its centre (1C), or centre, corners and their mirrors (10C), as in the papers.
+    """Which squares of a photo a backbone sees, by `name`.
 
-    `whole` is all of it, squashed to the crop's size, so that nothing is cut off and `resize` does not matter;
-    `mirrored` is that and its mirror; `views` are these two and the centres under both rules. `side` is the crops' size
-    in pixels, the backbone's own unless told: networks that were trained on random crops saw things larger there, and
-    are often better on somewhat larger squares.
+    - `1C` and `10C`, as in the papers: the centre; the centre, the four corners and the mirror images of all five.
+    - `whole`: the whole photo, squashed to a square, so that nothing is cut off and `resize` does not matter.
+    - `mirrored`: the whole photo and its mirror image.
+    - `views`: these two, and the centre after either kind of `resize`.
+
+    `side` is the size of a crop in pixels and defaults to the backbone's. Networks that were trained on random crops
+    saw objects enlarged, and are often better on somewhat larger squares.
     """
 
     name: CropName = "1C"
@@ -45,12 +48,12 @@ class Crops(Settings):
 
     @property
     def count(self) -> int:
-        """How many crops a photo has."""
+        """The number of crops per photo."""
         return {"1C": 1, "10C": 10, "whole": 1, "mirrored": 2, "views": 4}[self.name]
 
 
 def resized_side(side: int) -> int:
-    """The side, or short side, to which a photo is resized before crops of `side` are taken."""
+    """The side, or short side, that a photo is resized to before crops of `side` are taken."""
     return round(side * 256 / 224)
 
 
@@ -60,14 +63,14 @@ def load_for_crops(picture: Picture, side: int) -> Image.Image:
 
 
 def too_small(size: tuple[int, int], side: int) -> bool:
-    """Whether a photo of this width and height is smaller than a crop; it is enlarged, which the caller may report."""
+    """Whether a photo of this width and height is smaller than a crop, and is therefore enlarged."""
     return min(size) < side
 
 
 def fixed_crops(image: Image.Image, crops: Crops, side: int) -> Pixels:
     """The crops of an RGB photo as bytes: (crops.count, 3, side, side).
 
-    1C is the centre. 10C is top left, top right, bottom left, bottom right, centre, then their mirrors in that order.
+    The order of 10C is top left, top right, bottom left, bottom right, centre, then their mirror images.
     """
     if crops.name == "views":
         parts = [Crops(name="mirrored"), Crops(resize="square"), Crops(resize="short")]
@@ -80,43 +83,43 @@ def fixed_crops(image: Image.Image, crops: Crops, side: int) -> Pixels:
     bottom, right = pixels.shape[0] - side, pixels.shape[1] - side
     centre = (round(bottom / 2), round(right / 2))
     corners = [(0, 0), (0, right), (bottom, 0), (bottom, right)]
-    places = [*corners, centre] if crops.name == "10C" else [centre]
+    origins = [*corners, centre] if crops.name == "10C" else [centre]
     out = np.empty((crops.count, 3, side, side), np.uint8)
-    for number, (top, left) in enumerate(places):
+    for number, (top, left) in enumerate(origins):
         out[number] = pixels[top : top + side, left : left + side].transpose(2, 0, 1)
-    if crops.count > len(places):
-        out[len(places) :] = out[: len(places), :, :, ::-1]
+    if crops.count > len(origins):
+        out[len(origins) :] = out[: len(origins), :, :, ::-1]
     return out
 
 
 def random_crop(image: Image.Image, resize: Resize, side: int, random: np.random.Generator) -> Pixels:
-    """One random crop of an RGB photo as bytes, mirrored half of the time: (3, side, side).
+    """A random crop of an RGB photo as bytes, mirrored with probability 1/2: (3, side, side).
 
-    Under `square` any window of the resized square; under `short` a window of 8 to 100 % of the photo's area and a
-    ratio from 3 : 4 to 4 : 3, resized. It depends on the photo and the generator alone.
+    With `square` it is a window of the resized square; with `short` it is a part of the photo with 8 to 100 % of its
+    area and an aspect ratio of 3 : 4 to 4 : 3, which is then resized. It depends only on the photo and the generator.
     """
     if resize == "square":
         return random_window(image, resize, side, random)
-    # resize() has a box, too, but looks beyond its edges
+    # resize() with a box would look at pixels outside of it
     window = image.crop(_random_box(image.size, random)).resize((side, side), Image.Resampling.BILINEAR)
-    return _mirrored_half_of_the_time(window, random)
+    return _randomly_mirrored(window, random)
 
 
 def random_window(image: Image.Image, resize: Resize, side: int, random: np.random.Generator) -> Pixels:
-    """Any window of the resized photo as bytes, mirrored half of the time: (3, side, side).
+    """A random window of the resized photo as bytes, mirrored with probability 1/2: (3, side, side).
 
-    Things are as large in it as in the fixed crops. It depends on the photo and the generator alone.
+    Objects have the same size as in the fixed crops. The window depends only on the photo and the generator.
     """
     resized = _resized(image, resize, side)
     left, top = (int(random.integers(0, length - side, endpoint=True)) for length in resized.size)
-    return _mirrored_half_of_the_time(resized.crop((left, top, left + side, top + side)), random)
+    return _randomly_mirrored(resized.crop((left, top, left + side, top + side)), random)
 
 
-def _mirrored_half_of_the_time(window: Image.Image, random: np.random.Generator) -> Pixels:
+def _randomly_mirrored(window: Image.Image, random: np.random.Generator) -> Pixels:
     pixels = np.asarray(window)  # (side, side, 3)
     if random.random() < 0.5:
         pixels = pixels[:, ::-1]
-    return np.array(pixels.transpose(2, 0, 1), order="C")  # a copy: PIL's own pixels cannot be written
+    return np.array(pixels.transpose(2, 0, 1), order="C")  # a copy, because the pixels of PIL are read-only
 
 
 def _resized(image: Image.Image, resize: Resize, side: int) -> Image.Image:
@@ -129,7 +132,7 @@ def _resized(image: Image.Image, resize: Resize, side: int) -> Image.Image:
 
 
 def _random_box(size: tuple[int, int], random: np.random.Generator) -> tuple[int, int, int, int]:
-    """A random window as (left, top, right, bottom); the central square when ten tries do not fit into the photo."""
+    """A random box (left, top, right, bottom); the central square if ten draws do not fit into the photo."""
     width, height = size
     for _ in range(_TRIES):
         area = width * height * random.uniform(*_AREAS)

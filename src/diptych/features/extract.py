@@ -23,11 +23,11 @@ from diptych.data.corpus import Features, Floats, Integers, Picture
 from diptych.data.images import PictureFile, decode
 from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError
-from diptych.features.backbone import Backbone, grid_of, side_of
+from diptych.features.backbone import Backbone, crop_side, grid_shape
 from diptych.features.crops import fixed_crops, resized_side, too_small
 from diptych.features.hashes import HashCache, pixels_hash, stamp
 from diptych.features.region_boxes import AnnotatedBoxes, BoxSource, ProposedBoxes
-from diptych.features.regions import check_seen
+from diptych.features.regions import check_whole_photo
 from diptych.features.roi_align import pool_cells
 from diptych.features.store import FeatureStore, FeatureStoreSpec, Part
 from diptych.files import file_hash, locked_folder, remove_leftovers
@@ -44,7 +44,7 @@ PART_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
+class StoredFeatures:
     """The features of some pictures: row i belongs to picture `readable[i]`.
 
     `skipped` says why the others have none; `enlarged` names those smaller than the crop, with width and height.
@@ -69,7 +69,7 @@ def extract(
     device: torch.device,
     progress: ProgressCallback | None = None,
     boxes: Floats | None = None,
-) -> Stored:
+) -> StoredFeatures:
     """The features of these pictures from the store in a folder, after computing those that it lacks.
 
     `boxes`, for regions that are `annotated`, are those of each picture, (pictures, regions, 4). The backbone is put
@@ -78,7 +78,7 @@ def extract(
     """
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file; name a folder for the features")
-    check_seen(making.regions, making.crops)
+    check_whole_photo(making.regions, making.crops)
     store = FeatureStore.open(folder, making) if (folder / "about.json").exists() else None
     seen = HashCache(folder / "seen.json")
     find: BoxSource = AnnotatedBoxes(boxes) if boxes is not None else ProposedBoxes()
@@ -187,18 +187,18 @@ class _Network:
         crops = making.crops.count
         squares = SQUARES_ON_CPU if device.type == "cpu" else SQUARES_ELSEWHERE
         self.images = max(1, squares // crops)  # at once
-        self.side = side_of(making.crops, backbone)
-        of_map = making.regions is not None and making.regions.of_map
+        self.side = crop_side(making.crops, backbone)
+        of_map = making.regions is not None and making.regions.from_map
         self._run: Callable[[Tensor], Tensor] = backbone.regions if of_map else backbone
         self._apart = making.regions is not None and not of_map
         self._device = device
         self._input = np.zeros((self.images, crops, 3, self.side, self.side), np.uint8)
         backbone.eval().to(device)
-        self.shape: tuple[int, ...] = grid_of(making.crops, backbone) if of_map else (backbone.size,)  # a row's
+        self.shape: tuple[int, ...] = grid_shape(making.crops, backbone) if of_map else (backbone.size,)  # a row's
         if self._apart:
             self.shape = (crops, backbone.size)
         self._boxes: Floats | None = None
-        if making.regions and making.regions.proposed:
+        if making.regions and making.regions.are_boxes:
             self.shape = (making.regions.count, self.shape[-1])
             self._boxes = np.zeros((self.images, making.regions.count, 4), np.float32)
 
@@ -301,7 +301,7 @@ class _Extraction:
     def _boxes_of(self, looks: Sequence[_Look]) -> Floats | None:
         """The boxes that go with the rows: (images, regions, 4)."""
         regions = self._store.making.regions
-        if regions is None or not regions.proposed:
+        if regions is None or not regions.are_boxes:
             return None
         boxes = [look.boxes for look in looks if look.boxes is not None]
         return np.stack(boxes) if boxes else np.empty((0, self._store.shape[0], 4), np.float32)
@@ -318,7 +318,7 @@ def _gather(
     store: FeatureStore,
     reasons: dict[int | str, str],
     computed: int,
-) -> Stored:
+) -> StoredFeatures:
     """Each picture with its own row, by its hash."""
     found = {image: digest for image, digest in enumerate(hashes) if digest is not None and store.has_row(digest)}
     skipped = {}
@@ -330,7 +330,7 @@ def _gather(
     enlarged = {image: store.enlarged[digest] for image, digest in found.items() if digest in store.enlarged}
     rows = store.features(list(found.values()))
     boxes = store.boxes(list(found.values()))
-    return Stored(rows, np.array(list(found), np.int64), skipped, enlarged, computed, boxes)
+    return StoredFeatures(rows, np.array(list(found), np.int64), skipped, enlarged, computed, boxes)
 
 
 def _why_unreadable(path: Path) -> str:

@@ -30,7 +30,7 @@ class ImageInput:
     @property
     def reads_map(self) -> bool:
         """Whether the regions are pooled from the backbone's last feature map."""
-        return self.regions is not None and self.regions.of_map
+        return self.regions is not None and self.regions.from_map
 
 
 def pictures_of(corpus: Corpus) -> Sequence[Picture]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from diptych.data.corpus import Corpus, Features, Floats, Integers
 from diptych.data.image_reader import Draw
 from diptych.features.backbone import Backbone
-from diptych.features.extract import Stored, extract
+from diptych.features.extract import StoredFeatures, extract
 from diptych.features.image_input import ImageInput, pictures_of
 from diptych.features.regions import Regions
 from diptych.features.store import FeatureStoreSpec, folder_for_weights, spec_for
@@ -76,7 +76,7 @@ def photo_regions(
     given = making.model_copy(update={"regions": Regions(method="annotated", count=room), "forest": None})
     pictures = pictures_of(corpus)
 
-    def stored(made: FeatureStoreSpec, boxes: Floats | None) -> Stored:
+    def stored(made: FeatureStoreSpec, boxes: Floats | None) -> StoredFeatures:
         folder = folder_for_weights(stores, made)
         return extract(pictures, backbone, made, folder, workers=workers, device=device, progress=progress, boxes=boxes)
 

@@ -1,8 +1,8 @@
-"""Region proposals: boxes of a photo that may hold a thing, by OpenCV; needs the extra `regions`.
+"""Region proposals: boxes that may contain an object, found by OpenCV; needs the extra `regions`.
 
-They depend on the photo alone. OpenCV gives selective search's boxes in an order drawn from the C library's random
-numbers, so they are put in an order of our own: first those that many others nearly agree with, which is what merging
-by several colours and sizes finds again and again.
+Proposals depend only on the photo. OpenCV returns the boxes of selective search in a random order, so they are sorted
+here: boxes that overlap many others come first, because selective search finds a salient object again with several
+colour spaces and scales.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from PIL import Image
 
 from diptych.data.boxes import box_iou
 from diptych.data.corpus import Floats
-from diptych.errors import DataError, DiptychError, RecipeError
-from diptych.features.backbones.source import import_source, one_line
+from diptych.errors import DataError, DiptychError, RecipeError, one_line
 from diptych.features.regions import Regions, forest_file
+from diptych.optional import import_optional
 
-LONGEST = 200  # pixels of the photo's longer side: the time grows with the area, the map's cells are larger anyway
-SHORTEST = 16  # a strip is widened to this: there is nothing to find within a pixel or two
-AGREEING = 0.5  # the overlap from which on boxes speak for each other
+LONGEST = 200  # pixels of the longer side: time grows with the area, and the cells of a map are larger anyway
+SHORTEST = 16  # pixels of the shorter side: a thinner strip is widened
+AGREEMENT = 0.5  # the intersection over union from which boxes count as the same object
 
 _COMMAND = "pip install 'diptych[regions]'"
-_WHOLE = (0.0, 0.0, 1.0, 1.0)
+_WHOLE_PHOTO = (0.0, 0.0, 1.0, 1.0)
 
 Boxes = NDArray[np.float64]
 Propose = Callable[[Image.Image], Floats]
 
 
 def proposer(regions: Regions) -> Propose:
-    """What makes an RGB photo's boxes, (count, 4): left, top, right, bottom, relative to the photo, best first.
+    """A function from an RGB photo to boxes (count, 4): left, top, right, bottom, relative to the photo, best first.
 
-    The first box is the whole photo. Where there are fewer than `count`, rows of zeros follow. Safe to call from
-    several threads.
+    The first box is the whole photo. If there are fewer than `count`, the remaining rows are zeros. The function is
+    safe to call from several threads.
     """
     if regions.method == "annotated":
-        raise RecipeError("regions.method = 'annotated': boxes that came with the data are no proposals; use another")
-    cv2 = import_source("cv2", _COMMAND, instead="a grid")
+        raise RecipeError("regions.method = 'annotated': annotated boxes are not proposals; use another method")
+    cv2 = import_optional("cv2", _COMMAND, instead="a grid")
     if not hasattr(cv2, "ximgproc"):
         raise DiptychError(f"this OpenCV has no contributed modules; uninstall opencv-python, then run: {_COMMAND}")
     forest = forest_file(regions)
@@ -60,9 +60,9 @@ def proposer(regions: Regions) -> Propose:
 
 
 def best_boxes(boxes: Boxes, regions: Regions) -> Boxes:
-    """The whole photo, then the first of these relative boxes that are neither tiny nor nearly another one's."""
+    """The whole photo, then the first relative boxes that are large enough and not near-duplicates of earlier ones."""
     large = ((boxes[:, 2:] - boxes[:, :2]) >= regions.smallest).all(1)
-    candidates = np.concatenate([[_WHOLE], boxes[large]])
+    candidates = np.concatenate([[_WHOLE_PHOTO], boxes[large]])
     kept = [0]
     for number in range(1, len(candidates)):
         if len(kept) == regions.count:
@@ -75,11 +75,11 @@ def best_boxes(boxes: Boxes, regions: Regions) -> Boxes:
 def _selective_search(cv2: Any) -> Callable[[NDArray[np.uint8]], Boxes]:
     def find(pixels: NDArray[np.uint8]) -> Boxes:
         search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
-        search.setBaseImage(np.ascontiguousarray(pixels[:, :, ::-1]))  # OpenCV's colours are blue, green, red
+        search.setBaseImage(np.ascontiguousarray(pixels[:, :, ::-1]))  # OpenCV expects blue, green, red
         search.switchToSelectiveSearchFast()
-        boxes = np.unique(_corners(search.process()), axis=0)  # in an order that does not depend on OpenCV's
+        boxes = np.unique(_corners(search.process()), axis=0)  # sorted, so that OpenCV's order does not matter
         shared = box_iou(boxes, boxes)
-        agreement = np.where(shared >= AGREEING, shared, 0).sum(1)
+        agreement = np.where(shared >= AGREEMENT, shared, 0).sum(1)
         return boxes[np.argsort(-agreement.round(6), kind="stable")]
 
     return find
@@ -94,7 +94,7 @@ def _edge_boxes(cv2: Any, model: Path) -> Callable[[NDArray[np.uint8]], Boxes]:
     def find(pixels: NDArray[np.uint8]) -> Boxes:
         edges = forest.detectEdges(pixels.astype(np.float32) / 255)
         angles = forest.computeOrientation(edges)
-        search = cv2.ximgproc.createEdgeBoxes()  # it has a state: one for each call
+        search = cv2.ximgproc.createEdgeBoxes()  # has a state, so that threads cannot share it
         boxes, _ = search.getBoundingBoxes(forest.edgesNms(edges, angles), angles)  # best first
         return _corners(boxes)
 
@@ -102,6 +102,6 @@ def _edge_boxes(cv2: Any, model: Path) -> Callable[[NDArray[np.uint8]], Boxes]:
 
 
 def _corners(boxes: Any) -> Boxes:
-    """OpenCV's boxes, (left, top, width, height) each, by their corners; it gives an empty tuple where it has none."""
+    """OpenCV's boxes (left, top, width, height) as corners (left, top, right, bottom); an empty tuple is allowed."""
     found = np.asarray(boxes, np.float64).reshape(-1, 4)
     return np.concatenate([found[:, :2], found[:, :2] + found[:, 2:]], axis=1)

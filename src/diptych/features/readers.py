@@ -81,7 +81,7 @@ def image_reader(
         spec = spec_for(backbone, image_input)
         if store.create or has_store(store.folder, spec):
             return _store_reader(images, image_input, backbone, spec, store)
-    if regions is not None and regions.proposed and backbone is not None:
+    if regions is not None and regions.are_boxes and backbone is not None:
         return ProposalReader(pictures, image_input, backbone)
     return CropReader(pictures, crops, side)
 

@@ -16,7 +16,7 @@ from PIL import Image
 from diptych.data.corpus import Corpus, Floats, Picture
 from diptych.errors import ImageError
 from diptych.features import proposals
-from diptych.features.backbone import Backbone, grid_of
+from diptych.features.backbone import Backbone, grid_shape
 from diptych.features.crops import load_for_crops
 from diptych.features.image_input import ImageInput, pictures_of
 from diptych.features.regions import Regions, grid_boxes
@@ -46,7 +46,7 @@ class ProposedBoxes:
 
     def prepare(self, regions: Regions | None) -> None:
         """Load the proposer, if the regions need one."""
-        if regions is not None and regions.proposed:
+        if regions is not None and regions.are_boxes:
             self._propose = proposals.proposer(regions)
 
     def key(self, image: int, digest: str) -> str:
@@ -87,9 +87,9 @@ def region_boxes(corpus: Corpus, image_input: ImageInput, backbone: Backbone | N
     if image_input.regions is None or image_input.crops is None or backbone is None or not image_input.reads_map:
         return None
     side = image_input.shape[-1]
-    if image_input.regions.proposed:
+    if image_input.regions.are_boxes:
         return _proposed_boxes(pictures_of(corpus), image_input.regions, side)
-    cells, _ = grid_of(image_input.crops, backbone)
+    cells, _ = grid_shape(image_input.crops, backbone)
     return np.repeat(grid_boxes(cells, image_input.crops, side)[None], len(corpus.image_ids), axis=0)
 
 

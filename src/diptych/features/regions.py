@@ -1,4 +1,4 @@
-"""Regions: several places of a photo, each with a vector of its own."""
+"""Regions: several parts of a photo, each with its own vector."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ Share = Annotated[Number, Field(gt=0, le=1)]
 
 
 class Regions(Settings):
-    """Which places of a photo are its regions.
+    """Which parts of a photo are its regions, by `method`.
 
-    `grid`: the cells of the backbone's last map. `selective-search` and `edge-boxes`: the `count` best boxes that may
-    hold a thing, or fewer, pooled from that map; `model` is the file of OpenCV's structured forest, which finds the
-    edges for `edge-boxes`. `annotated`: boxes that came with the data, at most `count` a photo. A proposed box is at
-    least `smallest` of the photo's width and height, and boxes that share more than `overlap` of what they cover are
-    one region. `crops`: no places of the map, but the photo's crops, each with the backbone's own vector of it.
+    - `grid`: the cells of the backbone's last map.
+    - `selective-search` and `edge-boxes`: the best proposed boxes, at most `count`, pooled from the last map. `model`
+      is the file of OpenCV's structured forest, which detects edges for `edge-boxes`. A box is at least `smallest` of
+      the photo's width and height; of boxes whose intersection over union is above `overlap`, the best is used.
+    - `annotated`: boxes that came with the data, at most `count` per photo, pooled from the last map.
+    - `crops`: the photo's crops, each with the backbone's vector of it.
     """
 
     method: Literal["grid", "selective-search", "edge-boxes", "annotated", "crops"] = "grid"
@@ -44,25 +45,25 @@ class Regions(Settings):
         return model
 
     @property
-    def proposed(self) -> bool:
-        """Whether the regions are boxes that differ from photo to photo."""
+    def are_boxes(self) -> bool:
+        """Whether the regions are boxes, proposed or annotated, which differ from photo to photo."""
         return self.method not in ("grid", "crops")
 
     @property
-    def of_map(self) -> bool:
-        """Whether the regions are places of the backbone's last map; crops have the backbone's vectors instead."""
+    def from_map(self) -> bool:
+        """Whether the vectors are taken from the backbone's last map; crops have the backbone's vectors instead."""
         return self.method != "crops"
 
     @property
     def label(self) -> str:
-        """The regions as a word of a folder's name: `grid`, `crops`, `selective-search-200-0.05-0.8`."""
-        usual = (self.smallest, self.overlap) == (Regions().smallest, Regions().overlap)
-        chosen = "" if usual else f"-{self.smallest:g}-{self.overlap:g}"
-        return f"{self.method}-{self.count}{chosen}" if self.proposed else self.method
+        """The regions in the name of a feature store: `grid`, `crops`, `selective-search-200-0.05-0.8`."""
+        are_defaults = (self.smallest, self.overlap) == (Regions().smallest, Regions().overlap)
+        thresholds = "" if are_defaults else f"-{self.smallest:g}-{self.overlap:g}"
+        return f"{self.method}-{self.count}{thresholds}" if self.are_boxes else self.method
 
 
 def forest_file(regions: Regions) -> Path | None:
-    """The file of the regions' structured forest, which must be there, where they need one."""
+    """The file of the structured forest, if the regions need one; raises DataError if it does not exist."""
     if regions.model is None:
         return None
     file = Path(regions.model)
@@ -71,21 +72,21 @@ def forest_file(regions: Regions) -> Path | None:
     return file
 
 
-def check_seen(regions: Regions | None, crops: Crops) -> None:
-    """Refuse proposals where only a part of the photo is seen: boxes of the photo would lie beside what they name."""
-    if regions is not None and regions.proposed and crops.name != "whole":
+def check_whole_photo(regions: Regions | None, crops: Crops) -> None:
+    """Refuse boxes with crops that show only a part of the photo, because boxes are relative to the whole photo."""
+    if regions is not None and regions.are_boxes and crops.name != "whole":
         raise RecipeError(f'{regions.method} needs crops = "whole", not {crops.name!r}: boxes lie in the whole photo')
 
 
 def grid_boxes(cells: int, crops: Crops, side: int) -> Floats:
-    """Where the cells of a square map lie in the whole photo, row by row, relative: (cells, 4)."""
+    """The boxes of a square map's cells, row by row, relative to the whole photo: (cells, 4)."""
     if crops.name not in ("whole", "1C") or (crops.name, crops.resize) == ("1C", "short"):
         raise RecipeError(
-            f"crops = {crops.name!r}: its cells lie in no one place of the photo; use whole or 1C (square)"
+            f"crops = {crops.name!r}: its cells have no fixed position in the photo; use whole or 1C (square)"
         )
     resized = side if crops.name == "whole" else resized_side(side)
     first = round((resized - side) / 2)
-    along = round(cells**0.5)
-    edges = (first + side * np.arange(along + 1) / along) / resized
-    top, left = (place.ravel() for place in np.mgrid[0:along, 0:along])
+    count = round(cells**0.5)  # along a side
+    edges = (first + side * np.arange(count + 1) / count) / resized
+    top, left = (index.ravel() for index in np.mgrid[0:count, 0:count])
     return np.stack([edges[left], edges[top], edges[left + 1], edges[top + 1]], axis=1).astype(np.float32)

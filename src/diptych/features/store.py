@@ -51,7 +51,7 @@ class FeatureStoreSpec(Settings):
         return (Regions() if regions else None) if isinstance(regions, bool) else regions
 
     @classmethod
-    def of(
+    def for_backbone(
         cls,
         name: str,
         backbone: Backbone,
@@ -116,7 +116,9 @@ def spec_for(backbone: Backbone, image_input: ImageInput) -> FeatureStoreSpec:
     """How the crops that a model reads are stored; the many regions of a map take half the space, as float16."""
     assert image_input.crops is not None, "a backbone reads crops"
     dtype: Dtype = "float16" if image_input.reads_map else "float32"
-    return FeatureStoreSpec.of(backbone.name, backbone, image_input.crops, regions=image_input.regions, dtype=dtype)
+    return FeatureStoreSpec.for_backbone(
+        backbone.name, backbone, image_input.crops, regions=image_input.regions, dtype=dtype
+    )
 
 
 class FeatureStore:
@@ -128,7 +130,7 @@ class FeatureStore:
         self.making = about.making
         self.enlarged: dict[str, tuple[int, int]] = {}
         self.unreadable: dict[str, str] = {}
-        self._proposed = self.making.regions is not None and self.making.regions.proposed
+        self._proposed = self.making.regions is not None and self.making.regions.are_boxes
         self._arrays: list[NDArray[np.floating]] = [np.empty((0, *self.shape), self.making.dtype)]
         self._boxes: list[NDArray[np.floating]] = [np.empty((0, self.shape[0], 4), np.float32)]
         self._row: dict[str, int] = {}

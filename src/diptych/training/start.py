@@ -175,7 +175,7 @@ def _check_stage(stage: Stage, matcher: Matcher, before: Stage | None) -> None:
     wanted = matcher.image_input
     if stage.crops is not None and wanted.crops is None:
         raise RecipeError(f'crops = "{stage.crops}": random crops need pictures and an image tower with a backbone')
-    if wanted.regions is not None and not wanted.regions.of_map and not matcher.reads_views:
+    if wanted.regions is not None and not wanted.regions.from_map and not matcher.reads_views:
         raise RecipeError("model.image: 'views' are several vectors an image, which 'dual_path' reads; use 'backbone'")
     if stage.batches.chunk is not None:
         check_chunks(matcher, stage.objective)

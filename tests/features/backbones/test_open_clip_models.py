@@ -87,7 +87,7 @@ def test_regions_are_the_patches_or_the_last_map(towers, bytes_of, monkeypatch):
 def test_a_tower_that_pools_by_queries_has_no_regions(towers, bytes_of):
     backbone = open_clip_models.build("open-clip:tiny-queries")
     assert backbone.grid == (0, 0)
-    with pytest.raises(RecipeError, match="'open-clip:tiny-queries': its image tower gives no grid"):
+    with pytest.raises(RecipeError, match="'open-clip:tiny-queries': its image tower has no grid"):
         backbone.regions(bytes_of(32))
 
 

@@ -1,7 +1,3 @@
-import logging
-import sys
-import warnings
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,35 +5,6 @@ from hypothesis import strategies as st
 
 from diptych.errors import DiptychError, RecipeError
 from diptych.features.backbones import source
-
-
-def test_a_missing_package_names_its_command(monkeypatch):
-    monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(DiptychError, match=r"^timm is not installed; run: pip install 'diptych\[timm\]'$"):
-        source.import_source("timm", "pip install 'diptych[timm]'")
-
-
-def broken(name, line, folder, monkeypatch):
-    (folder / f"{name}.py").write_text(line)
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, name, raising=False)
-
-
-def test_a_torchvision_for_another_torch_is_one_line(tmp_path, monkeypatch):
-    line = "raise RuntimeError('operator torchvision::nms does not exist\\nand more')"
-    broken("broken_source", line, tmp_path, monkeypatch)
-    with pytest.raises(
-        DiptychError, match=r"install the torchvision that was built for this torch, or use lite0$"
-    ) as error:
-        source.import_source("broken_source", "")
-    assert "torchvision::nms does not exist and more" in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_a_package_that_lacks_another_says_which(tmp_path, monkeypatch):
-    broken("hollow_source", "import no_such_package_at_all", tmp_path, monkeypatch)
-    with pytest.raises(DiptychError, match=r"hollow_source needs no_such_package_at_all.*run: pip install it"):
-        source.import_source("hollow_source", "pip install it")
 
 
 @settings(max_examples=25)
@@ -53,7 +20,7 @@ def test_bytes_become_floats_by_mean_and_deviation_of_each_colour():
     pixels = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
     kept = pixels.clone()
     mean, deviation = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    values = source.normalise(pixels, source.of_bytes(mean), source.of_bytes(deviation))
+    values = source.normalise(pixels, source.to_byte_scale(mean), source.to_byte_scale(deviation))
     for colour in range(3):
         expected = (pixels[:, colour].double() / 255 - mean[colour]) / deviation[colour]
         torch.testing.assert_close(values[:, colour].double(), expected, rtol=1e-5, atol=1e-5)
@@ -69,18 +36,6 @@ def test_only_safetensors_are_read(tmp_path):
     with pytest.raises(DiptychError, match=r"pickled\.pth: not a safetensors file") as error:
         source.read_weights(pickled)
     assert "\n" not in str(error.value)
-
-
-def test_silence_is_whole_and_ends(capfd, monkeypatch):
-    monkeypatch.setattr(logging.root, "handlers", [])  # logging.error() then installs one
-    level = logging.root.manager.disable
-    with source.silence():
-        warnings.warn("not seen", stacklevel=1)
-        logging.error("not seen")
-    assert capfd.readouterr() == ("", "")
-    assert (logging.root.handlers, logging.root.manager.disable) == ([], level)
-    with pytest.warns(UserWarning, match="seen again"):
-        warnings.warn("seen again", stacklevel=1)
 
 
 def test_what_reads_no_square_is_refused():

@@ -4,7 +4,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from diptych.errors import DiptychError, RecipeError
-from diptych.features.backbone import side_of
+from diptych.features.backbone import crop_side
 from diptych.features.backbones import timm_models
 from diptych.features.crops import Crops
 
@@ -118,12 +118,12 @@ def test_vgg_gives_the_second_fully_connected_layer_after_its_relu(timm, bytes_o
 def test_a_residual_network_reads_larger_squares_and_vgg_does_not(timm, bytes_of):
     larger = Crops(side=288)
     network = timm_models.build("resnet50").eval()
-    assert side_of(larger, network) == 288
+    assert crop_side(larger, network) == 288
     assert network(bytes_of(288, 1)).shape == (1, 2048)
     with torch.device("meta"):
         vgg = timm_models.build("vgg16")
     with pytest.raises(RecipeError, match="side = 288: vgg16 reads squares of 224 only"):
-        side_of(larger, vgg)
+        crop_side(larger, vgg)
 
 
 def test_features_that_are_no_grid_have_no_regions(bytes_of):
@@ -131,7 +131,7 @@ def test_features_that_are_no_grid_have_no_regions(bytes_of):
         backbone = timm_models.build("timm:convit_tiny").eval()
         assert backbone.grid == (0, 0)
         assert backbone(torch.empty(1, 3, 224, 224, dtype=torch.uint8)).shape == (1, backbone.size)
-    with pytest.raises(RecipeError, match="'timm:convit_tiny': its last features are no grid"):
+    with pytest.raises(RecipeError, match="'timm:convit_tiny': its last features are not a grid"):
         backbone.regions(bytes_of(224))
 
 

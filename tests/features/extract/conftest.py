@@ -73,7 +73,7 @@ def part_a_batch(monkeypatch):
 
 def run(pictures, folder, backbone=None, *, crops="1C", regions=None, dtype="float32", workers=2, progress=None):
     backbone = backbone or Tiny()
-    making = FeatureStoreSpec.of("tiny", backbone, Crops(name=crops), regions=regions, dtype=dtype)
+    making = FeatureStoreSpec.for_backbone("tiny", backbone, Crops(name=crops), regions=regions, dtype=dtype)
     return extract(pictures, backbone, making, folder, workers=workers, device=CPU, progress=progress)
 
 

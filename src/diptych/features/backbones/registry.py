@@ -1,4 +1,4 @@
-"""The names of backbones: a short one, or a source and the source's own name."""
+"""Backbones by name: a short name (`lite0`, `resnet152`), or a source and its own name (`timm:resnet50d`)."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from diptych.features.backbone import Backbone
 from diptych.features.backbones import efficientnet_lite, open_clip_models, timm_models
 from diptych.features.backbones.source import Source
 
-_SOURCES: dict[str, Source] = {"timm:": timm_models, "open-clip:": open_clip_models}
-_SHORT: dict[str, Source] = {
+_BY_PREFIX: dict[str, Source] = {"timm:": timm_models, "open-clip:": open_clip_models}
+_BY_SHORT_NAME: dict[str, Source] = {
     **dict.fromkeys(efficientnet_lite.NAMES, efficientnet_lite),
     **dict.fromkeys(timm_models.PAPERS, timm_models),
 }
 
 
 def backbone_names() -> list[str]:
-    """The short names; besides them there are `timm:NAME` and `open-clip:NAME`."""
-    return list(_SHORT)
+    """The short names; `timm:NAME` and `open-clip:NAME` are valid, too."""
+    return list(_BY_SHORT_NAME)
 
 
 def build_backbone(name: str) -> Backbone:
-    """The architecture with random weights; works on the meta device, and downloads nothing."""
+    """Build the architecture with random weights; works on the meta device and downloads nothing."""
     return _source(name).build(name)
 
 
 def load_backbone(name: str, weights: Path | None = None) -> Backbone:
-    """The pretrained backbone in evaluation mode.
+    """Load the pretrained backbone in evaluation mode.
 
-    Weights come from the source, which may download them, or from a safetensors file with the source's own names.
+    The weights come from the source, which may download them, or from a safetensors file that uses the names of the
+    source.
     """
     return _source(name).load(name, weights).eval()
 
 
 def _source(name: str) -> Source:
-    if name in _SHORT:
-        return _SHORT[name]
+    if name in _BY_SHORT_NAME:
+        return _BY_SHORT_NAME[name]
     prefix, colon, inner = name.partition(":")
-    if prefix + colon in _SOURCES:
-        return _SOURCES[prefix + colon]
+    if prefix + colon in _BY_PREFIX:
+        return _BY_PREFIX[prefix + colon]
     model = inner if inner and inner.isprintable() else "NAME"
-    known = [f"{source}{model}" for source in _SOURCES]
-    raise RecipeError(f"backbone {name!r}: no such name; {did_you_mean(name, known if colon else [*_SHORT, *known])}")
+    known = [f"{source}{model}" for source in _BY_PREFIX]
+    candidates = known if colon else [*_BY_SHORT_NAME, *known]
+    raise RecipeError(f"backbone {name!r}: no such name; {did_you_mean(name, candidates)}")

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 import diptych
-from diptych.errors import RunError
-from diptych.features.backbones.source import import_source, one_line
+from diptych.errors import RunError, one_line
 from diptych.files import file_hash, write_json
 from diptych.models.address import run_folder, run_identity
 from diptych.models.export.exported import CARD, FILES, Exported, ExportedInput, new_folder
@@ -27,6 +26,7 @@ from diptych.models.export.onnx_graphs import image_graph, image_shape, text_gra
 from diptych.models.matcher import Matcher
 from diptych.models.tower import Tokens
 from diptych.models.trained import Trained
+from diptych.optional import import_optional
 from diptych.text.vocabulary import END, START
 
 TOLERANCE = 1e-4
@@ -41,7 +41,7 @@ def export_onnx(run: str | Path, into: Path) -> float:
     than one; what differs by more than 1e-4 is not written.
     """
     for module in ("onnx", "onnxscript", "onnxruntime"):
-        import_source(module, "pip install 'diptych[onnx]'", instead="the run itself")
+        import_optional(module, "pip install 'diptych[onnx]'", instead="the run itself")
     trained = Trained.open(run, "cpu")
     check_exportable(trained.matcher, run)
     folder = run_folder(run)
@@ -76,7 +76,7 @@ def check_exportable(matcher: Matcher, run: str | Path) -> None:
         reason = f"the score of {name!r} is no product of two vectors"
     elif wanted.kind == "features":
         reason = "it reads features that came with its data, and cannot see photos"
-    elif wanted.regions is not None and wanted.regions.of_map:
+    elif wanted.regions is not None and wanted.regions.from_map:
         reason = f"{name!r} reads regions of photos, whose number is not fixed"
     else:
         return

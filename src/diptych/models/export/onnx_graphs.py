@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from diptych.errors import RunError
-from diptych.features.backbones.source import one_line, silence
+from diptych.errors import RunError, one_line
 from diptych.models.matcher import Matcher
 from diptych.models.tower import TextTower, Tokens
 from diptych.models.towers.text.gru import TextGRU
+from diptych.optional import quiet
 from diptych.text.vocabulary import END
 
 OPSET = 20
@@ -103,7 +103,7 @@ def _exported(module: nn.Module, inputs: dict[str, Tensor], axes: dict[str, dict
     shapes = {name: {axis: dims[dim] for axis, dim in of_input.items()} for name, of_input in axes.items()}
     try:
         # What cannot be exported is also printed, by the graph.
-        with silence(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), torch.no_grad():
+        with quiet(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), torch.no_grad():
             program = torch.export.export(module.eval(), (), inputs, dynamic_shapes=shapes, strict=False)
             made = torch.onnx.export(
                 program,

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from typing_extensions import Self
 
-from diptych.features.backbone import Backbone, side_of
+from diptych.features.backbone import Backbone, crop_side
 from diptych.features.backbones.registry import build_backbone, load_backbone
 from diptych.features.crops import Crops, Side
 from diptych.features.image_input import ImageInput
@@ -42,7 +42,7 @@ class PretrainedTower(ImageTower):
         super().__init__()
         self.settings = settings
         self.backbone = build_backbone(settings.backbone)
-        side = side_of(crops, self.backbone)
+        side = crop_side(crops, self.backbone)
         self.input = ImageInput("crops", (3, side, side), crops, regions)
 
     def train(self, mode: bool = True) -> Self:

@@ -51,7 +51,7 @@ class TwoTowers(Matcher):
     def has_regions(self) -> bool:
         """Whether an image is a set of regions, and not one vector or views of the whole."""
         regions = self.image.input.regions
-        return regions is not None and regions.of_map
+        return regions is not None and regions.from_map
 
     @property
     def is_inner_product(self) -> bool:
@@ -62,7 +62,7 @@ class TwoTowers(Matcher):
     def localises(self) -> bool:
         """Only if the image tower proposes regions, each of which is then scored by itself."""
         regions = self.image_input.regions
-        return regions is not None and regions.proposed
+        return regions is not None and regions.are_boxes
 
     @property
     def pretrained(self) -> Backbone | None:

@@ -67,7 +67,7 @@ class StageImages:
 def check_regions(stage: Stage, matcher: Matcher) -> None:
     """Refuse a stage that would change what proposed regions are pooled from; its parts are already trainable."""
     regions, backbone = matcher.image_input.regions, matcher.pretrained
-    if regions is None or not regions.proposed or backbone is None:
+    if regions is None or not regions.are_boxes or backbone is None:
         return
     if stage.crops is not None:
         raise RecipeError(

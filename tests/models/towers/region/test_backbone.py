@@ -100,7 +100,7 @@ def test_a_photo_that_nobody_has_seen_gives_what_the_store_gives(tmp_path, regio
     model = trained(regions=regions, side=side)
     live, numbers, _ = model.encode_images(PHOTOS, workers=2)
     assert numbers.tolist() == list(range(5))
-    count = SEARCH.count if regions.proposed else (16 if side is None else 64)
+    count = SEARCH.count if regions.are_boxes else (16 if side is None else 64)
     assert live.shape == (5, count, 3)
     store = StoreOptions(tmp_path, CPU, workers=0, create=True)
     stored = image_reader(PHOTOS, model.matcher.image_input, model.matcher.pretrained, store=store)

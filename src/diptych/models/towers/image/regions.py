@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from diptych.errors import RecipeError
 from diptych.features.crops import Crops
-from diptych.features.regions import Regions, check_seen
+from diptych.features.regions import Regions, check_whole_photo
 from diptych.models.layers.pretrained import PretrainedSettings, PretrainedTower
 from diptych.models.tower import ImageTowerSettings
 from diptych.settings import Flag
@@ -42,9 +42,9 @@ class RegionTower(PretrainedTower):
 
     def __init__(self, settings: RegionSettings) -> None:
         crops = Crops(name="whole", side=settings.side)
-        if not settings.regions.proposed:
+        if not settings.regions.are_boxes:
             raise RecipeError("model.image.regions: cells of a grid are no boxes; use selective-search or edge-boxes")
-        check_seen(settings.regions, crops)
+        check_whole_photo(settings.regions, crops)
         super().__init__(settings, crops, settings.regions)
         self.size = self.backbone.grid[1]
         self.normalise = settings.normalise

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from diptych.errors import RecipeError
 from diptych.features.crops import Crops
-from diptych.features.regions import Regions, check_seen
+from diptych.features.regions import Regions, check_whole_photo
 from diptych.models.layers.pretrained import PretrainedSettings, PretrainedTower
 from diptych.models.tower import ImageTowerSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
@@ -42,9 +42,9 @@ class RegionBackbone(PretrainedTower):
 
     def __init__(self, settings: RegionBackboneSettings) -> None:
         crops = Crops(name=settings.crops, side=settings.side)
-        if not settings.regions.of_map:
+        if not settings.regions.from_map:
             raise RecipeError("regions: crops are no regions of a photo; use grid, selective-search or edge-boxes")
-        check_seen(settings.regions, crops)
+        check_whole_photo(settings.regions, crops)
         super().__init__(settings, crops, settings.regions)
         self.regions = settings.regions
         self.size = self.backbone.grid[1]
@@ -53,6 +53,6 @@ class RegionBackbone(PretrainedTower):
         """(images, 1, 3, side, side) bytes, or stored regions (images, regions, size), to (images, regions, size)."""
         if images.is_floating_point():
             return images
-        if self.regions.proposed:
+        if self.regions.are_boxes:
             raise RecipeError(f"{self.regions.method}: the regions are pooled before; give them, not the pixels")
         return self.backbone.regions(images.squeeze(1))

@@ -1,0 +1,39 @@
+"""Optional dependencies: imported only when they are needed, and kept quiet."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from diptych.errors import DiptychError, one_line
+
+
+def import_optional(module: str, command: str, instead: str = "lite0") -> Any:
+    """Import a package that may be missing or broken; the error says what to install, or what to use instead."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as reason:
+        if reason.name == module:
+            raise DiptychError(f"{module} is not installed; run: {command}") from None
+        raise DiptychError(f"{module} needs {reason.name}, which is not installed; run: {command}") from None
+    except Exception as reason:  # a torchvision that was built for another torch raises a RuntimeError
+        advice = "; install the torchvision that was built for this torch" if "torchvision" in str(reason) else ""
+        raise DiptychError(f"{module} cannot be imported ({one_line(reason)}){advice}, or use {instead}") from None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Suppress logging and warnings of a package; real problems are raised as errors anyway."""
+    level, handlers = logging.root.manager.disable, logging.root.handlers[:]
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.root.handlers[:] = handlers  # logging.warning() installs one if there is none
+        logging.disable(level)
