@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.index.exact import Pool
-from diptych.index.relevance import bars
+from diptych.index.relevance import thresholds
 from diptych.machine import available_cores
 from harness import arguments, finish, interleaved
 
@@ -31,7 +31,7 @@ def unit(count: int, random: np.random.Generator) -> Values:
 def ours(pool: Pool, queries: Values) -> list[NDArray[np.int64]]:
     """The best rows of each query, and from which score on they stand out."""
     sampled = pool.sample_scores(queries, False)
-    bars(sampled, np.linalg.norm(queries, axis=1), len(pool), pool.reference)
+    thresholds(sampled, np.linalg.norm(queries, axis=1), len(pool), pool.background)
     return [found.rows for found in pool.top(queries, DEPTH, False, sampled)]
 
 

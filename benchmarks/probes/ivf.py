@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from diptych.index import ivf
-from diptych.index.exact import Found, Pool
+from diptych.index.exact import Pool, RankedRows
 
 CLUSTERS, QUERIES, K = 2000, 50, 10
 
@@ -31,7 +31,7 @@ def clustered(entries: int, size: int, random: np.random.Generator) -> Vectors:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def milliseconds(ask: Callable[[Vectors], list[Found]], queries: Vectors) -> float:
+def milliseconds(ask: Callable[[Vectors], list[RankedRows]], queries: Vectors) -> float:
     """The median time of one query."""
     took = []
     for query in queries:
@@ -57,17 +57,17 @@ def main() -> None:
         cache = ivf.build(file, pool, np.empty((0, options.size), np.float32), "probe", 1)
         took, megabytes = time.perf_counter() - started, file.stat().st_size / 2**20
 
-        def by_cells(asked: Vectors) -> list[Found]:
+        def by_cells(asked: Vectors) -> list[RankedRows]:
             rows = cache.candidates(asked, 2 * K, None)
-            return [pool.ranked(query, own, K, False) for query, own in zip(asked, rows, strict=True)]
+            return [pool.rank(query, own, K, False) for query, own in zip(asked, rows, strict=True)]
 
-        def exactly(asked: Vectors) -> list[Found]:
+        def exactly(asked: Vectors) -> list[RankedRows]:
             return pool.top(asked, K)
 
         both = zip(by_cells(queries), exactly(queries), strict=True)
         recall = np.mean([len(np.intersect1d(a.rows, b.rows)) / K for a, b in both])
         console = Console()
-        made = cache.made
+        made = cache.header
         console.print(f"made in {took:.1f} s, {megabytes:.0f} MB: {made.cells} cells, {made.probes} looked at")
         console.print(f"recall@{K} {made.recall:.3f} by its own sample, {recall:.3f} of {QUERIES} other queries")
         console.print(

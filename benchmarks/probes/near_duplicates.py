@@ -23,9 +23,9 @@ from rich.table import Table
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.open import open_corpus
 from diptych.features.image_input import pictures_of
-from diptych.index.duplicates import same_images
+from diptych.index.duplicates import first_same_image
 from diptych.index.storage_cost import measure
-from diptych.index.thumbnails import colours, look, thumbnail
+from diptych.index.thumbnails import colour_grid, difference_hash, thumbnail
 from diptych.index.torch_encoder import TorchEncoder
 from diptych.machine import keep_freed_memory
 from diptych.models.trained import Trained
@@ -78,14 +78,14 @@ def seen(encoder: TorchEncoder, photos: Sequence[Image.Image]) -> Seen:
 
 def looks_of(photos: Sequence[Image.Image]) -> tuple[Looks, Vectors]:
     """Without the vectors: hashes and colours."""
-    shown = np.stack([colours(thumbnail(photo)) for photo in photos])
-    return np.array([look(photo) for photo in photos], np.uint64), shown
+    shown = np.stack([colour_grid(thumbnail(photo)) for photo in photos])
+    return np.array([difference_hash(photo) for photo in photos], np.uint64), shown
 
 
 def same(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Whether two pictures, each as a vector, a hash and colours, count as one."""
     vectors, looks, shown = (np.stack(both) for both in zip(one, other, strict=True))
-    return same_images(np.arange(2), looks, vectors, lambda place: shown[place]).tolist() == [0, 0]
+    return first_same_image(np.arange(2), looks, vectors, lambda place: shown[place]).tolist() == [0, 0]
 
 
 def recognised(ones: Seen, others: Seen) -> int:

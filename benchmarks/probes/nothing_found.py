@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
-from diptych.index.relevance import EXPECTED, Reference, bars, reference
+from diptych.index.relevance import EXPECTED, Background, estimate_background, thresholds
 from diptych.machine import keep_freed_memory
 from diptych.models.trained import Trained
 
@@ -111,7 +111,7 @@ class Photos:
         return np.array([sum(bool(pattern.search(text)) for text in own) for own in self.captions])
 
 
-def measures(scores: Values, known: Reference, panel: Values) -> dict[str, float]:
+def measures(scores: Values, known: Background, panel: Values) -> dict[str, float]:
     """What each rule compares with its number; higher means found. The last one is a number of entries, negated."""
     best, entries = float(scores.max()), len(scores)
     low, middle, upper, top = np.quantile(scores, [0.16, 0.5, 0.75, 0.98])
@@ -119,7 +119,7 @@ def measures(scores: Values, known: Reference, panel: Values) -> dict[str, float
     tops = panel.max(0)  # of each text of the panel, in this folder
     after = np.sort(scores)[-min(21, entries)]
     z = (best - middle) / known.spread
-    bar = float(bars(scores[None], np.ones(1, np.float32), entries, known)[0])
+    bar = float(thresholds(scores[None], np.ones(1, np.float32), entries, known)[0])
     expected = entries * NormalDist().cdf(-z)
     if bar < middle:  # the folder fits as a whole
         expected = 0.0
@@ -142,7 +142,7 @@ def cases(photos: Photos, encode: Callable[[list[str]], Values], random: np.rand
     def ask(
         what: str, concept: str, texts: list[str], rows: NDArray[np.int64], right: NDArray[np.bool_] | None
     ) -> None:
-        known = reference(photos.images[random.permutation(rows)])
+        known = estimate_background(photos.images[random.permutation(rows)])
         assert known is not None
         for text in texts:
             scores = photos.images[rows] @ encode([text])[0]

@@ -72,7 +72,7 @@ def test_words_find_images_and_a_sheet_shows_them(index, tmp_path):
     assert found.exit_code == 0
     assert found.stdout.count(".png") == 3
     assert "searched 6 images" in found.stderr
-    assert "vocabulary" not in found.stderr
+    assert "does not know" not in found.stderr
     with Image.open(tmp_path / "hits.png") as sheet:
         assert sheet.size[0] > 100
 
@@ -82,10 +82,18 @@ def test_json_has_everything(index):
     answer = json.loads(told.stdout)
     assert [hit["score"] for hit in answer["hits"]] == sorted((hit["score"] for hit in answer["hits"]), reverse=True)
     assert (answer["searched"], answer["method"], answer["unknown"]) == (6, "exact", ["zebras"])
-    assert "not in the model's vocabulary: zebras" in told.stderr
-    assert "knows no word" not in told.stderr
-    assert "knows no word" in invoke(index, "zebras").stderr
+    assert "The model does not know “zebras”." in told.stderr
+    assert "none of these words" not in told.stderr
     assert sum(len(hit["near"]) for hit in answer["hits"]) >= 1  # the red one is there twice
+
+
+def test_a_query_of_unknown_words_finds_nothing(index):
+    result = invoke(index, "zebras", "--json")
+    assert "The model knows none of these words" in result.stderr
+    answer = json.loads(result.stdout)
+    assert answer["hits"]
+    assert not answer["found"]
+    assert not any(hit["stands_out"] for hit in answer["hits"])
 
 
 def test_images_and_entries_find_texts_and_images(index):
@@ -106,23 +114,23 @@ def test_filters_and_nothing_left(index):
     assert "searched 2 images" in invoke(index, "dogs", "--folder", "old").stderr
     nothing = invoke(index, "dogs", "--until", "1990-01-01")
     assert nothing.exit_code == 0
-    assert "there are no images to find" in nothing.stderr
+    assert "No image passes the filters" in nothing.stderr
     assert "column=value" in refused(index, "dogs", "--where", "year")
     assert "no column 'year'" in refused(index, "dogs", "--where", "year=1999")
 
 
-def test_what_does_not_stand_out_is_said(index, monkeypatch):
-    monkeypatch.setattr("diptych.index.query_plan.bars", lambda scores, *_: np.full(len(scores), np.inf))
-    assert "nothing stands out for 'two dogs'" in invoke(index, "two dogs").stderr
+def test_a_note_says_that_nothing_stands_out(index, monkeypatch):
+    monkeypatch.setattr("diptych.index.query_plan.thresholds", lambda scores, *_: np.full(len(scores), np.inf))
+    assert "Nothing stands out" in invoke(index, "two dogs").stderr
     assert not json.loads(invoke(index, "two dogs", "--json").stdout)["found"]
 
 
-def test_wrong_questions_are_one_line(index, tmp_path, monkeypatch):
+def test_wrong_queries_are_one_line(index, tmp_path, monkeypatch):
     assert "one of the three" in refused(index)
     assert "one of the three" in refused(index, "x", "--like", 1)
-    assert "question is empty" in refused(index, " ")
+    assert "query is empty" in refused(index, " ")
     assert "no such file" in refused(index, "--image", tmp_path / "none.jpg")
-    assert "needs found images" in refused(index, "x", "--to", "texts", "--sheet", tmp_path / "a.png")
+    assert "search for images" in refused(index, "x", "--to", "texts", "--sheet", tmp_path / "a.png")
     assert "a .png file" in refused(index, "x", "--sheet", tmp_path / "none" / "a.png")
     photos = index.parent / "photos"
     assert f"diptych index RUN {photos}" in refused(photos, "x")

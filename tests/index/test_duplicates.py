@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from diptych.index import duplicates
-from diptych.index.duplicates import BITS, COLOURS, COSINE, same_images, same_texts
-from diptych.index.thumbnails import colours, thumbnail
+from diptych.index.duplicates import BITS, COLOURS, COSINE, first_same_image, first_same_text
+from diptych.index.thumbnails import colour_grid, thumbnail
 
 
 def plain(place):
@@ -26,35 +26,35 @@ def at(cosine):
         (BITS, COSINE - 0.01, False),
         (0, -1.0, False),
     ],
-    ids=["both", "hash apart", "vectors apart", "opposite"],
+    ids=["both agree", "hashes differ", "vectors differ", "opposite vectors"],
 )
-def test_both_judges_must_agree(bits, cosine, same):
+def test_hash_and_vectors_must_agree(bits, cosine, same):
     looks = np.array([2**63 + 5, (2**63 + 5) ^ ((1 << bits) - 1)], np.uint64)
-    assert same_images(np.array([1, 2]), looks, at(cosine), plain).tolist() == ([0, 0] if same else [0, 1])
-    assert same_images(np.array([7, 7]), looks, at(cosine), plain).tolist() == [0, 0]
+    assert first_same_image(np.array([1, 2]), looks, at(cosine), plain).tolist() == ([0, 0] if same else [0, 1])
+    assert first_same_image(np.array([7, 7]), looks, at(cosine), plain).tolist() == [0, 0]
 
 
-def test_drawings_that_differ_in_a_colour_alone_are_two():
+def test_drawings_that_differ_only_in_a_colour_are_distinct():
     def star(colour, size=60):
         picture = Image.new("RGB", (64, 64), "#eeeef4")
         picture.paste(colour, (40, 8, 52, 20))
-        return colours(thumbnail(picture.resize((size, size))))
+        return colour_grid(thumbnail(picture.resize((size, size))))
 
     looks = np.zeros(2, np.uint64)
     for other, same in ((star("#803020"), False), (star("#2040a0", 48), True)):
         shown = [star("#2040a0"), other]
-        found = same_images(np.arange(2), looks, np.ones((2, 3), np.float32), shown.__getitem__)
+        found = first_same_image(np.arange(2), looks, np.ones((2, 3), np.float32), shown.__getitem__)
         assert found.tolist() == ([0, 0] if same else [0, 1])
-    damaged = [star("#2040a0"), colours(thumbnail(Image.new("RGB", (9, 9)))[:90])]
-    assert same_images(np.arange(2), looks, np.ones((2, 3), np.float32), damaged.__getitem__).tolist() == [0, 1]
+    damaged = [star("#2040a0"), colour_grid(thumbnail(Image.new("RGB", (9, 9)))[:90])]
+    assert first_same_image(np.arange(2), looks, np.ones((2, 3), np.float32), damaged.__getitem__).tolist() == [0, 1]
 
 
 @given(contents=st.lists(st.integers(0, 5), max_size=30))
 @settings(max_examples=25, deadline=None)
-def test_equal_contents_belong_to_the_first_of_them(contents):
+def test_equal_contents_point_to_the_first_of_them(contents):
     looks = np.array([content * 0x0F0F0F0F0F0F0F0F % 2**64 for content in contents], np.uint64)
     vectors = np.zeros((len(contents), 2), np.float32)
-    assert same_images(np.array(contents, np.int64), looks, vectors, plain).tolist() == [
+    assert first_same_image(np.array(contents, np.int64), looks, vectors, plain).tolist() == [
         contents.index(c) for c in contents
     ]
 
@@ -77,7 +77,7 @@ def one_by_one(contents, looks, vectors, shown):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_all_at_once_is_what_is_found_pair_by_pair(seed, monkeypatch):
+def test_blocks_equal_a_comparison_pair_by_pair(seed, monkeypatch):
     monkeypatch.setattr(duplicates, "_ROWS", 7)
     random = np.random.default_rng(seed)
     count = 20 + 5 * seed
@@ -89,18 +89,18 @@ def test_all_at_once_is_what_is_found_pair_by_pair(seed, monkeypatch):
     )
     vectors = np.eye(3, dtype=np.float32)[kinds] + random.normal(0, 0.17, (count, 3)).astype(np.float32)
     shown = random.choice([0.0, COLOURS, COLOURS + 1], (count, 8, 8, 3), p=[0.998, 0.001, 0.001])
-    found = same_images(contents, looks, vectors, shown.__getitem__).tolist()
+    found = first_same_image(contents, looks, vectors, shown.__getitem__).tolist()
     assert found == one_by_one(contents, looks, vectors, shown)
-    assert len(set(found)) not in (1, count)  # else there was nothing to find
+    assert len(set(found)) not in (1, count)  # else the test would be vacuous
 
 
-def test_all_of_a_chain_go_by_the_best_alone():
-    """What resembles a duplicate, but not the best, is another hit: groups do not grow along chains."""
+def test_groups_do_not_grow_along_chains():
+    """An image that resembles a near-duplicate, but not the best hit, is a hit by itself."""
     looks = np.array([0, (1 << BITS) - 1, (1 << 2 * BITS) - 1], np.uint64)
-    assert same_images(np.arange(3), looks, np.ones((3, 2), np.float32), plain).tolist() == [0, 0, 2]
+    assert first_same_image(np.arange(3), looks, np.ones((3, 2), np.float32), plain).tolist() == [0, 0, 2]
 
 
-def test_texts_are_the_same_in_any_case_and_with_any_signs():
+def test_texts_are_the_same_whatever_their_case_and_punctuation():
     texts = [
         "Two dogs, running.",
         "two  dogs running",
@@ -111,6 +111,6 @@ def test_texts_are_the_same_in_any_case_and_with_any_signs():
         "straße",
         "STRASSE",
     ]
-    assert same_texts(texts).tolist() == [0, 0, 0, 3, 4, 5, 6, 6]
-    assert same_texts([]).tolist() == []
-    assert same_texts(["कि", "का"]).tolist() == [0, 1]  # vowel signs are no punctuation
+    assert first_same_text(texts).tolist() == [0, 0, 0, 3, 4, 5, 6, 6]
+    assert first_same_text([]).tolist() == []
+    assert first_same_text(["कि", "का"]).tolist() == [0, 1]  # vowel signs are not punctuation

@@ -29,30 +29,30 @@ def test_it_finds_what_exact_search_finds(pool, built):
     queries = pool.vectors[::40]
     rows = found.candidates(queries, 40)
     overlap = [
-        len(np.intersect1d(pool.ranked(query, own, 10, False).rows, exact.rows))
+        len(np.intersect1d(pool.rank(query, own, 10, False).rows, exact.rows))
         for query, own, exact in zip(queries, rows, pool.top(queries, 10), strict=True)
     ]
     assert np.mean(overlap) / 10 >= 0.93
-    assert found.made.recall >= ivf.RECALL
-    assert 1 <= found.made.probes < found.made.cells
+    assert found.header.recall >= ivf.RECALL
+    assert 1 <= found.header.probes < found.header.cells
 
 
-def test_only_chosen_rows_are_candidates(pool, built):
-    chosen = np.arange(0, 1200, 3)
-    for own in built[1].candidates(pool.vectors[:5], 30, chosen):
+def test_only_allowed_rows_are_candidates(pool, built):
+    allowed = np.arange(0, 1200, 3)
+    for own in built[1].candidates(pool.vectors[:5], 30, allowed):
         assert len(own)
-        assert np.isin(own, chosen).all()
+        assert np.isin(own, allowed).all()
 
 
-def test_it_is_read_again_and_only_for_what_it_was_made_of(pool, built):
+def test_it_is_loaded_only_for_the_entries_it_was_built_from(pool, built):
     file, made = built
     again = ivf.load(file, pool, "model", 7)
-    assert again.made == made.made
+    assert again.header == made.header
     assert all(
         np.array_equal(a, b)
         for a, b in zip(again.candidates(pool.vectors[:9], 20), made.candidates(pool.vectors[:9], 20), strict=True)
     )
-    assert ivf.load(file, pool, "model", 8) is not None  # something else has changed, the entries have not
+    assert ivf.load(file, pool, "model", 8) is not None  # the index has changed, these entries have not
     assert ivf.load(file, pool, "another", 7) is None
     changed = Pool(pool.ids, pool.vectors + np.eye(1, 16, dtype=np.float32))
     assert ivf.load(file, changed, "model", 8) is None
@@ -63,24 +63,24 @@ def test_it_is_read_again_and_only_for_what_it_was_made_of(pool, built):
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-100], lambda b: b[:5], lambda b: b"", lambda b: b[:-9] + b"x" * 9],
                          ids=["cut", "header", "empty", "bytes"])  # fmt: skip
-def test_a_damaged_file_is_no_cache(pool, built, tmp_path, damage):
+def test_a_damaged_file_is_not_loaded(pool, built, tmp_path, damage):
     file = tmp_path / "x.diptych.image.ivf"
     file.write_bytes(damage(built[0].read_bytes()))
     assert ivf.load(file, pool, "model", 7) is None
 
 
-def test_what_is_said_of_it(built, tmp_path):
+def test_it_is_described_in_one_line(built, tmp_path):
     file, made = built
     store = SimpleNamespace(path=file.with_name("x.diptych"), spec=SimpleNamespace(identity="model"), generation=7)
     (line,) = ivf.describe(store)
-    assert f"recall@10 {made.made.recall:.3f} against exact search (asked by " in line
+    assert f"recall@10 {made.header.recall:.3f} against exact search (measured with " in line
     assert "1,200 entries" in line
     assert "older" not in line
     store.generation = 8
     assert "older than the index" in ivf.describe(store)[0]
     (tmp_path / "y.text.ivf").write_bytes(b"nothing")
     store.path = tmp_path / "y"
-    assert ivf.describe(store) == ["y.text.ivf: damaged; the next search makes it anew"]
+    assert ivf.describe(store) == ["y.text.ivf: damaged; the next search builds it again"]
 
 
 def test_without_faiss_one_line_names_the_extra(pool, tmp_path, monkeypatch):
@@ -94,8 +94,8 @@ def test_without_faiss_one_line_names_the_extra(pool, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("entries", [1, 3, 40])
-def test_a_few_entries_have_a_cache_as_well(entries, tmp_path):
+def test_a_cache_of_few_entries(entries, tmp_path):
     vectors = np.eye(entries, 8, dtype=np.float32)
     made = ivf.build(tmp_path / "x", Pool(np.arange(entries), vectors), vectors[:0], "model", 1)
-    assert made.made.cells == 1
+    assert made.header.cells == 1
     assert len(made.candidates(vectors[:1], 100)[0]) == entries

@@ -14,7 +14,7 @@ def test_less_precision_costs_more_and_none_costs_nothing():
     assert 0.8 < found["int8"]["recall@10"] < found["float16"]["recall@10"]
 
 
-def test_it_is_the_share_of_the_nearest_that_stay():
+def test_it_is_the_share_of_nearest_neighbours_that_remain():
     vectors = np.random.default_rng(1).standard_normal((40, 5)).astype(np.float32)
 
     def nearest(stored):
@@ -28,14 +28,14 @@ def test_it_is_the_share_of_the_nearest_that_stay():
     assert wanted < 1
 
 
-def test_of_many_a_sample_is_asked(monkeypatch):
+def test_large_indexes_are_sampled(monkeypatch):
     monkeypatch.setattr(storage_cost, "ENTRIES", 60)
-    monkeypatch.setattr(storage_cost, "ASKING", 20)
+    monkeypatch.setattr(storage_cost, "QUERIES", 20)
     assert measure(np.random.default_rng(0).standard_normal((100, 8)).astype(np.float32))["sample"] == 20
 
 
 @pytest.mark.parametrize("entries", [0, 1, 2])
-def test_a_few_entries_lose_nothing(entries):
+def test_few_entries_lose_nothing(entries):
     found = measure(np.ones((entries, 4), np.float32))
     assert found["int8"]["recall@10"] == 1
     assert found["sample"] == entries

@@ -261,7 +261,7 @@ def test_interrupted_it_finishes_the_transaction(photos, tmp_path):
 
 
 def test_a_full_disk_is_one_line_and_what_was_finished_stays(photos, tmp_path, monkeypatch):
-    opened = Database._opened
+    opened = Database._open
     for number in range(9):
         draw(number, (320, 240)).save(photos / f"large-{number}.bmp")
 
@@ -271,9 +271,9 @@ def test_a_full_disk_is_one_line_and_what_was_finished_stays(photos, tmp_path, m
         connection.execute(f"PRAGMA max_page_count = {pages + 20}")
         return connection
 
-    monkeypatch.setattr(update, "IMAGES_A_TRANSACTION", 2)
+    monkeypatch.setattr(update, "IMAGES_PER_TRANSACTION", 2)
     with monkeypatch.context() as patch:
-        patch.setattr(Database, "_opened", small)
+        patch.setattr(Database, "_open", small)
         with pytest.raises(IndexFileError, match="the disk is full; free some space and run the command again"):
             sync(Fake(), str(photos), tmp_path / "index")
     assert 0 < len(ids(tmp_path / "index")) < 18
@@ -359,7 +359,7 @@ def test_a_corpus_keeps_its_splits_texts_and_columns(tmp_path):
     assert table.encoded == 2
     np.save(tmp_path / "test_ims.npy", np.ones((5, 4), np.float32))
     (tmp_path / "test_caps.txt").write_text("a b\n" * 25)
-    with pytest.raises(DataError, match="has stored features but no pictures, and an index shows pictures"):
+    with pytest.raises(DataError, match="has stored features but no pictures, which an index needs"):
         sync(Fake(), str(tmp_path), tmp_path / "features")
 
 
@@ -425,5 +425,5 @@ def test_rebuilding_leaves_the_old_file_until_the_new_one_is_complete(photos, tm
 
 
 if __name__ == "__main__":
-    update.IMAGES_A_TRANSACTION = 2
+    update.IMAGES_PER_TRANSACTION = 2
     sync(Fake(pause=0.05), sys.argv[1], sys.argv[2], workers=1)

@@ -99,6 +99,6 @@ def test_an_empty_index_says_so(kit, tmp_path):
     with kit.served({"empty": Searcher(Store.create(tmp_path / "index", spec), kit.Encoder())}) as client:
         told = client.get("/search?text=red").json()
         assert (told["hits"], told["found"], told["searched"]) == ([], False, 0)
-        assert told["message"] == "There is no image in this index yet; `diptych index` adds some."
+        assert told["message"] == "The index has no images yet; `diptych index` adds some."
         assert client.get("/health").json()["status"] == "ok"
         assert client.get("/image/1").status_code == 404

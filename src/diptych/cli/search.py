@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,43 +15,44 @@ from rich.text import Text
 from diptych.cli.console import print_note, printable, stdout
 from diptych.cli.options import Device
 from diptych.errors import DataError
+from diptych.index.entries import DEFAULT_K
 
 if TYPE_CHECKING:
     from diptych.index.entries import Answer, SearchRequest
     from diptych.index.search import Searcher
     from diptych.index.sqlite.store import Store
 
-_WIDE = 10_000  # columns for a program that reads the table: nothing of a name or a caption is cut off
+_WIDE = 10_000  # columns if a program reads the table: no name or caption is truncated
 
 
 def command(
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="The file of an index, made by `diptych index`.")],
-    question: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="What to look for, in words.")] = None,
-    image: Annotated[Path | None, typer.Option(help="Ask with an image file instead of words.")] = None,
-    like: Annotated[int | None, typer.Option(metavar="ID", help="Ask with an entry of the index.")] = None,
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="The index file, made by `diptych index`.")],
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="What to search for, in words.")] = None,
+    image: Annotated[Path | None, typer.Option(help="Search with an image file instead of words.")] = None,
+    like: Annotated[int | None, typer.Option(metavar="ID", help="Search with an entry of the index.")] = None,
     to: Annotated[Literal["images", "texts"], typer.Option(help="What to find.")] = "images",
-    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many hits.")] = 10,
-    folder: Annotated[str | None, typer.Option(help="Only what lies in this folder of the source.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many hits.")] = DEFAULT_K,
+    folder: Annotated[str | None, typer.Option(help="Only entries in this folder of the source.")] = None,
     since: Annotated[str | None, typer.Option(metavar="DAY", help="Only images since a day, as 2026-11-16.")] = None,
     until: Annotated[str | None, typer.Option(metavar="DAY", help="Only images until a day.")] = None,
     split: Annotated[str | None, typer.Option(help="Only this split.")] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE", help="Only images of which the source's table says so; repeatable."),
+        typer.Option(metavar="COLUMN=VALUE", help="Only images with this value in the source's table; repeatable."),
     ] = None,
     sheet: Annotated[Path | None, typer.Option(help="Write the found images as one picture (PNG).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
-    run: Annotated[str | None, typer.Option(help="The model's run or export, if it has moved since.")] = None,
+    run: Annotated[str | None, typer.Option(help="The model's run or export, if it has moved.")] = None,
     rerank: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many a model that compares sets puts in order itself.")
+        int, typer.Option(metavar="N", min=1, help="How many hits are re-ranked by models that compare sets.")
     ] = 1000,
     ivf: Annotated[
         Literal["auto", "always", "never"],
-        typer.Option(help="Use a FAISS cache: if a large index has one, always (made if need be), or never."),
+        typer.Option(help="Use a FAISS cache: if a large index has one, always (built if missing), or never."),
     ] = "auto",
     device: Device = "auto",
 ) -> None:
-    """Ask an index: images or texts for words, for an image file, or for an entry of its own.
+    """Search an index for images or texts: by words, by an image file, or by one of its entries.
 
     Examples:
 
@@ -62,26 +62,24 @@ def command(
 
         diptych search photos.diptych --like 17 --folder 2025/summer
     """
-    if sum(way is not None for way in (question, image, like)) != 1:
-        raise DataError("ask with a text, with --image or with --like, one of the three")
+    if sum(query is not None for query in (text, image, like)) != 1:
+        raise DataError("search with a text, with --image or with --like: exactly one of the three")
     if sheet is not None and (to == "texts" or sheet.suffix != ".png" or not sheet.parent.is_dir()):
-        raise DataError(f"--sheet {sheet}: needs found images, and the name of a .png file in a folder that is there")
-    from diptych.index.entries import Filters, SearchRequest
+        raise DataError(f"--sheet {sheet}: name a .png file in an existing folder, and search for images")
+    from diptych.index.entries import Filters, SearchRequest, column_filters
     from diptych.index.search import open_index
     from diptych.machine import keep_freed_memory
 
     keep_freed_memory()
-    filters = Filters(folder, since, until, split, _columns(where or []))
-    ask = SearchRequest("image" if to == "images" else "text", k, filters)
-    searcher = open_index(index, run, device, ivf=ivf, builds=False, reranked=rerank)
+    filters = Filters(folder, since, until, split, column_filters(where or []))
+    request = SearchRequest("image" if to == "images" else "text", k, filters)
+    searcher = open_index(index, run, device, ivf=ivf, build_ivf=False, rerank=rerank)
     store = searcher.store
     try:
-        answer = _answer(searcher, ask, question, image, like)
-        for line in searcher.notes():
-            print_note(line)
-        _tell(searcher, answer, question, to)
+        answer = _answer(searcher, request, text, image, like)
+        _print_notes(searcher, answer, to)
         if as_json:
-            unknown = {} if question is None else {"unknown": searcher.unknown_words(question)}
+            unknown = {} if text is None else {"unknown": list(answer.unknown_words)}
             stdout.print_json(json.dumps({**answer.to_json(), **unknown}))
         else:
             (stdout if stdout.is_terminal else Console(width=_WIDE)).print(_table(store, answer, to))
@@ -91,49 +89,26 @@ def command(
         store.close()
 
 
-def _columns(where: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    for words in where:
-        if not words.partition("=")[0] or "=" not in words:
-            raise DataError(f"--where {words}: write it as column=value")
-    parts = [words.partition("=") for words in where]
-    return tuple((column, value) for column, _, value in parts)
-
-
 def _answer(
-    searcher: Searcher, ask: SearchRequest, question: str | None, image: Path | None, like: int | None
+    searcher: Searcher, request: SearchRequest, text: str | None, image: Path | None, like: int | None
 ) -> Answer:
     from diptych.data.images import decode
     from diptych.index.opened import decoded_for
 
-    if question is not None:
-        return searcher.search_texts([question], ask)[0]
+    if text is not None:
+        return searcher.search_texts([text], request)[0]
     if image is not None:
-        return searcher.search_image(decode(image, decoded_for(searcher.encoder)), ask)
+        return searcher.search_image(decode(image, decoded_for(searcher.encoder)), request)
     assert like is not None
-    return searcher.search_similar(like, ask)
+    return searcher.search_similar(like, request)
 
 
-def _tell(searcher: Searcher, answer: Answer, question: str | None, to: str) -> None:
-    """What a person should know beside the hits."""
-    if question is not None and (unknown := searcher.unknown_words(question)):
-        print_note(f"not in the model's vocabulary: {', '.join(unknown)}")
-    if question is not None and _knows_none(searcher, question):
-        print_note("the model knows no word of the question: these are as good as the answers to an empty text")
-    how = " by way of an IVF" if answer.method == "ivf" else ""
-    print_note(f"searched {answer.searched:,} {to}{how}")
-    if not answer.searched:
-        print_note(f"there are no {to} to find, in the index or within the filters")
-    elif not answer.hits:
-        print_note("nothing else is in the index: all of it shows the same")
-    elif not answer.found:
-        asked = repr(question) if question is not None else "it"
-        print_note(f"nothing stands out for {asked}: the hits are no better than chance would have it")
-
-
-def _knows_none(searcher: Searcher, question: str) -> bool:
-    from diptych.text.tokenisers.treebank import tokenise
-
-    return not searcher.encoder.known(tokenise(question)).any()
+def _print_notes(searcher: Searcher, answer: Answer, to: str) -> None:
+    for note in searcher.notes():
+        print_note(note)
+    print_note(f"searched {answer.searched:,} {to}{' with an IVF' if answer.method == 'ivf' else ''}")
+    if answer.message is not None:
+        print_note(answer.message)
 
 
 def _table(store: Store, answer: Answer, to: str) -> Table:

@@ -1,9 +1,9 @@
-"""Hits that show the same: copies of a photo in other sizes or files, texts with the same words.
+"""Near-duplicates: copies of a photo in another size, compression or file, and texts with the same words.
 
-Images are the same where their content is equal, or where all of three unlike judges say so: their difference hashes
-are within `BITS` of 64, the cosine of their vectors is at least `COSINE`, and no cell of their thumbnails has a colour
-that differs by more than `COLOURS`. The hash knows no colours, and a model may find two things alike that people tell
-apart: in drawings, two judges were not enough (benchmarks/probes/near_duplicates.py; figures in docs/search.md).
+Two images are near-duplicates if their content is equal, or if three independent criteria agree: their difference
+hashes differ in at most `BITS` of 64 bits, the cosine of their vectors is at least `COSINE`, and no cell of their
+thumbnails differs by more than `COLOURS` in a colour. The hash ignores colours, and a model may confuse what people
+tell apart: for drawings, two criteria were not enough (benchmarks/probes/near_duplicates.py, docs/search.md).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ COLOURS = 40.0  # of 255
 
 Colours = Callable[[int], Floats]
 
-_ROWS = 256  # images that are compared with all others at once
+_ROWS = 256  # images per block that is compared with all others
 _ONES = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 
 
-def same_images(contents: Integers, looks: NDArray[np.uint64], vectors: Floats, colours: Colours) -> Integers:
-    """The first image that shows the same, for each of a list: (images,). One that shows something new is its own.
+def first_same_image(contents: Integers, looks: NDArray[np.uint64], vectors: Floats, colours: Colours) -> Integers:
+    """For each image the position of the first one that shows the same, (images,): its own if there is none before it.
 
-    `colours` gives those of an image of the list; it is asked only where the other judges agree.
+    `colours` returns the colour grid of the image at a position; it is called only if the other criteria agree.
     """
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     directions = vectors / np.where(lengths > 0, lengths, 1)
@@ -43,28 +43,30 @@ def same_images(contents: Integers, looks: NDArray[np.uint64], vectors: Floats, 
         same = _differing(looks[rows, None], looks[None]) <= BITS  # (rows, images)
         same &= directions[rows] @ directions.T >= COSINE
         same |= contents[rows, None] == contents[None]
-        same &= np.arange(len(contents)) < first[rows, None]  # with those before it
+        same &= np.arange(len(contents)) < first[rows, None]  # only with those before it
         for row in np.flatnonzero(same.any(1)).tolist():
             leaders = np.flatnonzero(same[row] & (first == np.arange(len(first)))).tolist()
             first[begin + row] = next((leader for leader in leaders if agree(begin + row, leader)), begin + row)
     return first
 
 
-def same_texts(texts: Sequence[str]) -> Integers:
-    """The first text that says the same, for each of a list: (texts,). Case, punctuation and spaces do not count."""
+def first_same_text(texts: Sequence[str]) -> Integers:
+    """For each text the position of the first one with the same words, (texts,), whatever its case and punctuation."""
     seen: dict[str, int] = {}
     return np.array([seen.setdefault(_words(text), row) for row, text in enumerate(texts)], np.int64)
 
 
 def _differing(looks: NDArray[np.uint64], others: NDArray[np.uint64]) -> Integers:
-    """How many bits differ, of every look with every other: (looks, others)."""
+    """The number of bits in which every hash differs from every other: (looks, others)."""
     differing = (looks ^ others)[..., None].view(np.uint8)  # (looks, others, 8)
     bits: Integers = _ONES[differing].sum(-1, dtype=np.int64)
     return bits
 
 
 def _words(text: str) -> str:
-    """A text's words alone; one without any letter or digit is itself."""
+    """The words of a text without case and punctuation; a text without letters or digits is returned as it is."""
     plain = unicodedata.normalize("NFKC", text).casefold()
-    kept = "".join(sign if sign.isalnum() or unicodedata.category(sign)[0] == "M" else " " for sign in plain)
-    return " ".join(kept.split()) or text
+    letters = "".join(
+        character if character.isalnum() or unicodedata.category(character)[0] == "M" else " " for character in plain
+    )
+    return " ".join(letters.split()) or text

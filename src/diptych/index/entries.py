@@ -1,21 +1,28 @@
-"""What an index holds and what it answers: entries, what may be asked of them, hits and answers."""
+"""The types of search: the entries of an index, a request for some of them, and the answer with its hits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any, Literal
 
+from diptych.errors import DataError
+
 Kind = Literal["image", "text"]
+
+DEFAULT_K = 10  # hits per answer
+EMPTY_QUERY = "is empty; describe what to look for, such as 'two dogs on a beach'"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An image or a text of the index.
+    """An image or a text of an index.
 
-    `key` names it in its source: an image's path below the folder, or its id in a corpus. `image` is the entry of the
-    image to show: its own, or that of a text's image. `taken` is the day of an image, as 2026-11-16, and `columns` are
-    what else its source's table says of it; a text has those of its image.
+    `key` identifies it in its source: an image's path below the indexed folder, or its id in a corpus. `image` is the
+    id of the image to show: the entry's own id, or that of the image a text belongs to. `taken` is the day of an image,
+    such as 2026-11-16, and `columns` holds the other columns of the source's table; a text has those of its image.
     """
 
     id: int
@@ -32,7 +39,7 @@ class Entry:
     columns: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything a client may know; where the file lies is not of them."""
+        """Everything a client may know; the location of the file is not part of it."""
         return {
             "id": self.id,
             "kind": self.kind,
@@ -50,10 +57,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Filters:
-    """Which entries may be found; what is not set lets everything through.
+    """Restricts a search; a filter that is None or empty lets every entry through.
 
-    `folder` is a folder of the source and all below it; `since` and `until` are days, both included; `columns` are
-    values of the source's table.
+    `folder` is a folder of the source with everything below it; `since` and `until` are days, both inclusive; `columns`
+    are pairs of a column of the source's table and its value. A day that does not exist raises a DataError.
     """
 
     folder: str | None = None
@@ -62,25 +69,51 @@ class Filters:
     split: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
 
+    def __post_init__(self) -> None:
+        for name, day in (("since", self.since), ("until", self.until)):
+            if day is not None:
+                _check_day(name, day)
+
+
+def column_filters(conditions: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Conditions written as column=value, as pairs for `Filters.columns`."""
+    pairs = []
+    for condition in conditions:
+        column, equals, value = condition.partition("=")
+        if not column or not equals:
+            raise DataError(f"where {condition[:100]!r}: write a condition as column=value")
+        pairs.append((column, value))
+    return tuple(pairs)
+
+
+def _check_day(name: str, day: str) -> None:
+    try:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", day, re.ASCII):
+            date.fromisoformat(day)
+            return
+    except ValueError:
+        pass
+    raise DataError(f"{name} {day[:100]!r}: not a day; write it as 2026-11-16")
+
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What a query wants: entries of a kind, how many of them, and which are let through.
+    """What to search for: the kind of entries, how many hits, and filters.
 
-    `without` leaves out one entry, with its equals: who asks for more like an image does not want that image.
+    `without` excludes one entry and its exact copies, for a search for entries similar to it.
     """
 
     to: Kind = "image"
-    k: int = 10
+    k: int = DEFAULT_K
     filters: Filters = field(default_factory=Filters)
     without: int | None = None
 
 
 @dataclass(frozen=True)
 class Hit:
-    """An entry that was found, and its score; `near` are entries that show the same, which the hit stands for.
+    """An entry that was found, and its score; `near` are the ids of its near-duplicates, which it represents.
 
-    It stands out where its score is more than entries that have nothing to do with the query reach.
+    A hit stands out if its score is higher than entries that are unrelated to the query are expected to reach.
     """
 
     entry: Entry
@@ -100,15 +133,22 @@ class Hit:
 
 @dataclass(frozen=True)
 class Answer:
-    """The hits, best first; `found` is false where none of them stands out, and `searched` how many could be found."""
+    """The hits, best first.
+
+    `found` is whether any of them stands out, and `searched` the number of entries that passed the filters.
+    `unknown_words` are the words of a text query that the model does not know. `message` is a sentence for people, if
+    there is anything to say about the answer as a whole.
+    """
 
     hits: tuple[Hit, ...]
     found: bool
     searched: int
     method: Literal["exact", "ivf"] = "exact"
+    unknown_words: tuple[str, ...] = ()
+    message: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Everything under lasting names."""
+        """The hits and how they were found; the names of the fields do not change."""
         return {
             "found": self.found,
             "searched": self.searched,

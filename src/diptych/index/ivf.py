@@ -1,8 +1,9 @@
-"""A FAISS index as a cache beside the store: entries in cells, of which a query looks at a few (extra `[faiss]`).
+"""A FAISS IVF index as a cache file beside an index, for faster search of many entries (extra `[faiss]`).
 
-It only draws up candidates, which are scored exactly with the store's own vectors. The file says which entries it was
-made of and what share of the exact ten best it finds; one that is stale or damaged is made anew, and can be deleted at
-any time. Inside, vectors take a byte a number.
+Entries are clustered into cells, and a query probes a few of them. The cache only selects candidates, which are scored
+exactly with the vectors of the index. The header of the file identifies the entries and states the recall against
+exact search; a file that is stale or damaged is built again, and it can be deleted at any time. Vectors inside take one
+byte per number.
 """
 
 from __future__ import annotations
@@ -28,23 +29,24 @@ from diptych.machine import available_cores
 if TYPE_CHECKING:
     from diptych.index.sqlite.store import Store
 
-ABOVE = 200_000  # entries; of fewer an exact search is quick enough
-NEEDED = "needs faiss: pip install 'diptych[faiss]'"
-RECALL = 0.95  # that probing more cells is tried for
+ABOVE = 200_000  # entries; with fewer, exact search is fast enough
+NEEDS_FAISS = "needs faiss: pip install 'diptych[faiss]'"
+RECALL = 0.95  # cells are added until this recall is reached
 
 _FORMAT = 1
 _MAGIC = b"diptych ivf\n"
 _NEAREST = 10
-_ASKING = 256
-_A_CELL = 64  # entries that a cell's middle is found with
+_QUERIES = 256  # per kind, to measure the recall with
+_PER_CELL = 64  # entries per cell that k-means is trained on
 _LONGEST_HEADER = 1 << 16
 
 
 @dataclass(frozen=True)
-class Made:
-    """What an IVF was made of and what it finds: the file's header.
+class Header:
+    """The header of the file: the entries that the cache was built from, and its recall.
 
-    `recall` is the share of the exact ten best, with `asked` queries of the kind that found the least.
+    `recall` is the share of the ten exact best hits that are found by the queries described by `asked`, which are those
+    with the lowest recall. `payload` is the checksum of the FAISS index.
     """
 
     format: int
@@ -61,14 +63,14 @@ class Made:
 
 @dataclass(frozen=True)
 class Ivf:
-    """A FAISS index over the vectors of a pool, and what is known of it."""
+    """A FAISS index over the vectors of a pool, and its header."""
 
-    made: Made
+    header: Header
     index: Any
 
-    def candidates(self, queries: Floats, count: int, chosen: Integers | None = None) -> list[Integers]:
-        """At most so many rows of the pool for each query, (queries, size), of these alone where some are chosen."""
-        return _probe(self.index, queries, count, self.made.probes, chosen)
+    def candidates(self, queries: Floats, count: int, allowed: Integers | None = None) -> list[Integers]:
+        """At most `count` rows of the pool per query, (queries, size); only rows in `allowed`, if given."""
+        return _probe(self.index, queries, count, self.header.probes, allowed)
 
 
 def available() -> bool:
@@ -77,73 +79,73 @@ def available() -> bool:
 
 
 def cache_file(index: Path, kind: Kind) -> Path:
-    """Where the cache of an index lies."""
+    """The path of the cache of an index."""
     return index.with_name(f"{index.name}.{kind}.ivf")
 
 
 def checksum(pool: Pool) -> int:
-    """What tells the entries of a pool from others."""
+    """A checksum of the entries of a pool."""
     return zlib.crc32(pool.vectors.data, zlib.crc32(pool.ids.data)) if len(pool.ids) else 0
 
 
 def build(file: Path, pool: Pool, other: Floats, identity: str, generation: int) -> Ivf:
-    """Make the cache of a pool anew and keep it in a file; `other` are vectors of the other kind, which ask as well."""
+    """Build the cache of a pool and write it to a file; the recall is also measured with `other`, of the other kind."""
     faiss = _faiss()
     size, cells = pool.vectors.shape[1], _cells(len(pool.ids))
     quantizer = faiss.IndexFlatIP(size)
     index = faiss.IndexIVFScalarQuantizer(
         quantizer, size, cells, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
     )
-    index.cp.min_points_per_centroid, index.cp.max_points_per_centroid = 1, _A_CELL
-    some = np.random.default_rng(0).permutation(len(pool.ids))[: cells * _A_CELL]
+    index.cp.min_points_per_centroid, index.cp.max_points_per_centroid = 1, _PER_CELL
+    some = np.random.default_rng(0).permutation(len(pool.ids))[: cells * _PER_CELL]
     index.train(pool.vectors[np.sort(some)])
     index.add(pool.vectors)
     probes, recall, asked = _choose_probes(index, pool, other)
     payload = faiss.serialize_index(index)
-    made = Made(
+    header = Header(
         _FORMAT, identity, generation, len(pool.ids), checksum(pool), cells, probes, recall, asked,
         zlib.crc32(payload.data),
     )  # fmt: skip
     with atomic_write(file) as temporary, temporary.open("wb") as out:
-        out.write(_MAGIC + json.dumps(asdict(made)).encode() + b"\n")
+        out.write(_MAGIC + json.dumps(asdict(header)).encode() + b"\n")
         out.write(payload.data)
-    return Ivf(made, index)
+    return Ivf(header, index)
 
 
 def load(file: Path, pool: Pool, identity: str, generation: int) -> Ivf | None:
-    """The cache in a file if it is whole and of these entries, else None."""
+    """The cache in a file, or None if it is missing, damaged or belongs to other entries."""
     found = _read(file)
     if found is None or found[0].identity != identity or found[0].entries != len(pool.ids):
         return None
-    made, payload = found
-    # a change that left the entries alone, such as a note, leaves the cache as good as it was
-    if made.generation != generation and made.checksum != checksum(pool):
+    header, payload = found
+    # A change of the index that left these entries alone does not invalidate the cache.
+    if header.generation != generation and header.checksum != checksum(pool):
         return None
-    if zlib.crc32(payload) != made.payload:
+    if zlib.crc32(payload) != header.payload:
         return None
     try:
         index = _faiss().deserialize_index(np.frombuffer(payload, np.uint8))
-    except RuntimeError:  # of another version of FAISS
+    except RuntimeError:  # written by another version of FAISS
         return None
-    return Ivf(made, index)
+    return Ivf(header, index)
 
 
 def describe(store: Store) -> list[str]:
-    """A line for each cache that lies beside an index: its recall against exact search, and whether it is stale."""
+    """One line per cache of an index: its recall against exact search, and whether it is stale."""
     lines = []
     for kind in get_args(Kind):
         file = cache_file(Path(store.path), kind)
         if not file.exists():
             continue
-        made = _header(file)
-        if made is None:
-            lines.append(f"{file.name}: damaged; the next search makes it anew")
+        header = _read_header(file)
+        if header is None:
+            lines.append(f"{file.name}: damaged; the next search builds it again")
             continue
-        stale = made.identity != store.spec.identity or made.generation != store.generation
-        when = "; older than the index, looked at again by the next search" if stale else ""
+        is_stale = header.identity != store.spec.identity or header.generation != store.generation
+        note = "; older than the index, checked by the next search" if is_stale else ""
         lines.append(
-            f"{file.name}: recall@10 {made.recall:.3f} against exact search (asked by {made.asked}), "
-            f"{made.probes} of {made.cells:,} cells probed, {made.entries:,} entries{when}"
+            f"{file.name}: recall@10 {header.recall:.3f} against exact search (measured with {header.asked}), "
+            f"{header.probes} of {header.cells:,} cells probed, {header.entries:,} entries{note}"
         )
     return lines
 
@@ -152,7 +154,7 @@ def _faiss() -> Any:
     try:
         faiss = importlib.import_module("faiss")
     except ImportError:
-        raise DiptychError(f"an IVF {NEEDED}") from None
+        raise DiptychError(f"an IVF {NEEDS_FAISS}") from None
     faiss.omp_set_num_threads(available_cores())
     return faiss
 
@@ -161,62 +163,62 @@ def _cells(entries: int) -> int:
     return max(1, min(round(2 * math.sqrt(entries)), entries // 32))
 
 
-def _probe(index: Any, queries: Floats, count: int, probes: int, chosen: Integers | None = None) -> list[Integers]:
+def _probe(index: Any, queries: Floats, count: int, probes: int, allowed: Integers | None = None) -> list[Integers]:
     faiss = _faiss()
     parameters = faiss.SearchParametersIVF(nprobe=probes)
-    if chosen is not None:
-        parameters = faiss.SearchParametersIVF(nprobe=probes, sel=faiss.IDSelectorBatch(chosen))
+    if allowed is not None:
+        parameters = faiss.SearchParametersIVF(nprobe=probes, sel=faiss.IDSelectorBatch(allowed))
     _, rows = index.search(np.ascontiguousarray(queries), min(count, index.ntotal), params=parameters)
-    return [np.sort(own[own >= 0]) for own in rows]
+    return [np.sort(found[found >= 0]) for found in rows]
 
 
 def _choose_probes(index: Any, pool: Pool, other: Floats) -> tuple[int, float, str]:
-    """As few cells as reach the wanted recall, twice as many each time, with the recall and who asked."""
+    """The number of cells to probe, doubled until `RECALL` is reached; the recall; what it was measured with."""
     random = np.random.default_rng(1)
-    asking = {"entries of its own kind": pool.vectors, "entries of the other kind": other}
-    drawn = {
-        who: vectors[np.sort(random.permutation(len(vectors))[:_ASKING])]
-        for who, vectors in asking.items()
+    sources = {"entries of its own kind": pool.vectors, "entries of the other kind": other}
+    sampled = {
+        name: vectors[np.sort(random.permutation(len(vectors))[:_QUERIES])]
+        for name, vectors in sources.items()
         if len(vectors)
     }
-    exact = {who: [found.rows for found in pool.top(queries, _NEAREST)] for who, queries in drawn.items()}
+    exact = {name: [found.rows for found in pool.top(queries, _NEAREST)] for name, queries in sampled.items()}
     probes = 1
     while True:
-        recalls = {who: _recall(index, pool, queries, exact[who], probes) for who, queries in drawn.items()}
+        recalls = {name: _recall(index, pool, queries, exact[name], probes) for name, queries in sampled.items()}
         worst = min(recalls, key=recalls.__getitem__)
         if recalls[worst] >= RECALL or probes >= index.nlist:
-            return probes, recalls[worst], f"{len(drawn[worst]):,} {worst}"
+            return probes, recalls[worst], f"{len(sampled[worst]):,} {worst}"
         probes = min(2 * probes, index.nlist)
 
 
 def _recall(index: Any, pool: Pool, queries: Floats, exact: list[Integers], probes: int) -> float:
-    """The share of the exact best that is found by way of the candidates of a usual search."""
+    """The share of the exact best rows that a search by way of the cells finds."""
     found = _probe(index, queries, 4 * _NEAREST, probes)
-    ranked = [pool.ranked(query, rows, _NEAREST, False).rows for query, rows in zip(queries, found, strict=True)]
+    ranked = [pool.rank(query, rows, _NEAREST, False).rows for query, rows in zip(queries, found, strict=True)]
     hits = sum(len(np.intersect1d(a, b)) for a, b in zip(ranked, exact, strict=True))
     return hits / sum(map(len, exact))
 
 
-def _header(file: Path) -> Made | None:
+def _read_header(file: Path) -> Header | None:
     try:
         with file.open("rb") as opened:
-            return _made(opened.read(len(_MAGIC)), opened.readline(_LONGEST_HEADER))
+            return _parse_header(opened.read(len(_MAGIC)), opened.readline(_LONGEST_HEADER))
     except OSError:
         return None
 
 
-def _read(file: Path) -> tuple[Made, bytes] | None:
+def _read(file: Path) -> tuple[Header, bytes] | None:
     try:
         with file.open("rb") as opened:
-            made = _made(opened.read(len(_MAGIC)), opened.readline(_LONGEST_HEADER))
-            return None if made is None else (made, opened.read())
+            header = _parse_header(opened.read(len(_MAGIC)), opened.readline(_LONGEST_HEADER))
+            return None if header is None else (header, opened.read())
     except OSError:
         return None
 
 
-def _made(magic: bytes, line: bytes) -> Made | None:
+def _parse_header(magic: bytes, line: bytes) -> Header | None:
     try:
-        made = Made(**json.loads(line))
-        return made if magic == _MAGIC and made.format == _FORMAT else None
+        header = Header(**json.loads(line))
+        return header if magic == _MAGIC and header.format == _FORMAT else None
     except (ValueError, TypeError):
         return None

@@ -1,4 +1,4 @@
-"""What a searcher holds of an index: the vectors of each kind, and what filters let through, of one generation."""
+"""An index in memory: the vectors of each kind, and the entries that recent filters let through."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from diptych.index.exact import Pool
 from diptych.index.ivf import Ivf
 from diptych.index.sqlite.store import Store
 
-REMEMBERED = 4  # filters
+_CACHED_FILTERS = 4
 
 
 class LoadedIndex:
-    """An index in memory as it was at one moment; each part is loaded when it is first asked for.
+    """One generation of an index in memory; each part is loaded when it is first needed.
 
-    Threads may share it. Where the store has changed since, what is loaded later is of another moment: `current`
-    tells, and who holds it makes another.
+    Threads may share it. Once the store has changed, parts that are loaded later belong to a newer generation; check
+    `is_current` and create another LoadedIndex.
     """
 
     def __init__(self, store: Store) -> None:
@@ -29,34 +29,34 @@ class LoadedIndex:
         self._store = store
         self._lock = threading.Lock()
         self._pools: dict[Kind, Pool] = {}
-        self._narrowed: OrderedDict[tuple[Kind, Filters], Pool] = OrderedDict()
+        self._filtered: OrderedDict[tuple[Kind, Filters], Pool] = OrderedDict()
 
     @property
-    def current(self) -> bool:
-        """Whether the store is still as it was."""
+    def is_current(self) -> bool:
+        """Whether the store has not changed since."""
         return self._store.generation == self.generation
 
     def pool(self, kind: Kind, filters: Filters | None = None) -> Pool:
-        """The entries of a kind that filters let through."""
+        """The entries of a kind that pass the filters."""
         with self._lock:
             if kind not in self._pools:
                 self._pools[kind] = self._load(kind)
-            whole = self._pools[kind]
+            unfiltered = self._pools[kind]
             if filters is None or filters == Filters():
-                return whole
+                return unfiltered
             key = kind, filters
-            if key not in self._narrowed:
-                self._narrowed[key] = whole.narrowed(self._store.matching(kind, filters))
-                if len(self._narrowed) > REMEMBERED:
-                    self._narrowed.popitem(last=False)
-            self._narrowed.move_to_end(key)
-            return self._narrowed[key]
+            if key not in self._filtered:
+                self._filtered[key] = unfiltered.restricted(self._store.matching(kind, filters))
+                if len(self._filtered) > _CACHED_FILTERS:
+                    self._filtered.popitem(last=False)
+            self._filtered.move_to_end(key)
+            return self._filtered[key]
 
     def _load(self, kind: Kind) -> Pool:
         pool = Pool(*self._store.vectors(kind))
-        if not np.isfinite(pool.lengths).all():
+        if not np.isfinite(pool.norms).all():
             raise IndexFileError(
-                f"{self._store.path}: vectors that are no numbers; "
-                f"`diptych index rebuild {self._store.path}` makes it anew from the images"
+                f"{self._store.path}: contains vectors that are not finite; "
+                f"`diptych index rebuild {self._store.path}` rebuilds it from the images"
             )
         return pool

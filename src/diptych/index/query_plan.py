@@ -1,4 +1,7 @@
-"""How queries with one aim are answered: a product, the model's own score, one hit for all that show the same."""
+"""Answers queries of one kind: candidates by inner product, re-ranked if the model asks for it, near-duplicates merged.
+
+Scores between two images or two texts are cosines; scores between an image and a text are the model's own.
+"""
 
 from __future__ import annotations
 
@@ -11,149 +14,165 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
-from diptych.index.duplicates import same_images, same_texts
+from diptych.index.duplicates import first_same_image, first_same_text
 from diptych.index.encoder import Encoder, Encodings
-from diptych.index.entries import Answer, Entry, Hit, Kind, SearchRequest
-from diptych.index.exact import Found, Pool
+from diptych.index.entries import Answer, Hit, Kind, SearchRequest
+from diptych.index.exact import Pool, RankedRows
 from diptych.index.ivf import Ivf
-from diptych.index.relevance import EQUAL, bars
+from diptych.index.relevance import EQUAL, thresholds
 from diptych.index.sqlite.store import Store
-from diptych.index.thumbnails import colours
+from diptych.index.thumbnails import colour_grid
 
-_DEEPER = 4  # times as many candidates, where too many of them show the same
+_DEEPER = 4  # factor by which the number of candidates grows if too many of them are near-duplicates
+
+Method = Literal["exact", "ivf"]
 
 
 @dataclass(frozen=True)
 class _Candidates:
-    """What a query may be answered with, best first: rows of the pool, the scores to show, and the products.
+    """Candidates of one query, best first: rows of the pool, the scores to show, and the inner products.
 
-    `more` says whether the pool has others.
+    `more` is whether the pool has further rows.
     """
 
     rows: Integers
     scores: Floats
     products: Floats
     more: bool
-    method: Literal["exact", "ivf"]
+    method: Method
 
 
 class QueryPlan:
-    """What queries of one kind want: entries of a pool, all of the same kind, and how they are found."""
+    """How queries of one kind are answered from a pool of entries of one kind.
+
+    `pool` holds the entries that pass the filters and `unfiltered` all entries of the kind. Models whose score is not
+    an inner product re-rank the best `rerank` candidates.
+    """
 
     def __init__(
-        self, store: Store, encoder: Encoder, pool: Pool, whole: Pool, ivf: Ivf | None, of: Kind, reranked: int
+        self,
+        store: Store,
+        encoder: Encoder,
+        pool: Pool,
+        unfiltered: Pool,
+        ivf: Ivf | None,
+        query_kind: Kind,
+        rerank: int,
     ) -> None:
         self._store, self._encoder = store, encoder
-        self._pool, self._whole = pool, whole  # what the filters let through, and all of the kind
-        self._ivf, self._of, self._reranked = ivf, of, reranked
+        self._pool, self._unfiltered = pool, unfiltered
+        self._ivf, self._query_kind, self._rerank = ivf, query_kind, rerank
 
-    def answers(self, queries: Encodings, asks: Sequence[SearchRequest]) -> list[Answer]:
-        """An answer to each query; all of them ask for the same kind under the same filters."""
+    def answers(self, queries: Encodings, requests: Sequence[SearchRequest]) -> list[Answer]:
+        """One answer per query; all requests ask for the same kind with the same filters."""
         pool = self._pool
         if not len(pool):
-            return [Answer((), False, 0) for _ in asks]
-        cosine = self._of == asks[0].to
-        lengths = np.linalg.norm(queries.vectors, axis=1).astype(np.float32)
+            return [Answer((), False, 0) for _ in requests]
+        cosine = self._query_kind == requests[0].to
+        norms = np.linalg.norm(queries.vectors, axis=1).astype(np.float32)
         if cosine:
-            directions = (queries.vectors / np.where(lengths > 0, lengths, 1)[:, None]).astype(np.float32, copy=False)
-            queries, lengths = replace(queries, vectors=directions), np.ones_like(lengths)
-        sampled = pool.sample_scores(queries.vectors, cosine)
-        least = self._bars(queries.vectors, lengths, cosine, sampled)
-        depth = max(self._depth(ask) for ask in asks)
-        found = self._candidates(queries, depth, cosine, sampled)
+            directions = (queries.vectors / np.where(norms > 0, norms, 1)[:, None]).astype(np.float32, copy=False)
+            queries, norms = replace(queries, vectors=directions), np.ones_like(norms)
+        sample_scores = pool.sample_scores(queries.vectors, cosine)
+        least = self._thresholds(queries.vectors, norms, cosine, sample_scores)
+        depth = max(self._depth(request) for request in requests)
+        candidates = self._candidates(queries, depth, cosine, sample_scores)
         return [
-            self._answer(queries.take([place]), ask, own, float(bar), depth, cosine)
-            for place, (ask, own, bar) in enumerate(zip(asks, found, least, strict=True))
+            self._answer(queries.take([row]), request, found, float(threshold), depth, cosine)
+            for row, (request, found, threshold) in enumerate(zip(requests, candidates, least, strict=True))
         ]
 
-    def _bars(self, queries: Floats, lengths: Floats, cosine: bool, sampled: Floats) -> NDArray[np.float64]:
-        """What a hit must score to stand out: a few that a filter leaves are judged by the whole index."""
-        whole = self._whole
-        scores = sampled if whole is self._pool else whole.sample_scores(queries, cosine)
+    def _thresholds(self, queries: Floats, norms: Floats, cosine: bool, sample_scores: Floats) -> NDArray[np.float64]:
+        """The product from which a hit stands out, per query; a filtered pool is judged by the unfiltered index."""
+        unfiltered = self._unfiltered
+        scores = sample_scores if unfiltered is self._pool else unfiltered.sample_scores(queries, cosine)
         if cosine:
-            return np.minimum(bars(scores, lengths, len(self._pool), whole.reference_of_cosines), EQUAL)
-        return bars(scores, lengths, len(self._pool), whole.reference)
+            return np.minimum(thresholds(scores, norms, len(self._pool), unfiltered.background_of_cosines), EQUAL)
+        return thresholds(scores, norms, len(self._pool), unfiltered.background)
 
-    def _depth(self, ask: SearchRequest) -> int:
-        return 2 * min(ask.k, len(self._pool)) + 16
+    def _depth(self, request: SearchRequest) -> int:
+        """How many candidates to take at first: some of them will be near-duplicates."""
+        return 2 * min(request.k, len(self._pool)) + 16
 
     def _answer(
-        self, query: Encodings, ask: SearchRequest, found: _Candidates, bar: float, depth: int, cosine: bool
+        self, query: Encodings, request: SearchRequest, found: _Candidates, threshold: float, depth: int, cosine: bool
     ) -> Answer:
-        """The k best that show different things; candidates are taken from further below until there are so many."""
-        hits = self._hits(ask, found, bar)
-        while len(hits) < ask.k and found.more and depth < len(self._pool):
+        """The k best distinct hits; takes more candidates until there are k of them."""
+        hits = self._hits(request, found, threshold)
+        while len(hits) < request.k and found.more and depth < len(self._pool):
             depth *= _DEEPER
             found = self._candidates(query, depth, cosine, None)[0]
-            hits = self._hits(ask, found, bar)
+            hits = self._hits(request, found, threshold)
         return Answer(tuple(hits), any(hit.stands_out for hit in hits), len(self._pool), found.method)
 
-    def _candidates(self, queries: Encodings, depth: int, cosine: bool, sampled: Floats | None) -> list[_Candidates]:
-        """At least so many candidates of each query, if there are so many."""
+    def _candidates(
+        self, queries: Encodings, depth: int, cosine: bool, sample_scores: Floats | None
+    ) -> list[_Candidates]:
+        """At least `depth` candidates per query, if the pool has that many."""
         rescores = self._encoder.rescores and not cosine
-        wanted = min(max(depth, self._reranked) if rescores else depth, len(self._pool))
-        founds, method = self._drawn_up(queries.vectors, wanted, cosine, sampled)
-        out = []
-        for place, found in enumerate(founds):
+        count = min(max(depth, self._rerank) if rescores else depth, len(self._pool))
+        ranked, method = self._best_products(queries.vectors, count, cosine, sample_scores)
+        candidates = []
+        for row, found in enumerate(ranked):
             scores, products = found.scores, found.scores
             rows, more = found.rows, len(found.rows) < len(self._pool)
             if rescores:
-                scores = self._own_scores(queries.take([place]), rows)
+                scores = self._model_scores(queries.take([row]), rows)
                 order = np.lexsort((rows, -scores))
                 rows, scores, products = rows[order], scores[order], products[order]
-            out.append(_Candidates(rows, scores, products, more, method))
-        return out
+            candidates.append(_Candidates(rows, scores, products, more, method))
+        return candidates
 
-    def _drawn_up(
-        self, queries: Floats, wanted: int, cosine: bool, sampled: Floats | None
-    ) -> tuple[list[Found], Literal["exact", "ivf"]]:
-        """The best by product; by way of the cells only for a first look, which has the sampled scores."""
+    def _best_products(
+        self, queries: Floats, count: int, cosine: bool, sample_scores: Floats | None
+    ) -> tuple[list[RankedRows], Method]:
+        """The best rows by inner product: from the IVF, if any, on the first attempt, and else by exact search.
+
+        A later attempt, for more candidates, is made without `sample_scores`.
+        """
         pool, ivf = self._pool, self._ivf
         if (
             ivf is not None
-            and sampled is not None
-            and ivf.made.entries == len(pool.ids)
-            and (not cosine or pool.nearly_unit)
+            and sample_scores is not None
+            and ivf.header.entries == len(pool.ids)
+            and (not cosine or pool.is_nearly_unit)
         ):
-            rows = ivf.candidates(queries, 2 * wanted, pool.chosen)
-            if all(len(own) >= min(wanted, len(pool)) for own in rows):
-                ranked = (pool.ranked(query, own, wanted, cosine) for query, own in zip(queries, rows, strict=True))
+            rows = ivf.candidates(queries, 2 * count, pool.allowed)
+            if all(len(found) >= min(count, len(pool)) for found in rows):
+                ranked = (pool.rank(query, found, count, cosine) for query, found in zip(queries, rows, strict=True))
                 return list(ranked), "ivf"
-        return pool.top(queries, wanted, cosine, sampled), "exact"
+        return pool.top(queries, count, cosine, sample_scores), "exact"
 
-    def _own_scores(self, query: Encodings, rows: Integers) -> Floats:
+    def _model_scores(self, query: Encodings, rows: Integers) -> Floats:
         """The model's own score of a query with some rows: (rows,)."""
         entries = Encodings(self._pool.vectors[rows], self._store.sets(self._pool.ids[rows]))
-        images, texts = (entries, query) if self._of == "text" else (query, entries)
+        images, texts = (entries, query) if self._query_kind == "text" else (query, entries)
         return self._encoder.score(images, texts).ravel()
 
-    def _hits(self, ask: SearchRequest, found: _Candidates, bar: float) -> list[Hit]:
-        """The candidates as hits, each of those that show the same below the best of them."""
+    def _hits(self, request: SearchRequest, found: _Candidates, threshold: float) -> list[Hit]:
+        """The candidates as hits, with each near-duplicate listed under the best hit that shows the same."""
         ids = self._pool.ids[found.rows]
         contents = self._store.contents_of(ids)
-        here = np.arange(len(ids))
-        if ask.without is not None:
-            here = np.flatnonzero(contents != self._store.contents_of([ask.without])[0])
-        first = here[self._same(ask.to, ids[here], contents[here], found.rows[here])]
-        leaders = here[first == here][: ask.k]
-        near = {int(leader): here[(first == leader) & (here != leader)] for leader in leaders}
+        kept = np.arange(len(ids))
+        if request.without is not None:
+            kept = np.flatnonzero(contents != self._store.contents_of([request.without])[0])
+        first = kept[self._first_same(request.to, ids[kept], contents[kept], found.rows[kept])]
+        leaders = kept[first == kept][: request.k]
+        near = {int(leader): kept[(first == leader) & (kept != leader)] for leader in leaders}
         entries = self._store.entries(ids[leaders])
         return [
-            Hit(entry, float(found.scores[at]), bool(found.products[at] >= bar), tuple(ids[near[at]].tolist()))
+            Hit(entry, float(found.scores[at]), bool(found.products[at] >= threshold), tuple(ids[near[at]].tolist()))
             for entry, at in zip(entries, leaders.tolist(), strict=True)
         ]
 
-    def _same(self, kind: Kind, ids: Integers, contents: Integers, rows: Integers) -> Integers:
+    def _first_same(self, kind: Kind, ids: Integers, contents: Integers, rows: Integers) -> Integers:
+        """For each of these entries the position of the first one that shows or says the same."""
         if kind == "text":
-            return same_texts([_text(entry) for entry in self._store.entries(ids)])
+            return first_same_text([entry.text or "" for entry in self._store.entries(ids)])
 
         @functools.cache
-        def shown(place: int) -> Floats:
-            jpeg = self._store.thumbnail(int(ids[place]))
-            return np.zeros((8, 8, 3), np.float32) if jpeg is None else colours(jpeg)
+        def colours(position: int) -> Floats:
+            jpeg = self._store.thumbnail(int(ids[position]))
+            return np.zeros((8, 8, 3), np.float32) if jpeg is None else colour_grid(jpeg)
 
-        return same_images(contents, self._store.looks(ids), self._pool.vectors[rows], shown)
-
-
-def _text(entry: Entry) -> str:
-    return entry.text or ""
+        return first_same_image(contents, self._store.looks(ids), self._pool.vectors[rows], colours)

@@ -1,18 +1,19 @@
-"""Whether anything was found: which scores are more than entries reach that have nothing to do with the query.
+"""Decides which hits stand out: whose score is higher than entries unrelated to the query are expected to reach.
 
-A flat threshold knows neither the model, nor the folder, nor how many entries there are. Here a score stands out where
-fewer than `EXPECTED` unrelated entries of so many are expected to reach it:
+A fixed threshold would depend on the model, the folder and the number of entries. Here a score stands out if fewer than
+`EXPECTED` unrelated entries are expected to reach it:
 
-    entries * Q((score - centre) / spread) < EXPECTED        Q: the normal distribution's upper tail
+    entries * Q((score - centre) / spread) < EXPECTED        Q: upper tail of the standard normal distribution
 
-The centre is the median of the query's own scores. The spread is not the query's own, which grows with what it finds,
-but that of the folder: how far an entry's scores with the others fall below their median, measured on the lower half,
-where nothing is that resembles it. On photos this told answers from none more often than the query's own spread, the
-tail of its scores, or a panel of other texts did (benchmarks/probes/nothing_found.py; figures in docs/search.md).
+The centre is the median of the query's scores. The spread is estimated from the folder, because that of the query grows
+with what it finds: it is how far an entry's scores with the others fall below their median, measured on the lower half,
+which contains nothing similar to the entry. On photos this separated answerable from unanswerable queries more often
+than the query's own spread, the tail of its scores, or a panel of other texts (benchmarks/probes/nothing_found.py;
+figures in docs/search.md).
 
-A folder that shows the same thing throughout has no score that stands out when it is asked for that thing. There the
-entries resemble each other (their mutual scores lie above what the spread explains), and a query whose median score is
-like theirs fits the folder as a whole.
+In a folder that shows the same thing throughout, no score stands out when one searches for that thing. The entries of
+such a folder resemble each other (their mutual scores lie above what the spread explains), and a query whose median
+score is close to theirs matches the folder as a whole.
 """
 
 from __future__ import annotations
@@ -25,54 +26,54 @@ from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats
 
-EQUAL = 0.99  # a cosine from which on two entries are all but equal, and stand out whatever others do
-EXPECTED = 0.1  # unrelated entries that may reach a score which stands out; chosen by benchmarks/probes on photos
-FEWEST = 20  # entries; of fewer nobody can tell
-ALIKE = 0.5  # spreads that the mutual scores of entries lie above zero where a folder shows the same thing throughout
-FITTING = 0.75  # of that mutual score is what a query reaches that the folder as a whole fits
+EQUAL = 0.99  # two entries with at least this cosine are practically equal, and always stand out
+EXPECTED = 0.1  # unrelated entries expected to reach a score that stands out; chosen on photos by the probe above
+FEWEST = 20  # entries; with fewer, nothing can be estimated
+ALIKE = 0.5  # median mutual score, in spreads, above which a folder counts as showing the same thing throughout
+FITTING = 0.75  # share of the median mutual score from which a query matches such a folder as a whole
 
-ASKING = 256  # entries that ask all others for the reference
-_BELOW = 0.16  # the share of a normal distribution that lies more than one deviation below its middle
+QUERIES = 256  # entries whose scores with the sample are measured
+_BELOW = 0.16  # share of a normal distribution that lies more than one standard deviation below the mean
 
 
 @dataclass(frozen=True)
-class Reference:
-    """How the entries of a folder score each other, for a query of length one: the spread, and the middle of all."""
+class Background:
+    """How the entries of a folder score each other, for queries of length one: spread, and median mutual score."""
 
     spread: float
     level: float
 
 
-def reference(vectors: Floats) -> Reference | None:
-    """What some entries of a folder, (entries, size), say about each other; None where they are too few or all equal.
+def estimate_background(vectors: Floats) -> Background | None:
+    """The background of some entries, (entries, size), in random order; None if they are too few or all equal.
 
-    The vectors are a sample in no order: the first ones ask, all of them answer.
+    The first `QUERIES` of them are scored against all.
     """
     if len(vectors) < FEWEST:
         return None
-    asking = vectors[:ASKING]
-    lengths = np.linalg.norm(asking, axis=1, keepdims=True)
-    scores = (asking @ vectors.T) / np.where(lengths > 0, lengths, 1)  # (asking, entries)
-    np.fill_diagonal(scores, np.nan)  # of an entry with itself
-    low, middle = np.nanquantile(scores, [_BELOW, 0.5], axis=1)
-    spread = float(np.median(middle - low))
-    return Reference(spread, float(np.median(middle))) if spread > 0 else None
+    queries = vectors[:QUERIES]
+    norms = np.linalg.norm(queries, axis=1, keepdims=True)
+    scores = (queries @ vectors.T) / np.where(norms > 0, norms, 1)  # (queries, entries)
+    np.fill_diagonal(scores, np.nan)  # an entry with itself
+    low, median = np.nanquantile(scores, [_BELOW, 0.5], axis=1)
+    spread = float(np.median(median - low))
+    return Background(spread, float(np.median(median))) if spread > 0 else None
 
 
-def bars(scores: Floats, lengths: Floats, entries: int, reference: Reference | None) -> NDArray[np.float64]:
-    """The score from which on a hit stands out, for each query; minus infinity where nobody can tell.
+def thresholds(scores: Floats, norms: Floats, entries: int, background: Background | None) -> NDArray[np.float64]:
+    """The score from which a hit stands out, per query; minus infinity if there is no background to compare with.
 
-    `scores` are each query's with a sample of the whole index, (queries, sample), and `lengths` those of the queries;
-    `entries` is how many could be found.
+    `scores` are those of each query with a sample of the unfiltered index, (queries, sample), `norms` the lengths of
+    the queries, and `entries` the number of entries that can be found.
     """
-    if reference is None:
+    if background is None:
         return np.full(len(scores), -np.inf)
-    length = np.asarray(lengths, np.float64)
+    length = np.asarray(norms, np.float64)
     middle = scores.shape[1] // 2
-    centre = np.partition(scores, middle, axis=1)[:, middle].astype(np.float64)  # the median, in half of its time
+    centre = np.partition(scores, middle, axis=1)[:, middle].astype(np.float64)  # the median, in half the time
     height = -NormalDist().inv_cdf(EXPECTED / entries)  # in spreads
-    bar = centre + height * reference.spread * length
-    if reference.level > ALIKE * reference.spread:
-        whole = FITTING * reference.level * length
-        bar = np.where(centre >= whole, np.minimum(bar, whole), bar)
-    return bar
+    threshold = centre + height * background.spread * length
+    if background.level > ALIKE * background.spread:
+        folder = FITTING * background.level * length
+        threshold = np.where(centre >= folder, np.minimum(threshold, folder), threshold)
+    return threshold

@@ -1,10 +1,14 @@
-"""Search an index: with words or with an image, for images or for texts."""
+"""Searches an index: by text or by image, for images or for texts.
+
+What an answer says about itself (words that the model does not know, whether anything stands out) is decided here, so
+that Python, the command line and the HTTP service agree.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +18,7 @@ from PIL import Image
 from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
 from diptych.index import ivf as ivf_cache
 from diptych.index.encoder import Encoder, Encodings, open_encoder
-from diptych.index.entries import Answer, Filters, Kind, SearchRequest
+from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, SearchRequest
 from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
 from diptych.index.query_plan import QueryPlan
@@ -22,17 +26,27 @@ from diptych.index.sqlite.store import Store
 from diptych.models.address import run_folder
 from diptych.text.tokenisers.treebank import tokenise
 
-RERANKED = 1000
+RERANK = 1000
 
 UseIvf = Literal["auto", "always", "never"]
 
 
-class Searcher:
-    """An index that can be asked; threads may share it, and it sees what others change in the index.
+@dataclass(frozen=True)
+class Query:
+    """An encoded query: one row, what it encodes, what to search for, and its text, if it is one."""
 
-    `ivf` says whether candidates come from a FAISS cache: in an index of more than `ivf_above` entries, always, or
-    never. Where it `builds`, a cache that is missing or stale is made beside the search, which is exact until then; if
-    it is always wanted, the search waits for it. Models whose score is no product put the first `reranked` in order.
+    encoding: Encodings
+    kind: Kind
+    request: SearchRequest
+    text: str | None = None
+
+
+class Searcher:
+    """Searches an index with the model that made it; threads may share it, and it sees changes by other processes.
+
+    `ivf` is whether candidates come from a FAISS cache: "auto" uses one for more than `ivf_above` entries. With
+    `build_ivf`, a missing or stale cache is built in the background, and search is exact until it is ready; with
+    "always", search waits for it. Models whose score is not an inner product re-rank the best `rerank` candidates.
     """
 
     def __init__(
@@ -42,118 +56,169 @@ class Searcher:
         *,
         ivf: UseIvf = "auto",
         ivf_above: int = ivf_cache.ABOVE,
-        builds: bool = True,
-        reranked: int = RERANKED,
+        build_ivf: bool = True,
+        rerank: int = RERANK,
     ) -> None:
         check_model(store, encoder)
         if ivf == "always" and not ivf_cache.available():
-            raise DiptychError(f"--ivf always {ivf_cache.NEEDED}")
+            raise DiptychError(f"--ivf always {ivf_cache.NEEDS_FAISS}")
         self.store = store
         self.encoder = encoder
         self._ivf = ivf
         self._ivf_above = ivf_above
-        self._builds = builds
-        self._reranked = reranked
+        self._build_ivf = build_ivf
+        self._rerank = rerank
         self._lock = threading.Lock()
-        self._held = LoadedIndex(store)
-        self._unbuilt: str | None = None
+        self._loaded = LoadedIndex(store)
+        self._build_failure: str | None = None
+
+    @property
+    def model_matches(self) -> bool:
+        """Whether the index still belongs to this model; another process may have rebuilt it with another one."""
+        return self.store.spec.identity == self.encoder.identity
 
     def refresh(self) -> None:
-        """Let go of what has changed in the index; it is loaded when it is asked for."""
+        """Drop what is in memory if the index has changed; it is loaded again when needed."""
         with self._lock:
-            if not self._held.current:
-                check_model(self.store, self.encoder)  # somebody may have rebuilt it
-                self._held = LoadedIndex(self.store)
+            if not self._loaded.is_current:
+                check_model(self.store, self.encoder)
+                self._loaded = LoadedIndex(self.store)
 
-    def search_texts(self, texts: Sequence[str], ask: SearchRequest) -> list[Answer]:
-        """An answer to each of several texts."""
+    def search_texts(self, texts: Sequence[str], request: SearchRequest) -> list[Answer]:
+        """One answer per text."""
         if any(not text.strip() for text in texts):
-            raise DataError("the question is empty; ask in words, such as 'two dogs on a beach'")
-        return self.search(self.encoder.texts(texts), [ask] * len(texts), "text") if len(texts) else []
+            raise DataError(f"the query {EMPTY_QUERY}")
+        if not len(texts):
+            return []
+        encoded = self.encoder.texts(texts)
+        return self.search([Query(encoded.take([row]), "text", request, text) for row, text in enumerate(texts)])
 
-    def search_image(self, photo: Image.Image, ask: SearchRequest) -> Answer:
-        """The answer to an upright RGB photo, which need not be in the index."""
-        return self.search(self.encoder.images([self.encoder.prepare(photo)]), [ask], "image")[0]
+    def search_image(self, photo: Image.Image, request: SearchRequest) -> Answer:
+        """The answer for an upright RGB photo, which need not be in the index."""
+        return self.search([Query(self.encoder.images([self.encoder.prepare(photo)]), "image", request)])[0]
 
-    def search_similar(self, id: int, ask: SearchRequest) -> Answer:
-        """What is like an entry of the index, without the entry itself and its equals."""
+    def search_similar(self, id: int, request: SearchRequest) -> Answer:
+        """Entries similar to an entry of the index, without the entry itself and its exact copies."""
         kind, encoded = self.store.encoded(id)
-        return self.search(encoded, [replace(ask, without=id)], kind)[0]
+        return self.search([Query(encoded, kind, replace(request, without=id))])[0]
 
-    def unknown_words(self, text: str) -> list[str]:
-        """The words of a question that the model cannot tell from others, each once."""
-        words = list(dict.fromkeys(tokenise(text)))
-        return [word for word, known in zip(words, self.encoder.known(words), strict=True) if not known]
+    def unknown_words(self, text: str) -> tuple[str, ...]:
+        """The words of a text that the model does not know, each once, in the order of the text."""
+        return self._unknown_words(list(dict.fromkeys(tokenise(text))))
+
+    def _unknown_words(self, words: Sequence[str]) -> tuple[str, ...]:
+        return tuple(word for word, known in zip(words, self.encoder.known(words), strict=True) if not known)
 
     def notes(self) -> list[str]:
-        """What a person should know of how this index is searched."""
-        large = max(self.store.counts().values()) > self._ivf_above
-        if self._ivf == "auto" and large and not ivf_cache.available():
-            return [f"searching all entries exactly; a quicker search of so many {ivf_cache.NEEDED}"]
-        return [] if self._unbuilt is None else [f"searching all entries exactly: {self._unbuilt}"]
+        """What a person should know about how this index is searched."""
+        is_large = max(self.store.counts().values()) > self._ivf_above
+        if self._ivf == "auto" and is_large and not ivf_cache.available():
+            return [f"searching all entries exactly; a faster search of this many {ivf_cache.NEEDS_FAISS}"]
+        return [] if self._build_failure is None else [f"searching all entries exactly: {self._build_failure}"]
 
-    def search(self, queries: Encodings, asks: Sequence[SearchRequest], of: Kind | Sequence[Kind]) -> list[Answer]:
-        """Answer each encoded query; `of` says what they are. Those with the same aim share one product."""
-        kinds = [of] * len(asks) if isinstance(of, str) else list(of)
-        for ask in asks:
-            if ask.k < 1:
-                raise DataError(f"k = {ask.k}: ask for at least one hit")
-        if not np.isfinite(queries.vectors).all():
-            raise ScoreError("the model makes no finite numbers of the query; is the model whole?")
-        aims: dict[tuple[Kind, Kind, Filters], list[int]] = {}
-        for place, (ask, kind) in enumerate(zip(asks, kinds, strict=True)):
-            aims.setdefault((kind, ask.to, ask.filters), []).append(place)
+    def search(self, queries: Sequence[Query]) -> list[Answer]:
+        """One answer per encoded query; queries of one kind with equal kind and filters requested share a product."""
+        groups: dict[tuple[Kind, Kind, Filters], list[int]] = {}
+        for position, query in enumerate(queries):
+            if query.request.k < 1:
+                raise DataError(f"k = {query.request.k}: ask for at least one hit")
+            if not np.isfinite(query.encoding.vectors).all():
+                raise ScoreError("the model's encoding of the query is not finite; is the model damaged?")
+            groups.setdefault((query.kind, query.request.to, query.request.filters), []).append(position)
         answers: dict[int, Answer] = {}
-        for (kind, _, _), places in aims.items():
-            found = self._answer_now(queries.take(places), [asks[place] for place in places], kind)
-            answers.update(zip(places, found, strict=True))
-        return [answers[place] for place in range(len(asks))]
+        for (kind, _, _), positions in groups.items():
+            group = [queries[position] for position in positions]
+            encodings = _concatenate([query.encoding for query in group])
+            found = self._answer_consistently(encodings, [query.request for query in group], kind)
+            answers.update(zip(positions, found, strict=True))
+        return [self._with_message(query, answers[position]) for position, query in enumerate(queries)]
 
-    def _answer_now(self, queries: Encodings, asks: Sequence[SearchRequest], of: Kind) -> list[Answer]:
-        """Answer from the index of one moment: when another process changes it meanwhile, answer again."""
+    def _with_message(self, query: Query, answer: Answer) -> Answer:
+        """The answer with its message, and with the unknown words of a text: if all are unknown, no hit stands out."""
+        knows_none = False
+        if query.text is not None:
+            words = list(dict.fromkeys(tokenise(query.text)))
+            unknown = self._unknown_words(words)
+            knows_none = len(unknown) == len(words)
+            answer = replace(answer, unknown_words=unknown)
+        if knows_none:
+            hits = tuple(replace(hit, stands_out=False) for hit in answer.hits)
+            answer = replace(answer, hits=hits, found=False)
+        return replace(answer, message=_message(query, answer, knows_none=knows_none))
+
+    def _answer_consistently(self, queries: Encodings, requests: Sequence[SearchRequest], kind: Kind) -> list[Answer]:
+        """Answers from one state of the index: if another process changes it meanwhile, answers again."""
         while True:
             self.refresh()
-            held = self._held
+            loaded = self._loaded
+            to, filters = requests[0].to, requests[0].filters
             try:
-                pool, ivf = held.pool(asks[0].to, asks[0].filters), self._ivf_of(held, asks[0].to)
-                whole = held.pool(asks[0].to)
-                answers = QueryPlan(self.store, self.encoder, pool, whole, ivf, of, self._reranked).answers(
-                    queries, asks
-                )
-                if held.file == self.store.database.file:  # the numbers of entries begin anew in another file
+                pool, ivf, unfiltered = loaded.pool(to, filters), self._ivf_for(loaded, to), loaded.pool(to)
+                plan = QueryPlan(self.store, self.encoder, pool, unfiltered, ivf, kind, self._rerank)
+                answers = plan.answers(queries, requests)
+                if loaded.file == self.store.database.file:  # ids start again in a file that replaces this one
                     return answers
-            except DataError:  # an entry that was found has gone since
-                if held.current:
+            except DataError:  # an entry that was found has been removed since
+                if loaded.is_current:
                     raise
 
-    def _ivf_of(self, held: LoadedIndex, kind: Kind) -> Ivf | None:
-        """The FAISS cache of a kind, where one is wanted and there."""
-        pool = held.pool(kind)
+    def _ivf_for(self, loaded: LoadedIndex, kind: Kind) -> Ivf | None:
+        """The FAISS cache of a kind, if it is to be used and there is one."""
+        pool = loaded.pool(kind)
         wanted = self._ivf == "always" or (self._ivf == "auto" and len(pool.ids) > self._ivf_above)
         if not wanted or not len(pool.ids) or not ivf_cache.available():
             return None
         with self._lock:
-            if kind in held.ivfs:
-                return held.ivfs[kind]
+            if kind in loaded.ivfs:
+                return loaded.ivfs[kind]
             file = ivf_cache.cache_file(Path(self.store.path), kind)
-            held.ivfs[kind] = ivf_cache.load(file, pool, self.encoder.identity, held.generation)
-            missing = held.ivfs[kind] is None
+            loaded.ivfs[kind] = ivf_cache.load(file, pool, self.encoder.identity, loaded.generation)
+            missing = loaded.ivfs[kind] is None
         if missing and self._ivf == "always":
-            self._build(held, kind)
-        elif missing and self._builds:
-            threading.Thread(target=self._build, args=(held, kind), daemon=True).start()
-        return held.ivfs[kind]
+            self._build(loaded, kind)
+        elif missing and self._build_ivf:
+            threading.Thread(target=self._build, args=(loaded, kind), daemon=True).start()
+        return loaded.ivfs[kind]
 
-    def _build(self, held: LoadedIndex, kind: Kind) -> None:
+    def _build(self, loaded: LoadedIndex, kind: Kind) -> None:
         other: Kind = "text" if kind == "image" else "image"
         file = ivf_cache.cache_file(Path(self.store.path), kind)
-        pools = held.pool(kind), held.pool(other).vectors
+        pools = loaded.pool(kind), loaded.pool(other).vectors
         try:
-            held.ivfs[kind] = ivf_cache.build(file, *pools, self.encoder.identity, held.generation)
+            loaded.ivfs[kind] = ivf_cache.build(file, *pools, self.encoder.identity, loaded.generation)
         except OSError as reason:
-            self._unbuilt = f"{file}: the cache cannot be written ({reason.strerror})"
-        except RuntimeError as reason:  # of FAISS
-            self._unbuilt = f"{file}: the cache cannot be made ({' '.join(str(reason).split())[:200]})"
+            self._build_failure = f"{file}: the cache cannot be written ({reason.strerror})"
+        except RuntimeError as reason:  # raised by FAISS
+            self._build_failure = f"{file}: the cache cannot be built ({' '.join(str(reason).split())[:200]})"
+
+
+def _concatenate(encodings: Sequence[Encodings]) -> Encodings:
+    sets = tuple(one for encoding in encodings for one in encoding.sets or ())
+    return Encodings(np.concatenate([encoding.vectors for encoding in encodings]), sets or None)
+
+
+def _message(query: Query, answer: Answer, *, knows_none: bool) -> str | None:
+    """A sentence for people: nothing to search, unknown words, or nothing that stands out."""
+    kind = query.request.to
+    if not answer.searched:
+        if query.request.filters != Filters():
+            return f"No {kind} passes the filters; widen them."
+        return f"The index has no {kind}s yet; `diptych index` adds some."
+    if knows_none:
+        return "The model knows none of these words, so the hits are arbitrary; try other words."
+    sentences = []
+    if answer.unknown_words:
+        sentences.append(f"The model does not know {_enumerate(answer.unknown_words)}.")
+    if not answer.hits:
+        sentences.append("There is nothing else: every entry is a copy of this one.")
+    elif not answer.found:
+        sentences.append("Nothing stands out; these are the nearest.")
+    return " ".join(sentences) or None
+
+
+def _enumerate(words: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(f"“{word}”" for word in words[:most])
+    return f"{shown} and {len(words) - most} more words" if len(words) > most else shown
 
 
 def open_index(
@@ -162,33 +227,33 @@ def open_index(
     device: str = "auto",
     *,
     ivf: UseIvf = "auto",
-    builds: bool = True,
-    reranked: int = RERANKED,
+    build_ivf: bool = True,
+    rerank: int = RERANK,
 ) -> Searcher:
-    """The index in a file with the model that made it, or with the same model at another place, ready to be asked."""
+    """The index in a file, ready to be searched with the model that made it; `run` is its address if it has moved."""
     store = open_store(path)
     try:
-        return Searcher(store, encoder_of(store, run, device), ivf=ivf, builds=builds, reranked=reranked)
+        return Searcher(store, encoder_of(store, run, device), ivf=ivf, build_ivf=build_ivf, rerank=rerank)
     except BaseException:
         store.close()
         raise
 
 
 def check_model(store: Store, encoder: Encoder) -> None:
-    """Refuse a model that did not make the index: nothing of the two can be compared."""
+    """Refuse a model that did not make the index: vectors of two models cannot be compared."""
     spec = store.spec
     if spec.identity != encoder.identity:
         raise IndexFileError(
-            f"{store.path}: made by another model than {encoder.address}; name that with --run, or make the index "
-            f"anew: diptych index {encoder.address} {spec.source} --into {store.path} --fresh"
+            f"{store.path}: made by another model than {encoder.address}; name that model with --run, or make the "
+            f"index again: diptych index {encoder.address} {spec.source} --into {store.path} --fresh"
         )
 
 
 def open_store(path: str | Path) -> Store:
-    """The index in a file; who names what an index is made of is told how."""
+    """The index in a file; the error for a run or a folder names the command that makes an index of it."""
     path = Path(path)
     if (path / "vocabulary.json").is_file():
-        raise IndexFileError(f"{path}: a run, not an index; make one of your photos: diptych index {path} FOLDER")
+        raise IndexFileError(f"{path}: a run, not an index; index your photos with it: diptych index {path} FOLDER")
     if path.is_dir():
         raise IndexFileError(f"{path}: a folder, not an index; make one of it: diptych index RUN {path}")
     return Store.open(path)
@@ -198,5 +263,5 @@ def encoder_of(store: Store, run: str | None = None, device: str = "auto") -> En
     """The model that made an index, or the one at `run`."""
     address = run or store.spec.model
     if run is None and not run_folder(address).is_dir():
-        raise IndexFileError(f"{store.path}: its model is no longer at {address}; name where it is with --run")
+        raise IndexFileError(f"{store.path}: its model is no longer at {address}; name its new place with --run")
     return open_encoder(address, device)

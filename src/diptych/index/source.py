@@ -1,8 +1,8 @@
-"""What an index is made from: a folder of photos as it is, or a corpus with its splits, texts and columns.
+"""The source of an index: a folder of photos, or a corpus with its splits, texts and columns.
 
-A folder is a corpus if a file in it, or in its folders train, val and test, says so by its name: captions.csv,
-metadata.jsonl, dataset_*.json and what else `open_corpus` knows by name. Then the images are those that this file
-names. Any other folder is walked: every image below it, with the texts of dog.jpg in dog.txt beside it, or none at all.
+A folder is a corpus if it, or a folder train, val or test in it, contains a file with a name that `open_corpus` knows,
+such as captions.csv, metadata.jsonl or dataset_*.json. Its images are then those that this file names. In any other
+folder every image at any depth is indexed; the texts of dog.jpg, if any, are in dog.txt beside it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from diptych.data.open import open_corpus
 from diptych.data.parsing import SPLIT_NAMES, clean_text, read_lines
 from diptych.errors import DataError
 
-Stamp = tuple[int, int, str | None]  # size and time of an image's file, and its details
+# Size and modification time of an image's file, and a string that changes with what else the source says about it.
+Stamp = tuple[int, int, str | None]
 
 _ENDINGS = frozenset(suffix.removeprefix(".") for suffix in IMAGE_SUFFIXES)
-_COULD_BE = (*sorted(TABLE_SUFFIXES), ".txt", ".token", ".json", ".npy")  # a quick look at very many names
+_COULD_BE = (*sorted(TABLE_SUFFIXES), ".txt", ".token", ".json", ".npy")  # a fast first test of many names
 _DATA_SET = re.compile(
     rf"(captions|metadata)\.(csv|tsv|jsonl|parquet|txt)|.*\.token(\.txt)?|(dataset|captions)_.*\.json|.*_ims\.npy|{PEDES_NAME}",
     re.IGNORECASE,
@@ -37,48 +38,50 @@ _DATA_SET = re.compile(
 
 @dataclass
 class Listing:
-    """What is in a source now, without having read a single image.
+    """The contents of a source, found without reading an image.
 
-    `beside` are the text files; `unlisted` the folders, ending in a slash, of which nobody knows what is in them.
+    `files` are the stamps of the images by key, `text_files` the files with texts, and `unlisted` the folders, ending
+    in a slash, that could not be read.
     """
 
     files: dict[str, Stamp] = field(default_factory=dict)
-    beside: set[str] = field(default_factory=set)
+    text_files: set[str] = field(default_factory=set)
     problems: dict[str, str] = field(default_factory=dict)
     unlisted: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class About:
-    """What a source says of an image.
+class ImageInfo:
+    """What a source says about an image.
 
-    `path` is below the source's root, `beside` the file of its texts alone, and `problems` are those of that.
+    `path` is relative to the root of the source, `text_file` the file with the texts of this image, if any, and
+    `problems` are those of that file.
     """
 
     path: str | None
     texts: Sequence[str]
     split: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
-    beside: str | None = None
+    text_file: str | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
 class Source(Protocol):
-    """Images by their keys; `root` is the folder that all their files lie below."""
+    """Images by key; `root` is the folder that contains all their files, if any."""
 
     address: str
     root: str | None
 
     def listing(self) -> Listing:
-        """Look what is there now."""
+        """List the source as it is now."""
         ...
 
     def picture(self, key: str) -> Picture:
-        """One of the listed images; safe to call from several threads."""
+        """A listed image; may be called from several threads."""
         ...
 
-    def about(self, key: str) -> About:
-        """What goes with a listed image; safe to call from several threads."""
+    def info(self, key: str) -> ImageInfo:
+        """What the source says about a listed image; may be called from several threads."""
         ...
 
 
@@ -91,7 +94,7 @@ def open_source(address: str) -> Source:
 
 
 def source_name(address: str) -> str:
-    """What to call an index of a source."""
+    """The default name of an index of a source."""
     if address.partition(":")[0] == "scenes":
         return "scenes"
     path = Path(address.partition("#")[0]).expanduser().absolute()
@@ -99,52 +102,52 @@ def source_name(address: str) -> str:
 
 
 class FolderSource:
-    """All images below a folder but the hidden ones; a link is followed where it stays within the folder."""
+    """All images below a folder except hidden ones; a link is followed if it stays within the folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.root: str | None = os.path.abspath(folder)  # noqa: PTH100 (links stay: who moves a disk moves the link)
+        self.root: str | None = os.path.abspath(folder)  # noqa: PTH100 (a link to the folder stays valid when the folder moves)
         self.address = self.root
         self._real = os.path.realpath(folder)
-        self._beside: set[str] = set()
+        self._text_files: set[str] = set()
 
     def listing(self) -> Listing:
-        """Walk the folder; what cannot be listed below it is noted, and no reason to forget what was there."""
+        """Walk the folder; the known contents of a folder that cannot be read are kept."""
         listing = Listing()
-        self._beside = listing.beside
-        waiting = [("", self.address)]
-        while waiting:
-            prefix, folder = waiting.pop()
+        self._text_files = listing.text_files
+        pending = [("", self.address)]
+        while pending:
+            prefix, folder = pending.pop()
             try:
-                waiting += self._list(listing, prefix, folder)
+                pending += self._list(listing, prefix, folder)
             except OSError as reason:
                 if not prefix:
                     raise DataError(
-                        f"{folder}: cannot be read ({reason.strerror}); is its disk there? Nothing was changed"
+                        f"{folder}: cannot be read ({reason.strerror}); is its disk connected? Nothing was changed"
                     ) from None
                 listing.unlisted.append(prefix)
-                listing.problems[prefix] = f"this folder cannot be read ({reason.strerror}); what was in it is kept"
+                listing.problems[prefix] = f"this folder cannot be read ({reason.strerror}); its known images are kept"
         return listing
 
     def picture(self, key: str) -> Picture:
         """The file of a key."""
         return PictureFile(Path(self.address, key))
 
-    def about(self, key: str) -> About:
-        """The image's texts, a line each, from the file beside it."""
-        beside = f"{key.rpartition('.')[0]}.txt"
+    def info(self, key: str) -> ImageInfo:
+        """The image's texts, one per line, from the file beside it."""
+        text_file = f"{key.rpartition('.')[0]}.txt"
         texts: dict[str, None] = {}
         problems: dict[str, str] = {}
-        lines = read_lines(Path(self.address, beside)) if beside in self._beside else ()
+        lines = read_lines(Path(self.address, text_file)) if text_file in self._text_files else ()
         for row, line in enumerate(lines, 1):
             try:
                 if line.strip():
                     texts[clean_text(line)] = None
             except DataError as reason:
-                problems.setdefault(beside, f"row {row}: {reason}")
-        return About(key, list(texts), beside=beside, problems=problems)
+                problems.setdefault(text_file, f"row {row}: {reason}")
+        return ImageInfo(key, list(texts), text_file=text_file, problems=problems)
 
     def _list(self, listing: Listing, prefix: str, folder: str) -> list[tuple[str, str]]:
-        """Note the files of one folder; gives the folders in it."""
+        """Add the files of one folder to the listing; returns the folders in it."""
         folders: list[tuple[str, str]] = []
         images: list[tuple[str, str, os.stat_result]] = []
         texts: dict[str, str] = {}
@@ -158,34 +161,34 @@ class FolderSource:
                 ordinary = entry.is_file(follow_symlinks=False)
                 if ordinary and not wanted:
                     continue
-                if entry.is_dir(follow_symlinks=False) and not _unwritable(name):
+                if entry.is_dir(follow_symlinks=False) and not _escaped(name):
                     folders.append((f"{prefix}{name}/", entry.path))
                     continue
                 try:
                     status = entry.stat() if ordinary and name.isascii() else self._status(entry, wanted)
                 except (OSError, DataError) as reason:
-                    listing.problems[_unwritable(prefix + name) or prefix + name] = _why(reason)
+                    listing.problems[_escaped(prefix + name) or prefix + name] = _describe(reason)
                     continue
                 if status is not None and ending == "txt":
                     texts[stem] = f"{status.st_size} {status.st_mtime_ns}"
                 elif status is not None:
                     images.append((name, stem, status))
-        listing.beside.update(f"{prefix}{stem}.txt" for _, stem, _ in images if stem in texts)
+        listing.text_files.update(f"{prefix}{stem}.txt" for _, stem, _ in images if stem in texts)
         for name, stem, status in images:
             listing.files[prefix + name] = status.st_size, status.st_mtime_ns, texts.get(stem)
         return folders
 
     def _status(self, entry: os.DirEntry[str], wanted: bool) -> os.stat_result | None:
-        """Size and time of a wanted file that is not quite ordinary, None for what need not be mentioned.
+        """The status of a link or a file with an unusual name; None for what is silently ignored.
 
-        A link to a folder within the folder is not followed: that is walked where it is, so that there are no circles.
+        A link to a folder within the source is not followed: that folder is walked anyway, and there are no cycles.
         """
-        if _unwritable(entry.name):
+        if _escaped(entry.name):
             raise DataError("its name is not valid UTF-8; rename it")
         if entry.is_symlink() and (wanted or entry.is_dir()):
             real = os.path.realpath(entry.path)
             if os.path.commonpath([real, self._real]) != self._real:
-                raise DataError("a link that leaves the folder; it is not read")
+                raise DataError("a link that leaves the folder; it is not followed")
         if not wanted:
             return None
         status = entry.stat()
@@ -198,7 +201,7 @@ class CorpusSource:
     def __init__(self, corpus: Corpus) -> None:
         if corpus.pictures is None:
             raise DataError(
-                f"{corpus.name}: has stored features but no pictures, and an index shows pictures; name its photos"
+                f"{corpus.name}: has stored features but no pictures, which an index needs; name its photos"
             )
         self.address = str(corpus.address)
         self._corpus, self._pictures = corpus, corpus.pictures
@@ -212,7 +215,7 @@ class CorpusSource:
         self.root: str | None = os.path.commonpath(there) if there else None
 
     def listing(self) -> Listing:
-        """Look at the file of every image; a drawn picture is what it is drawn from."""
+        """The stamp of every image; that of a drawn picture is what it is drawn from."""
         listing = Listing(problems={f"{p.file}:{p.row}" if p.row else p.file: p.message for p in self._corpus.problems})
         for key, row in self._rows.items():
             path, size, modified = self._paths[row], 0, 0
@@ -220,31 +223,31 @@ class CorpusSource:
                 try:
                     status = os.stat(path)  # noqa: PTH116
                 except OSError as reason:
-                    listing.problems[key] = _why(reason)
+                    listing.problems[key] = _describe(reason)
                     continue
                 size, modified = status.st_size, status.st_mtime_ns
-            said = self.about(key)
+            info = self.info(key)
             drawn = repr(self._pictures[row]) if path is None else ""
-            parts = repr((said.path, said.texts, said.split, sorted(said.columns.items()), drawn))
+            parts = repr((info.path, info.texts, info.split, sorted(info.columns.items()), drawn))
             details = hashlib.blake2b(parts.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
             listing.files[key] = size, modified, details
         return listing
 
     def picture(self, key: str) -> Picture:
-        """The picture of an id."""
+        """The picture with this id."""
         return self._pictures[self._rows[key]]
 
-    def about(self, key: str) -> About:
+    def info(self, key: str) -> ImageInfo:
         """The texts of the image's group, its split and its columns."""
         row = self._rows[key]
         path = self._paths[row]
         below = None if path is None or self.root is None else os.path.relpath(path, self.root)
         texts = list(dict.fromkeys(self._texts.get(int(self._corpus.image_groups[row]), ())))
-        return About(below, texts, str(self._corpus.image_splits[row]), self._columns.get(key, {}))
+        return ImageInfo(below, texts, str(self._corpus.image_splits[row]), self._columns.get(key, {}))
 
 
 def _is_corpus(folder: Path) -> bool:
-    """Whether a file in a folder says by its name that it is a corpus."""
+    """Whether a folder contains a file with the name of a corpus."""
     try:
         names = os.listdir(folder)  # noqa: PTH208 (there may be very many)
         for part in names:
@@ -258,7 +261,7 @@ def _is_corpus(folder: Path) -> bool:
 
 
 def _columns_of(path: Path) -> dict[str, dict[str, str]]:
-    """The further columns of the table at a path, or in the folder there."""
+    """The other columns of the table at a path, or in the folder there."""
     if path.is_dir():
         tables = [file for file in path.iterdir() if file.suffix.lower() in TABLE_SUFFIXES]
         named = [file for file in tables if file.stem.lower() in ("captions", "metadata")]
@@ -267,13 +270,13 @@ def _columns_of(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _real(path: Path) -> str:
-    """Where a file lies: links are followed, for an index says which folder all of its files lie below."""
+    """The real path of a file, because the root of the source must contain all of its files."""
     absolute = os.path.abspath(path)  # noqa: PTH100
     return os.path.realpath(absolute) if os.path.islink(absolute) else absolute  # noqa: PTH114
 
 
-def _unwritable(name: str) -> str | None:
-    """A printable form of a name whose bytes are no text, None for all others."""
+def _escaped(name: str) -> str | None:
+    """A printable form of a name that is not valid UTF-8; None for any other name."""
     try:
         if not name.isascii():
             name.encode()
@@ -282,7 +285,7 @@ def _unwritable(name: str) -> str | None:
     return None
 
 
-def _why(reason: Exception) -> str:
+def _describe(reason: Exception) -> str:
     if isinstance(reason, FileNotFoundError):
         return "no such file, or a link to nothing"
     return f"cannot be read ({reason.strerror})" if isinstance(reason, OSError) else str(reason)

@@ -1,4 +1,4 @@
-"""What an index keeps of a photo to show it and to tell it from near-equals: a small JPEG and 64 bits."""
+"""What an index stores of a photo to show it and to recognise near-duplicates: a small JPEG and a 64-bit hash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _QUALITY = 80
 
 
 def thumbnail(photo: Image.Image) -> bytes:
-    """A JPEG of an RGB photo, 320 pixels at its longest side; one that is smaller keeps its size."""
+    """A JPEG of an RGB photo, at most 320 pixels on its longer side."""
     small = photo
     if max(photo.size) > LONGEST:
         scale = LONGEST / max(photo.size)
@@ -25,8 +25,8 @@ def thumbnail(photo: Image.Image) -> bytes:
     return out.getvalue()
 
 
-def look(photo: Image.Image) -> int:
-    """The difference hash of a photo, from 0 to 2^64 - 1: whether each of 9 x 8 grey cells is darker than the next.
+def difference_hash(photo: Image.Image) -> int:
+    """The difference hash of a photo: for 9 x 8 grey cells, whether each is darker than the next one, as 64 bits.
 
     A resized or recompressed copy differs in a few bits.
     """
@@ -36,16 +36,17 @@ def look(photo: Image.Image) -> int:
     return int.from_bytes(np.packbits(darker).tobytes(), "big")
 
 
-def colours(jpeg: bytes) -> Floats:
-    """How the mean colours of 8 x 8 cells of a thumbnail differ from that of all of it: (8, 8, 3).
+def colour_grid(jpeg: bytes) -> Floats:
+    """The mean colours of 8 x 8 cells of a thumbnail, relative to the mean colour of the whole: (8, 8, 3).
 
-    A brighter copy has almost the same; another colour, or another thing in a place, has not.
+    A brighter copy has almost the same grid; a photo with another colour or another object somewhere does not.
+    A damaged thumbnail gives NaN, which resembles nothing.
     """
     try:
         with Image.open(io.BytesIO(jpeg), formats=["JPEG"]) as image:
             image.draft("RGB", (64, 64))
             cells = np.asarray(image.convert("RGB").resize((8, 8), Image.Resampling.BOX), np.float32)
-    except (OSError, SyntaxError, ValueError):  # damaged, which the doctor tells: it is like nothing
+    except (OSError, SyntaxError, ValueError):  # damaged; `diptych index doctor` reports it
         return np.full((8, 8, 3), np.nan, np.float32)
-    apart: Floats = cells - cells.mean((0, 1))
-    return apart
+    grid: Floats = cells - cells.mean((0, 1))
+    return grid

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from diptych.errors import ScoreError
 from diptych.index.encoder import Encoder, Encodings
 from diptych.index.entries import Answer, Kind, SearchRequest
-from diptych.index.search import Searcher
+from diptych.index.search import Query, Searcher
 from diptych.serve.batching import apart
 from diptych.serve.cache import Cache
 from diptych.serve.metrics import Metrics
@@ -41,11 +41,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Found:
-    """An answer, the captions of the images in it, and the words of the question that the model does not know."""
+    """An answer, and the captions of the images in it."""
 
     answer: Answer
     captions: Mapping[int, Sequence[str]]
-    unknown: Sequence[str]
 
 
 Row = tuple[Encodings, Kind]  # one query, and what it is
@@ -142,14 +141,12 @@ def _each(encodings: Encodings) -> list[Encodings]:
 
 def _searched(searcher: Searcher, questions: Sequence[tuple[Question, Row]]) -> list[Found]:
     check_model(searcher)
-    rows = [row for _, (row, _) in questions]
-    sets = tuple(own for row in rows for own in row.sets or ())
-    queries = Encodings(np.concatenate([row.vectors for row in rows]), sets or None)  # (questions, size)
-    answers = searcher.search(queries, [each.ask for each, _ in questions], [kind for _, (_, kind) in questions])
+    answers = searcher.search(
+        [
+            Query(row, kind, question.ask, question.about if isinstance(question.about, str) else None)
+            for question, (row, kind) in questions
+        ]
+    )
     images = {hit.entry.id for answer in answers for hit in answer.hits if hit.entry.kind == "image"}
     captions = searcher.store.captions(sorted(images)) if images else {}
-    found = []
-    for (question, _), answer in zip(questions, answers, strict=True):
-        unknown = searcher.unknown_words(question.about) if isinstance(question.about, str) else []
-        found.append(Found(answer, captions, unknown))
-    return found
+    return [Found(answer, captions) for answer in answers]

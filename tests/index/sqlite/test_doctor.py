@@ -8,12 +8,12 @@ import pytest
 from PIL import Image
 
 from diptych.errors import IndexFileError
-from diptych.index.source import About
+from diptych.index.source import ImageInfo
 from diptych.index.sqlite.doctor import examine
 from diptych.index.sqlite.store import IndexSpec, Store
 from diptych.index.sqlite.vectors import checksum, encode
 from diptych.index.sqlite.writer import Content, Writer, text_hash
-from diptych.index.thumbnails import look, thumbnail
+from diptych.index.thumbnails import difference_hash, thumbnail
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +27,10 @@ def sound(tmp_path_factory):
         for number in range(5):
             photo = Image.new("RGB", (400, 300), (50 * number, 9, 9))
             small = thumbnail(photo)
-            content = Content("image", bytes([number]), vectors[number], None, look(photo), 400, 300, None, small)
-            writer.put_image(f"{number}.jpg", writer.add(content), (1, 1, None), About(f"{number}.jpg", ["a dog"]))
+            content = Content(
+                "image", bytes([number]), vectors[number], None, difference_hash(photo), 400, 300, None, small
+            )
+            writer.put_image(f"{number}.jpg", writer.add(content), (1, 1, None), ImageInfo(f"{number}.jpg", ["a dog"]))
     store.close()
     return store.path
 
@@ -49,41 +51,41 @@ def test_a_sound_index_has_no_fault(index):
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "expected"),
     [
         (
             "UPDATE contents SET vector = x'0000000000000000' WHERE id = 3",
-            "1.jpg: its vector does not have the checksum",
+            "1.jpg: its vector does not match its checksum",
         ),
-        ("UPDATE contents SET checksum = checksum + 1 WHERE id = 1", "0.jpg#0: its vector does not have the checksum"),
+        ("UPDATE contents SET checksum = checksum + 1 WHERE id = 1", "0.jpg#0: its vector does not match its checksum"),
         (
             "UPDATE thumbnails SET jpeg = substr(jpeg, 1, 300) WHERE content = 2",
             "0.jpg: its thumbnail cannot be decoded",
         ),
-        ("DELETE FROM thumbnails WHERE content = 2", "0.jpg: an image without a thumbnail"),
-        ("DELETE FROM contents WHERE id = 4", "2.jpg: an entry without a content"),
-        ("UPDATE entries SET image = 99 WHERE key = '3.jpg#0'", "3.jpg#0: a text without its image"),
-        ("UPDATE entries SET content = 1 WHERE key = '3.jpg'", "3.jpg: an entry with the content of another kind"),
+        ("DELETE FROM thumbnails WHERE content = 2", "0.jpg: the image has no thumbnail"),
+        ("DELETE FROM contents WHERE id = 4", "2.jpg: the entry has no content"),
+        ("UPDATE entries SET image = 99 WHERE key = '3.jpg#0'", "3.jpg#0: the text has no image"),
+        ("UPDATE entries SET content = 1 WHERE key = '3.jpg'", "3.jpg: the entry has a content of another kind"),
     ],
     ids=["vector", "checksum", "thumbnail", "no-thumbnail", "no-content", "no-image", "kind"],
 )
-def test_each_fault_is_named(index, statement, said):
+def test_each_fault_is_named(index, statement, expected):
     change(index, statement)
     faults = list(examine(index))
-    assert faults and faults[0].startswith(said)
+    assert faults and faults[0].startswith(expected)
     assert all("\n" not in fault for fault in faults)
 
 
 @pytest.mark.parametrize(
-    ("vector", "said"),
-    [(np.float16("nan") * np.ones(4, np.float16), "is not finite"), (np.ones(3, np.float16), "not the 8 bytes")],
+    ("vector", "expected"),
+    [(np.float16("nan") * np.ones(4, np.float16), "is not finite"), (np.ones(3, np.float16), "not have the 8 bytes")],
     ids=["nan", "short"],
 )
-def test_a_wrong_vector_with_the_right_checksum_is_found(index, vector, said):
+def test_a_wrong_vector_with_the_right_checksum_is_found(index, vector, expected):
     content = vector.tobytes()
     change(index, "UPDATE contents SET vector = ?, checksum = ? WHERE id = 2", content, checksum(content, None))
     (fault,) = examine(index)
-    assert fault.startswith("0.jpg: ") and said in fault
+    assert fault.startswith("0.jpg: ") and expected in fault
 
 
 def test_a_damaged_file_is_a_fault_and_a_missing_one_an_error(index, tmp_path):

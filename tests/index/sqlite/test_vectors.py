@@ -14,7 +14,7 @@ VECTORS = arrays.arrays(np.float32, st.tuples(st.integers(0, 5), st.just(7)), el
 
 
 @given(VECTORS, st.sampled_from(STORAGES))
-def test_a_vector_is_what_it_was_up_to_the_steps_of_its_storage(vectors, storage):
+def test_a_vector_survives_up_to_the_precision_of_its_storage(vectors, storage):
     rows = encode(vectors, storage)
     assert all(len(row) == row_bytes(7, storage) for row in rows)
     found = decode(rows, storage, 7)
@@ -33,18 +33,18 @@ def test_a_set_keeps_its_shape(rows):
     assert np.array_equal(decode_set(encode_set(rows)), rows)
 
 
-def test_what_is_cut_short_is_refused():
-    with pytest.raises(IndexFileError, match="not the 14 bytes of 7 numbers as float16"):
+def test_truncated_bytes_are_refused():
+    with pytest.raises(IndexFileError, match="not have the 14 bytes of 7 numbers in float16"):
         decode([b"x" * 13], "float16", 7)
     for content in (b"", b"short", encode_set(np.ones((2, 3), np.float32))[:-1]):
-        with pytest.raises(IndexFileError, match="length that its shape says"):
+        with pytest.raises(IndexFileError, match="length that its shape implies"):
             decode_set(content)
 
 
 @given(st.binary(min_size=1, max_size=20), st.binary(min_size=1, max_size=20), st.integers(0))
-def test_one_wrong_bit_changes_the_checksum(vector, own_set, bit):
-    whole = bytearray(vector + own_set)
-    whole[bit // 8 % len(whole)] ^= 1 << bit % 8
-    damaged = bytes(whole[: len(vector)]), bytes(whole[len(vector) :])
-    assert checksum(*damaged) != checksum(vector, own_set)
-    assert checksum(vector, None) != checksum(vector, own_set)
+def test_one_wrong_bit_changes_the_checksum(vector, vector_set, bit):
+    content = bytearray(vector + vector_set)
+    content[bit // 8 % len(content)] ^= 1 << bit % 8
+    damaged = bytes(content[: len(vector)]), bytes(content[len(vector) :])
+    assert checksum(*damaged) != checksum(vector, vector_set)
+    assert checksum(vector, None) != checksum(vector, vector_set)

@@ -1,7 +1,7 @@
-"""The SQLite file of an index: its tables, its one connection, and what is wrong with it in one line.
+"""The SQLite file of an index: its tables, its connection, and its errors as one line each.
 
-A vector belongs to a content, which is the bytes of a file, the pixels of a drawn picture, or a text; an entry points
-to its content. So a renamed file keeps its vector, equal files share one, and an unchanged text is not encoded again.
+A vector belongs to a content: the bytes of a file, the pixels of a drawn picture, or a text. An entry points to its
+content, so that a renamed file keeps its vector, equal files share one, and an unchanged text is not encoded again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from diptych.errors import IndexFileError
 from diptych.files import atomic_write
 
 FORMAT = 1
-_APPLICATION = 0x44505459  # "DPTY", where SQLite keeps whose file it is
-_PATIENCE = 5.0  # seconds to wait for somebody who is writing
+_APPLICATION = 0x44505459  # "DPTY", SQLite's application id
+_TIMEOUT = 5.0  # seconds to wait for another writer
 
-# What is large comes last: SQLite reads a row from its beginning. Details are what else the source says of an image,
-# as one string that changes with it, and the place of a text is its number among those of its image.
+# Large columns come last, because SQLite reads a row from its beginning. `details` is a string that changes whenever
+# the source changes what it says about an image, and `place` is the number of a text among those of its image.
 _TABLES = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE contents(
@@ -46,99 +46,99 @@ CREATE TABLE problems(key TEXT PRIMARY KEY, size INTEGER, modified INTEGER, reas
 
 
 class Database:
-    """One connection behind a lock, so that threads may share it; readers do not wait for a writer, nor it for them.
+    """One connection behind a lock, which threads may share; readers and a writer do not block each other.
 
-    A reader whose file was replaced by another under the same name reads that one from then on.
+    A reader whose file has been replaced by another file of the same name continues with the new file.
     """
 
     def __init__(self, path: Path, *, write: bool) -> None:
         self.path = path
         self._write = write
         self._lock = threading.RLock()
-        self._within = 0
-        with self._explained():
-            self._connection, self.file = self._connect()  # which file it is, whatever its name
+        self._depth = 0  # of nested blocks
+        with self._errors_in_one_line():
+            self._connection, self.file = self._connect()  # `file` identifies the file, whatever its name
 
     @classmethod
     def create(cls, path: Path, spec: Any) -> Database:
-        """A new file without entries that says what it is made from; it is there as a whole, or not at all."""
+        """Create a file without entries for a spec; it exists completely or not at all."""
         if path.exists():
-            raise IndexFileError(f"{path}: is there already; name another file")
+            raise IndexFileError(f"{path}: already exists; name another file")
         try:
             with atomic_write(path) as temporary:
                 _make_tables(temporary, spec)
                 remove_logs(path)
         except sqlite3.Error as reason:
-            raise IndexFileError(_explanation(path, reason)) from None
+            raise IndexFileError(_describe(path, reason)) from None
         return cls(path, write=True)
 
     @property
     def generation(self) -> int:
-        """A number that grows with every change, whoever makes it."""
+        """A number that grows with every change by any process."""
         return int(self.rows("SELECT value FROM meta WHERE name = 'generation'")[0][0])
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a statement."""
-        with self._lock, self._explained():
-            if not self._write and not self._within and _identity(self.path) not in (None, self.file):
-                fresh = self._connect()  # first: the old connection is kept where the new file is no index
+        """Execute a statement and return all rows."""
+        with self._lock, self._errors_in_one_line():
+            if not self._write and not self._depth and _identity(self.path) not in (None, self.file):
+                new = self._connect()  # before closing: if the new file is not an index, the old connection stays
                 self._connection.close()
-                self._connection, self.file = fresh
+                self._connection, self.file = new
             return self._connection.execute(statement, values).fetchall()
 
     def each(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """A statement for each of some rows, within a transaction."""
-        with self._explained():
+        """Execute a statement once per row of values, within a transaction."""
+        with self._errors_in_one_line():
             self._connection.executemany(statement, rows)
 
     def insert(self, statement: str, values: Sequence[Any]) -> int:
-        """A statement that adds one row, within a transaction; gives its id."""
-        with self._explained():
+        """Execute a statement that inserts one row, within a transaction, and return its id."""
+        with self._errors_in_one_line():
             return int(self._connection.execute(statement, values).lastrowid or 0)
 
     def meta(self, name: str) -> Any:
-        """What the file says of itself under a name, or None."""
+        """A value of the table `meta`, or None."""
         found = self.rows("SELECT value FROM meta WHERE name = ?", (name,))
         try:
             return json.loads(found[0][0]) if found else None
         except ValueError:
-            raise IndexFileError(_explanation(self.path, f"no JSON under the name {name}")) from None
+            raise IndexFileError(_describe(self.path, f"{name} in meta is not JSON")) from None
 
     def set_meta(self, name: str, value: Any) -> None:
-        """Say something of the file itself, within a transaction."""
+        """Set a value of the table `meta`."""
         self.rows(
             "INSERT INTO meta VALUES(?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", (name, json.dumps(value))
         )
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """As long as the block runs, all that is read is of one moment."""
+        """A block within which all reads see the same state."""
         with self._block("BEGIN"):
             yield
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that the block changes, or nothing."""
+        """A block whose changes are all made, or none of them."""
         with self._block("BEGIN IMMEDIATE"):
             yield
             self.rows("UPDATE meta SET value = value + 1 WHERE name = 'generation'")
 
     def close(self) -> None:
-        """Close the file; if nobody else has it open, no other file is left beside it."""
+        """Close the file; unless another process has it open, no other file is left beside it."""
         with self._lock:
             if self._write:
-                with suppress(sqlite3.Error):  # who reads at this moment keeps the log, and the next writer clears it
+                with suppress(sqlite3.Error):  # a reader keeps the log; the next writer removes it
                     self._connection.execute("PRAGMA journal_mode = DELETE")
             self._connection.close()
 
     @contextmanager
     def _block(self, begin: str) -> Iterator[None]:
         with self._lock:
-            if self._within:  # a block within a block is part of it
+            if self._depth:  # a nested block is part of the outer one
                 yield
                 return
             self.rows(begin)
-            self._within += 1
+            self._depth += 1
             try:
                 yield
                 self.rows("COMMIT")
@@ -147,15 +147,15 @@ class Database:
                     self._connection.rollback()
                 raise
             finally:
-                self._within -= 1
+                self._depth -= 1
 
     def _connect(self) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
         file = _identity(self.path)
         if file is None:
-            raise IndexFileError(f"{self.path}: no such index; make it: diptych index RUN SOURCE --into {self.path}")
+            raise IndexFileError(f"{self.path}: no such index; make one: diptych index RUN SOURCE --into {self.path}")
         if self.path.is_dir():
-            raise IndexFileError(f"{self.path}: is a folder, not an index; name the file of one")
-        connection = self._opened("rw" if self._write else "ro")
+            raise IndexFileError(f"{self.path}: is a folder, not an index; name an index file")
+        connection = self._open("rw" if self._write else "ro")
         try:
             self._check(connection)
         except BaseException:
@@ -163,23 +163,21 @@ class Database:
             raise
         return connection, file
 
-    def _opened(self, mode: str) -> sqlite3.Connection:
-        address = f"file:{quote(os.path.abspath(self.path))}?mode={mode}"  # noqa: PTH100 (links stay as they are)
-        connection = sqlite3.connect(
-            address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-        )
+    def _open(self, mode: str) -> sqlite3.Connection:
+        address = f"file:{quote(os.path.abspath(self.path))}?mode={mode}"  # noqa: PTH100 (links are not resolved)
+        connection = sqlite3.connect(address, uri=True, timeout=_TIMEOUT, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA foreign_keys = ON")
         return connection
 
     def _check(self, connection: sqlite3.Connection) -> None:
         ((application,),) = connection.execute("PRAGMA application_id")
-        ((form,),) = connection.execute("PRAGMA user_version")
+        ((version,),) = connection.execute("PRAGMA user_version")
         if application != _APPLICATION:
-            raise IndexFileError(f"{self.path}: not an index of Diptych; name another file")
-        if form != FORMAT:
+            raise IndexFileError(f"{self.path}: not a Diptych index; name another file")
+        if version != FORMAT:
             raise IndexFileError(
-                f"{self.path}: an index of format {form}, and this version reads format {FORMAT}; "
-                f"update Diptych, or make it anew: diptych index RUN SOURCE --into {self.path} --fresh"
+                f"{self.path}: an index of format {version}; this version of Diptych reads format {FORMAT}; "
+                f"update Diptych, or make the index again: diptych index RUN SOURCE --into {self.path} --fresh"
             )
         if self._write:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -187,15 +185,15 @@ class Database:
         connection.execute("SELECT count(*) FROM meta").fetchall()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _errors_in_one_line(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as reason:
-            raise IndexFileError(_explanation(self.path, reason)) from None
+            raise IndexFileError(_describe(self.path, reason)) from None
 
 
 def remove_logs(path: Path) -> None:
-    """Remove what lies beside a file that is replaced or gone; SQLite would take it for a part of the new one."""
+    """Remove the logs beside a file that was replaced or removed; SQLite would apply them to the new file."""
     for end in ("-wal", "-shm", "-journal"):
         path.with_name(path.name + end).unlink(missing_ok=True)
 
@@ -203,12 +201,12 @@ def remove_logs(path: Path) -> None:
 def _make_tables(path: Path, spec: Any) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
-        connection.execute("PRAGMA page_size = 16384")  # several vectors a page, so that little of one is left over
-        connection.execute("PRAGMA synchronous = OFF")  # who asked for the file sees to that
+        connection.execute("PRAGMA page_size = 16384")  # several vectors fit into one page
+        connection.execute("PRAGMA synchronous = OFF")  # the caller syncs the file
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")
         connection.executescript(_TABLES)
-        # In microseconds, and one more with every change: an index that replaces another is ahead of it.
+        # The first generation is the time in microseconds, so that an index that replaces another one is ahead of it.
         first = {"generation": time.time_ns() // 1000, "making": spec}
         connection.executemany("INSERT INTO meta VALUES(?, ?)", [(name, json.dumps(first[name])) for name in first])
     finally:
@@ -223,15 +221,15 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _explanation(path: Path, reason: sqlite3.Error | str) -> str:
-    """One line about what SQLite says, with the remedy."""
-    said = str(reason)
-    if "disk is full" in said:
-        return f"{path}: the disk is full; free some space and run the command again: what was finished is kept"
-    if "locked" in said or "busy" in said:
-        return f"{path}: another process is writing to it; wait for that and try again"
-    if "readonly" in said or "unable to open" in said:
-        return f"{path}: cannot be opened or written ({said}); check the permissions of the file and its folder"
-    if "not a database" in said:
-        return f"{path}: not an index of Diptych, or damaged where it begins; name another file"
-    return f"{path}: damaged ({said}); `diptych index rebuild {path}` makes it anew from the images"
+def _describe(path: Path, reason: sqlite3.Error | str) -> str:
+    """One line about an error of SQLite, with the remedy."""
+    error = str(reason)
+    if "disk is full" in error:
+        return f"{path}: the disk is full; free some space and run the command again; finished work is kept"
+    if "locked" in error or "busy" in error:
+        return f"{path}: another process is writing to it; wait and try again"
+    if "readonly" in error or "unable to open" in error:
+        return f"{path}: cannot be opened or written ({error}); check the permissions of the file and its folder"
+    if "not a database" in error:
+        return f"{path}: not a Diptych index, or its beginning is damaged; name another file"
+    return f"{path}: damaged ({error}); `diptych index rebuild {path}` rebuilds it from the images"

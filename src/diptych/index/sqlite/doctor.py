@@ -1,4 +1,4 @@
-"""Whether an index is sound: its file, its vectors against their checksums, its thumbnails, and what points where."""
+"""Checks an index for damage: the file, vectors against their checksums, thumbnails, and references."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from diptych.errors import IndexFileError
 from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.vectors import checksum, decode, decode_set
 
-_AT_ONCE = 500
-_SHOWN = 10  # of what SQLite itself has to say
+_BATCH = 500
+_SQLITE_MESSAGES = 10  # at most
 
-_DANGLING = {
-    "an entry without a content": "SELECT key FROM entries WHERE content NOT IN (SELECT id FROM contents)",
-    "an entry with the content of another kind": (
+_WRONG_REFERENCES = {
+    "the entry has no content": "SELECT key FROM entries WHERE content NOT IN (SELECT id FROM contents)",
+    "the entry has a content of another kind": (
         "SELECT e.key FROM entries AS e JOIN contents AS c ON c.id = e.content WHERE c.kind != e.kind"
     ),
-    "a text without its image": (
+    "the text has no image": (
         "SELECT key FROM entries WHERE kind = 'text' "
         "AND (image IS NULL OR image NOT IN (SELECT id FROM entries WHERE kind = 'image'))"
     ),
-    "an image without a thumbnail": (
+    "the image has no thumbnail": (
         "SELECT key FROM entries WHERE kind = 'image' AND content NOT IN (SELECT content FROM thumbnails)"
     ),
 }
 
 
 def examine(path: str | Path, progress: Callable[[int, int], None] | None = None) -> Iterator[str]:
-    """A line for every fault of an index; none for a sound one."""
+    """One line per fault of an index; none if it is sound."""
     try:
         store = Store.open(path)
     except IndexFileError as reason:
@@ -43,25 +43,25 @@ def examine(path: str | Path, progress: Callable[[int, int], None] | None = None
         return
     try:
         yield from _examine(store, progress)
-    except IndexFileError as reason:  # SQLite cannot go on
+    except IndexFileError as reason:  # SQLite cannot continue
         yield str(reason)
     finally:
         store.close()
 
 
 def _examine(store: Store, progress: Callable[[int, int], None] | None) -> Iterator[str]:
-    said = [row[0] for row in store.database.rows(f"PRAGMA quick_check({_SHOWN})")]
-    if said != ["ok"]:
-        yield from (f"{store.path}: {' '.join(str(line).split())}" for line in said)
-    for what, statement in _DANGLING.items():
-        yield from (f"{key}: {what}" for (key,) in store.database.rows(statement))
+    messages = [row[0] for row in store.database.rows(f"PRAGMA quick_check({_SQLITE_MESSAGES})")]
+    if messages != ["ok"]:
+        yield from (f"{store.path}: {' '.join(str(message).split())}" for message in messages)
+    for fault, statement in _WRONG_REFERENCES.items():
+        yield from (f"{key}: {fault}" for (key,) in store.database.rows(statement))
     ((total,),) = store.database.rows("SELECT count(*) FROM contents")
     last, done = 0, 0
     while rows := _contents_after(store, last):
-        for number, saved, vector, own_set, jpeg in rows:
-            if fault := _fault_of_vector(store, saved, vector, own_set) or _fault_of_thumbnail(jpeg):
-                yield f"{_name(store, number)}: {fault}"
-            last = number
+        for content, saved, vector, vector_set, jpeg in rows:
+            if found := _fault_of_vector(store, saved, vector, vector_set) or _fault_of_thumbnail(jpeg):
+                yield f"{_name(store, content)}: {found}"
+            last = content
             done += 1
             if progress:
                 progress(done, total)
@@ -71,20 +71,20 @@ def _contents_after(store: Store, last: int) -> list[tuple[Any, ...]]:
     return store.database.rows(
         "SELECT c.id, c.checksum, c.vector, c.sets, t.jpeg FROM contents AS c "
         "LEFT JOIN thumbnails AS t ON t.content = c.id WHERE c.id > ? ORDER BY c.id LIMIT ?",
-        (last, _AT_ONCE),
+        (last, _BATCH),
     )
 
 
-def _fault_of_vector(store: Store, saved: int, vector: bytes, own_set: bytes | None) -> str | None:
-    if checksum(vector, own_set) != saved:
-        return "its vector does not have the checksum that it was written with"
+def _fault_of_vector(store: Store, saved: int, vector: bytes, vector_set: bytes | None) -> str | None:
+    if checksum(vector, vector_set) != saved:
+        return "its vector does not match its checksum"
     spec = store.spec
     try:
         values = decode([vector], spec.storage, spec.size)
-        places = decode_set(own_set) if own_set is not None else values
+        members = decode_set(vector_set) if vector_set is not None else values
     except IndexFileError as reason:
         return str(reason)
-    return None if np.isfinite(values).all() and np.isfinite(places).all() else "its vector is not finite"
+    return None if np.isfinite(values).all() and np.isfinite(members).all() else "its vector is not finite"
 
 
 def _fault_of_thumbnail(jpeg: bytes | None) -> str | None:
@@ -93,12 +93,12 @@ def _fault_of_thumbnail(jpeg: bytes | None) -> str | None:
     try:
         with Image.open(io.BytesIO(jpeg), formats=("JPEG",)) as image:
             image.load()
-    except Exception as reason:  # as with any image, a damaged one makes decoders raise anything
+    except Exception as reason:  # decoders raise any exception for a damaged image
         return f"its thumbnail cannot be decoded ({' '.join(str(reason).split())})"
     return None
 
 
 def _name(store: Store, content: int) -> str:
-    """What people know a content by: the first entry that has it."""
+    """The key of the first entry with a content."""
     rows = store.database.rows("SELECT key FROM entries WHERE content = ? ORDER BY id LIMIT 1", (content,))
     return rows[0][0] if rows else f"content {content}"

@@ -1,4 +1,4 @@
-"""Vectors as an index keeps them: float32, float16 or int8 with one scale a vector, each with a checksum."""
+"""Vectors as bytes: float32, float16, or int8 with one scale per vector; and their checksums."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SHAPE = struct.Struct("<II")
 
 
 def row_bytes(size: int, storage: Storage) -> int:
-    """How many bytes a vector of this size takes."""
+    """The number of bytes of a vector of this size."""
     return {"float32": 4 * size, "float16": 2 * size, "int8": size + _SCALE.itemsize}[storage]
 
 
 def encode(vectors: Floats, storage: Storage) -> list[bytes]:
-    """Vectors, (items, size), as the bytes to keep of each.
+    """Vectors, (items, size), as bytes, one item each.
 
-    int8 is symmetric: the largest magnitude of a vector becomes 127, and the scale that undoes it stands before.
+    int8 is symmetric: the largest magnitude of a vector becomes 127, and the scale that undoes it comes first.
     """
     if storage == "float32":
         return [row.tobytes() for row in vectors.astype("<f4")]
@@ -40,32 +40,32 @@ def encode(vectors: Floats, storage: Storage) -> list[bytes]:
 
 
 def decode(rows: Sequence[bytes], storage: Storage, size: int) -> Floats:
-    """What the bytes of each vector stand for: (items, size). Bytes of another length are an IndexFileError."""
-    wanted = row_bytes(size, storage)
-    if any(len(row) != wanted for row in rows):
-        raise IndexFileError(f"a vector that has not the {wanted} bytes of {size} numbers as {storage}")
-    raw = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), wanted)
+    """The vectors that `encode` turned into bytes: (items, size). Raises an IndexFileError for a wrong length."""
+    expected = row_bytes(size, storage)
+    if any(len(row) != expected for row in rows):
+        raise IndexFileError(f"a vector does not have the {expected} bytes of {size} numbers in {storage}")
+    raw = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), expected)
     if storage == "int8":
         scales = np.ascontiguousarray(raw[:, : _SCALE.itemsize]).view(_SCALE)  # (items, 1)
         return raw[:, _SCALE.itemsize :].view(np.int8).astype(np.float32) * scales.astype(np.float32, copy=False)
-    found: Floats = raw.view("<f4" if storage == "float32" else "<f2").astype(np.float32)
-    return found
+    vectors: Floats = raw.view("<f4" if storage == "float32" else "<f2").astype(np.float32)
+    return vectors
 
 
 def encode_set(rows: Floats) -> bytes:
-    """A set, (places, size), as bytes: its shape, and its numbers as float16."""
+    """A set of vectors, (members, size), as bytes: its shape, then its numbers as float16."""
     return _SHAPE.pack(*rows.shape) + encode(rows.reshape(1, -1), "float16")[0]
 
 
 def decode_set(content: bytes) -> Floats:
-    """The set that the bytes stand for: (places, size)."""
+    """The set of vectors that `encode_set` turned into bytes: (members, size)."""
     if len(content) >= _SHAPE.size:
-        places, size = _SHAPE.unpack_from(content)
-        if len(content) == _SHAPE.size + 2 * places * size:
-            return np.frombuffer(content, "<f2", offset=_SHAPE.size).astype(np.float32).reshape(places, size)
-    raise IndexFileError("a set of vectors that does not have the length that its shape says")
+        members, size = _SHAPE.unpack_from(content)
+        if len(content) == _SHAPE.size + 2 * members * size:
+            return np.frombuffer(content, "<f2", offset=_SHAPE.size).astype(np.float32).reshape(members, size)
+    raise IndexFileError("a set of vectors does not have the length that its shape implies")
 
 
-def checksum(vector: bytes, own_set: bytes | None) -> int:
-    """The CRC-32 of a content's vector and set."""
-    return zlib.crc32(own_set or b"", zlib.crc32(vector))
+def checksum(vector: bytes, vector_set: bytes | None) -> int:
+    """The CRC-32 of a vector and, if any, its set."""
+    return zlib.crc32(vector_set or b"", zlib.crc32(vector))

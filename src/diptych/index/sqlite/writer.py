@@ -1,30 +1,32 @@
-"""Writing to an index: contents, entries that point to them, and what was left out; all within a transaction."""
+"""Writes an index: contents, entries that point to them, and what was skipped."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from diptych.index.entries import Kind
-from diptych.index.source import About, Stamp
-from diptych.index.sqlite.store import Store
+from diptych.index.source import ImageInfo, Stamp
+from diptych.index.sqlite.store import IndexSpec, Store
 from diptych.index.sqlite.vectors import checksum
 
-_AMONG = "(SELECT value FROM json_each(?))"
+_IN_LIST = "(SELECT value FROM json_each(?))"
 
 
 @dataclass(frozen=True)
 class Content:
-    """A content to add: its hash, its vector and set as they are kept, and, of an image, what it looks like."""
+    """A content to add: its hash, and its vector and set as bytes; for an image also its difference hash and size."""
 
     kind: Kind
     hash: bytes
     vector: bytes
-    own_set: bytes | None = None
+    vector_set: bytes | None = None
     look: int | None = None
     width: int | None = None
     height: int | None = None
@@ -33,61 +35,71 @@ class Content:
 
 
 def text_hash(text: str) -> bytes:
-    """What identifies the content of a text."""
+    """The hash that identifies the content of a text."""
     return hashlib.sha256(text.encode()).digest()
 
 
 class Writer:
-    """Changes an index; `gone` are the keys of entries whose images are not there any more.
+    """Changes an index, within `transaction`; `gone` are the keys of images that no longer exist in the source.
 
-    Such an entry is taken over by an image with the same content under a new name, and else removed by `finish`.
+    The entry of such an image is reused for an image with the same content under a new key; otherwise `finish` removes
+    it.
     """
 
     def __init__(self, store: Store, gone: Iterable[str]) -> None:
         self._database = store.database
         self.gone = set(gone)
         self.renamed = 0
-        self._left: dict[int, list[tuple[int, str]]] = {}  # entries whose keys are gone, and these, by content
+        self._gone_by_content: dict[int, list[tuple[int, str]]] = {}  # ids and keys of the entries that are gone
         for entry, key, content in self._images(self.gone):
-            self._left.setdefault(content, []).append((entry, key))
+            self._gone_by_content.setdefault(content, []).append((entry, key))
 
-    def _images(self, keys: Iterable[str]) -> list[tuple[int, str, int]]:
-        """Id, key and content of the images of some keys."""
-        statement = "SELECT id, key, content FROM entries WHERE kind = 'image' AND key IN "
-        return [(row[0], row[1], row[2]) for row in self._database.rows(statement + _AMONG, _json(keys))]
+    def transaction(self) -> AbstractContextManager[None]:
+        """A block whose changes are all made, or none of them."""
+        return self._database.transaction()
+
+    def begin(self, spec: IndexSpec) -> None:
+        """Note that changes have begun, and where model and source are now."""
+        with self.transaction():
+            self._database.set_meta("making", asdict(spec))
+            self._database.set_meta("unfinished", True)
+
+    def set_synced(self, moment: str) -> None:
+        """Note when the index was last compared with its source."""
+        self._database.set_meta("synced", moment)
 
     def content(self, kind: Kind, digest: bytes) -> int | None:
-        """The number of a content that the index has; safe to ask from several threads."""
+        """The id of a content by its hash, if the index has it; may be called from several threads."""
         rows = self._database.rows("SELECT id FROM contents WHERE kind = ? AND hash = ?", (kind, digest))
         return rows[0][0] if rows else None
 
     def content_of(self, key: str) -> int | None:
-        """The number of the content of an image by its key."""
+        """The id of the content of an image by its key."""
         rows = self._images([key])
         return rows[0][2] if rows else None
 
     def add(self, content: Content) -> int:
-        """Add a content that the index does not have."""
-        look = None if content.look is None else int(np.uint64(content.look).astype(np.int64))  # SQLite has a sign
+        """Add a content that the index does not have, and return its id."""
+        look = None if content.look is None else int(np.uint64(content.look).astype(np.int64))  # SQLite is signed
         number = self._database.insert(
             "INSERT INTO contents(kind, hash, checksum, look, width, height, taken, vector, sets) "
             "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                *(content.kind, content.hash, checksum(content.vector, content.own_set), look),
-                *(content.width, content.height, content.taken, content.vector, content.own_set),
+                *(content.kind, content.hash, checksum(content.vector, content.vector_set), look),
+                *(content.width, content.height, content.taken, content.vector, content.vector_set),
             ),
         )
         if content.thumbnail is not None:
             self._database.insert("INSERT INTO thumbnails VALUES(?, ?)", (number, content.thumbnail))
         return number
 
-    def put_image(self, key: str, content: int, stamp: Stamp, about: About) -> None:
-        """An image under its key, with its texts, whose contents are there already."""
+    def put_image(self, key: str, content: int, stamp: Stamp, about: ImageInfo) -> None:
+        """Add or change the image with this key, and its texts, whose contents must have been added."""
         values = (
             *(key, content, about.path, key.rpartition("/")[0], *stamp[:2], about.split),
             *(json.dumps(dict(about.columns)) if about.columns else None, stamp[2]),
         )
-        entry = self._entry_for(key, content)
+        entry = self._entry_to_reuse(key, content)
         if entry is None:
             entry = self._database.insert(
                 "INSERT INTO entries(kind, key, content, path, folder, size, modified, split, columns, details) "
@@ -100,37 +112,47 @@ class Writer:
                 "columns = ?, details = ? WHERE id = ?",
                 (*values, entry),
             )
-        self._database.rows("DELETE FROM problems WHERE key IN (?, ?)", (key, about.beside))
+        self._database.rows("DELETE FROM problems WHERE key IN (?, ?)", (key, about.text_file))
         self._put_texts(entry, key, about.texts)
         self._database.each("INSERT OR REPLACE INTO problems VALUES(?, 0, 0, ?)", sorted(about.problems.items()))
 
-    def put_problem(self, key: str, stamp: Stamp, reason: str, *, lasting: bool) -> None:
-        """An image that cannot be read; where the reason does not lie in its bytes it is tried again the next time."""
-        values = (key, stamp[0], stamp[1] if lasting else -1, reason)
+    def put_problem(self, key: str, stamp: Stamp, reason: str, *, permanent: bool) -> None:
+        """Note an image that cannot be read; unless the reason is permanent, the next sync tries again."""
+        values = (key, stamp[0], stamp[1] if permanent else -1, reason)
         self._database.rows("INSERT OR REPLACE INTO problems VALUES(?, ?, ?, ?)", values)
-        if lasting:
-            self.gone.add(key)  # what is in the index under this key is not what is in the file any more
+        if permanent:
+            self.gone.add(key)  # the entry with this key no longer is what is in the file
 
-    def finish(self, noted: Mapping[str, str], problem_keys: Iterable[str]) -> int:
-        """Remove what is gone, and contents that nobody points to; says how many images went.
+    def finish(
+        self, source_problems: Mapping[str, str], solved: Iterable[str], storage_cost: Mapping[str, Any] | None = None
+    ) -> int:
+        """Remove what is gone and contents without an entry; returns the number of images that were removed.
 
-        `noted` are the problems that were seen without reading an image, and `problem_keys` the keys of those that are
-        problems no more.
+        `source_problems` are those found without reading an image, and `solved` the keys of earlier problems that no
+        longer exist.
         """
         removed = len(self._images(self.gone))
-        self._database.rows("DELETE FROM entries WHERE kind = 'image' AND key IN " + _AMONG, _json(self.gone))
+        self._database.rows("DELETE FROM entries WHERE kind = 'image' AND key IN " + _IN_LIST, _json(self.gone))
         self._database.rows("DELETE FROM contents WHERE id NOT IN (SELECT content FROM entries)")
-        self._database.rows("DELETE FROM problems WHERE size IS NULL OR key IN " + _AMONG, _json(problem_keys))
-        self._database.each("INSERT OR REPLACE INTO problems VALUES(?, NULL, NULL, ?)", sorted(noted.items()))
+        self._database.rows("DELETE FROM problems WHERE size IS NULL OR key IN " + _IN_LIST, _json(solved))
+        self._database.each("INSERT OR REPLACE INTO problems VALUES(?, NULL, NULL, ?)", sorted(source_problems.items()))
+        if storage_cost is not None:
+            self._database.set_meta("storage_cost", storage_cost)
+        self._database.set_meta("unfinished", False)
         return removed
 
-    def _entry_for(self, key: str, content: int) -> int | None:
-        """The entry that becomes this image: the one of its key, or one of its content whose own key is gone."""
+    def _images(self, keys: Iterable[str]) -> list[tuple[int, str, int]]:
+        """Id, key and content of the images with these keys."""
+        statement = "SELECT id, key, content FROM entries WHERE kind = 'image' AND key IN "
+        return [(row[0], row[1], row[2]) for row in self._database.rows(statement + _IN_LIST, _json(keys))]
+
+    def _entry_to_reuse(self, key: str, content: int) -> int | None:
+        """The entry that becomes this image: the one with its key, or one with its content whose key is gone."""
         if rows := self._images([key]):
             return rows[0][0]
-        for entry, old in self._left.get(content, ()):
-            if old in self.gone:
-                self.gone.remove(old)
+        for entry, old_key in self._gone_by_content.get(content, ()):
+            if old_key in self.gone:
+                self.gone.remove(old_key)
                 self.renamed += 1
                 return entry
         return None
@@ -138,18 +160,18 @@ class Writer:
     def _put_texts(self, image: int, key: str, texts: Sequence[str]) -> None:
         rows = self._database.rows("SELECT text, id FROM entries WHERE image = ?", (image,))
         known = dict(rows)
-        left = [(known[text],) for text in known.keys() - set(texts)]
-        self._database.each("DELETE FROM entries WHERE id = ?", left)
-        for place, text in enumerate(texts):
-            own = f"{key}#{place}"
+        removed = [(known[text],) for text in known.keys() - set(texts)]
+        self._database.each("DELETE FROM entries WHERE id = ?", removed)
+        for number, text in enumerate(texts):
+            text_key = f"{key}#{number}"
             if text in known:
-                values = (own, place, known[text])
+                values = (text_key, number, known[text])
                 self._database.rows("UPDATE entries SET key = ?, place = ? WHERE id = ?", values)
             else:
                 content = self.content("text", text_hash(text))
                 self._database.insert(
                     "INSERT INTO entries(kind, key, content, image, text, place) VALUES('text', ?, ?, ?, ?, ?)",
-                    (own, content, image, text, place),
+                    (text_key, content, image, text, number),
                 )
 
 

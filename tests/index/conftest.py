@@ -1,0 +1,107 @@
+"""An index of a few entries, and a fake model whose vectors are hashes of the names."""
+
+import hashlib
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from diptych.index.encoder import Encodings
+from diptych.index.search import Query
+from diptych.index.source import ImageInfo
+from diptych.index.sqlite.store import IndexSpec, Store
+from diptych.index.sqlite.vectors import encode, encode_set
+from diptych.index.sqlite.writer import Content, Writer, text_hash
+
+SIZE = 6
+
+
+def vectors_of(name, count=1):
+    """Vectors of small integers, so that a product is the same in any order of summation: (count, SIZE)."""
+    digest = hashlib.sha256(str(name).encode()).digest() * count
+    return np.frombuffer(digest, np.uint8)[: SIZE * count].reshape(count, SIZE).astype(np.float32) % 7 - 3
+
+
+class FakeEncoder:
+    """Encodes an item as a hash of its name; knows words of up to five letters."""
+
+    address, identity, size = "runs/fake", "fake", SIZE
+
+    def __init__(self, rescores=False, set_kinds=()):
+        self.rescores, self.set_kinds = rescores, set_kinds  # the kinds that are encoded as sets
+
+    def encodings(self, items, kind):
+        sets = tuple(vectors_of(item, 3) for item in items) if kind in self.set_kinds else None
+        return Encodings(np.concatenate([vectors_of(item) for item in items]), sets)
+
+    def prepare(self, photo):
+        return np.asarray(photo)[0, 0]
+
+    def images(self, prepared):
+        return self.encodings([tuple(pixel.tolist()) for pixel in prepared], "image")
+
+    def texts(self, texts):
+        return self.encodings(texts, "text")
+
+    def score(self, images, texts):
+        if images.sets is None:
+            return -np.abs(images.vectors[:, None] - texts.vectors[None]).sum(2)
+        others = texts.vectors[:, None] if texts.sets is None else texts.sets
+        return np.array([[(image @ text.T).max(1).sum() for text in others] for image in images.sets], np.float32)
+
+    def known(self, words):
+        return np.array([len(word) < 6 for word in words], bool)
+
+
+def put(store, names, texts=(), set_kinds=(), look=None, folder="a", split=None, columns=None):
+    """Add images with these names, encoded as by FakeEncoder, and the texts of the first of them."""
+    with store.database.transaction():
+        writer = Writer(store, [])
+        for text in set(texts):
+            encoded_set = encode_set(vectors_of(text, 3)) if "text" in set_kinds else None
+            writer.add(Content("text", text_hash(text), encode(vectors_of(text), "float32")[0], encoded_set))
+        for number, name in enumerate(names):
+            content = writer.content("image", name.encode())
+            if content is None:
+                hash_of_name = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+                content = writer.add(
+                    Content(
+                        "image",
+                        name.encode(),
+                        encode(vectors_of(name), "float32")[0],
+                        encode_set(vectors_of(name, 3)) if "image" in set_kinds else None,
+                        look=hash_of_name if look is None else look,
+                    )
+                )
+            key = f"{folder}/{len(store.vectors('image')[0])}-{name}"
+            about = ImageInfo(None, texts if number == 0 else (), split, columns or {})
+            writer.put_image(key, content, (1, 0, ""), about)
+
+
+def search(searcher, encodings, request, kind, text=None):
+    """The answer to one encoded query."""
+    return searcher.search([Query(encodings, kind, request, text)])[0]
+
+
+def keys(answer):
+    return [hit.entry.key for hit in answer.hits]
+
+
+def spec(identity="fake", size=SIZE):
+    return IndexSpec("runs/fake", identity, size, False, "float32", "s", None, "0")
+
+
+@pytest.fixture(scope="session")
+def kit():
+    """Helpers to make and to search indexes of fake entries."""
+    return SimpleNamespace(
+        SIZE=SIZE, FakeEncoder=FakeEncoder, vectors_of=vectors_of, put=put, search=search, keys=keys, spec=spec
+    )
+
+
+@pytest.fixture
+def store(tmp_path):
+    """An empty index."""
+    store = Store.create(tmp_path / "x.diptych", spec())
+    yield store
+    store.close()
