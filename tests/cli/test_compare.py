@@ -53,7 +53,7 @@ def test_it_prints_a_table_and_writes_a_page(runs, tmp_path):
     assert found.stderr == "wrote compare.html\n"
     html = (tmp_path / "compare.html").read_text()
     assert '<h1 dir="auto">vse[0] and vsepp</h1>' in html
-    assert "Drawn at random with seed 7" in html
+    assert "Random sample, seed 7" in html
     again = invoke(*runs, "--data", SCENES, "--into", "new/again.html", "--seed", "7", "--workers", "0")
     assert again.stdout == found.stdout
     assert (tmp_path / "new" / "again.html").read_text() == html
@@ -90,8 +90,8 @@ def test_data_that_changed_is_one_note(runs, tmp_path):
 
 
 def test_refusals_are_one_line(runs, tmp_path):
-    assert "only one run; name two runs or more" in refused(runs[0])
-    assert "the same run twice" in refused(*runs, runs[0])
+    assert "only one run; name at least two runs" in refused(runs[0])
+    assert "the run was named twice" in refused(*runs, runs[0])
     assert "none: no such run" in refused(runs[0], "none", "--data", SCENES)
     assert "scenes: no such run; name folders that `diptych train` made, and the data with --data" in refused(
         *runs, "scenes"

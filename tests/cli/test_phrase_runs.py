@@ -122,7 +122,7 @@ def test_what_cannot_be_compared_is_told_in_a_line(seeds, folder):
     assert "ends in .md or .json, not c.html" in refused("compare", *runs, "--into", "c.html")
     (folder / "other").mkdir()
     line = refused("compare", "other", runs[0])
-    assert line == "other: was not trained on phrases, as seeds/seed-0 was; compare runs of one kind"
+    assert line == "other: was not trained on phrases, but seeds/seed-0 was; compare runs of the same task"
 
 
 def test_a_run_searches_mines_and_encodes_as_any_other(folder, seeds):

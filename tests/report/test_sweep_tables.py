@@ -7,7 +7,7 @@ from rich.console import Console
 
 from diptych.evaluation.protocols.seeds import SeedStatistics
 from diptych.evaluation.runs import SELECTABLE
-from diptych.report.sweep_tables import SweepResult, column_heads, seeds_sheet
+from diptych.report.sweep_tables import SweepResult, column_headings, seeds_table
 from diptych.training.sweep_plan import Setting, Sweep
 
 
@@ -41,12 +41,12 @@ def result():
 
 def test_columns_are_named_as_in_the_paper():
     retrieval = ["I2T R@1", "I2T R@5", "I2T R@10", "T2I R@1", "T2I R@5", "T2I R@10", "rsum"]
-    assert column_heads(SeedStatistics({"a": LOW})) == retrieval
-    assert column_heads(SeedStatistics({"a": PHRASES})) == ["PHRASE R@1", "PHRASE R@5", "PHRASE R@10", "phrase sum"]
+    assert column_headings(SeedStatistics({"a": LOW})) == retrieval
+    assert column_headings(SeedStatistics({"a": PHRASES})) == ["PHRASE R@1", "PHRASE R@5", "PHRASE R@10", "phrase sum"]
 
 
 def test_a_row_a_run_then_mean_and_deviation():
-    sheet = seeds_sheet(SeedStatistics({"seed-0": LOW, "seed-1": HIGH}), "mine [b]on[/b] x, split val")
+    sheet = seeds_table(SeedStatistics({"seed-0": LOW, "seed-1": HIGH}), "mine [b]on[/b] x, split val")
     assert sheet.blocks[0] == [
         ["seed-0", "10.0", "20.0", "30.0", "40.0", "50.0", "60.0", "210.0"],
         ["seed-1", "12.0", "20.0", "30.0", "40.0", "50.0", "60.0", "212.0"],
@@ -55,20 +55,20 @@ def test_a_row_a_run_then_mean_and_deviation():
     assert mean[:3] == ["mean (std)", "11.0 (1.41)", "20.0 (0.00)"]
     assert mean[-1] == "211.0 (1.41)"
     assert "mine [b]on[/b] x, split val" in printed(sheet)
-    assert seeds_sheet(SeedStatistics({"seed-0": LOW}), "one").blocks[1] == [["mean", *sheet.blocks[0][0][1:]]]
+    assert seeds_table(SeedStatistics({"seed-0": LOW}), "one").blocks[1] == [["mean", *sheet.blocks[0][0][1:]]]
 
 
 def test_a_sweep_marks_the_recipes_own_value_and_names_the_best_on_val(result):
-    assert [row[:2] for block in result.sheet("t").blocks for row in block] == [
+    assert [row[:2] for block in result.table("t").blocks for row in block] == [
         ["tau", "0.1"],
         ["", "[b]|1 *"],
         ["size", "64"],
         ["", "128 *"],
     ]
-    assert [row[-1] for block in result.sheet("t").blocks for row in block] == ["212.0", "210.0", "210.0", "210.0"]
+    assert [row[-1] for block in result.table("t").blocks for row in block] == ["212.0", "210.0", "210.0", "210.0"]
     # test says 0.1, and is not asked
-    assert result.best_line == "best by rsum on val: tau = [b]|1 (212.0, the recipe's own)"
-    assert "[b]|1 *" in printed(result.sheet("t"))
+    assert result.best_line == "best by rsum on val: tau = [b]|1 (212.0, as in the recipe)"
+    assert "[b]|1 *" in printed(result.table("t"))
 
 
 def test_markdown(result):
@@ -98,7 +98,7 @@ def test_eighty_columns_are_enough_for_deviations():
     settings = tuple(Setting({"stage.2.temperature": value}, True, ("a", "b")) for value in ("0.05", "1024"))
     high = {name: value + (14 if name == "rsum" else 8) for name, value in LOW.items()}
     sweep = Sweep({"stage.2.temperature": "temperature"}, (settings,), {})
-    sheet = SweepResult.of(sweep, {"a": {"val": LOW}, "b": {"val": high}}, "val").sheet("t")
+    sheet = SweepResult.of(sweep, {"a": {"val": LOW}, "b": {"val": high}}, "val").table("t")
     text = printed(sheet)
     assert "…" not in text
     assert text.count("(5.66)") == (len(SELECTABLE) - 1) * len(settings)
@@ -113,9 +113,9 @@ def test_runs_that_find_phrases_are_chosen_by_their_own_sum():
     result = SweepResult.of(Sweep({"size": "size"}, (settings,), {}), measured, "test")
     assert result.best_line == "best by phrase_sum on val: size = 64 (171.0)"
     assert result.to_json()["best"]["val_phrase_sum"] == 171.0
-    assert [row[2:] for row in result.sheet("t").blocks[0]] == [
+    assert [row[2:] for row in result.table("t").blocks[0]] == [
         ["40.0", "60.0", "70.0", "170.0"],
         ["41.0", "60.0", "70.0", "171.0"],
     ]
-    sheet = seeds_sheet(SeedStatistics({"seed-0": PHRASES, "seed-1": better}), "phrases")
+    sheet = seeds_table(SeedStatistics({"seed-0": PHRASES, "seed-1": better}), "phrases")
     assert sheet.blocks[1] == [["mean (std)", "40.5 (0.71)", "60.0 (0.00)", "70.0 (0.00)", "170.5 (0.71)"]]

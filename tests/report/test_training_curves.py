@@ -1,7 +1,7 @@
 import pytest
 
 from diptych.report.svg_charts import Mark
-from diptych.report.training_curves import class_error_lines, last_round, read_epochs, recall_line, stage_marks
+from diptych.report.training_curves import class_error_curves, epochs_since_scratch, read_epochs, stage_marks, val_curve
 from diptych.training.engine.journal import Journal
 from diptych.training.recipe_loader import load_recipe
 
@@ -16,13 +16,13 @@ def test_epochs_are_counted_on_through_the_stages(tmp_path):
         journal.add(line(stage, epoch, val={"i2t_r1": 10.0 * number}))
         journal.add(line(stage, epoch, "skipped", message="x.jpg: damaged"))
     epochs = read_epochs(tmp_path)
-    assert recall_line(epochs, "i2t_r1") == [(1, 0.0), (2, 10.0), (3, 20.0), (4, 30.0), (5, 40.0), (6, 50.0)]
+    assert val_curve(epochs, "i2t_r1") == [(1, 0.0), (2, 10.0), (3, 20.0), (4, 30.0), (5, 40.0), (6, 50.0)]
     assert stage_marks(epochs, 1) == [Mark(2.5, "stage 2", 1), Mark(5.5, "stage 3", 1)]
 
 
 def test_a_run_that_has_none(tmp_path):
     assert read_epochs(tmp_path) == []
-    assert recall_line([], "i2t_r1") == stage_marks([]) == []
+    assert val_curve([], "i2t_r1") == stage_marks([]) == []
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_a_run_that_has_none(tmp_path):
 def test_of_two_rounds_the_second_counts(name, first):
     recipe = load_recipe(name)
     epochs = [{"stage": number} for number in range(1, len(recipe.stage) + 1) for _ in range(2)]
-    assert last_round(epochs, recipe) == [epoch for epoch in epochs if epoch["stage"] >= first]
-    assert last_round(epochs[:2], recipe) == epochs[:2]  # the second round has not begun
+    assert epochs_since_scratch(epochs, recipe) == [epoch for epoch in epochs if epoch["stage"] >= first]
+    assert epochs_since_scratch(epochs[:2], recipe) == epochs[:2]  # the second round has not begun
 
 
 def test_class_errors_have_gaps_where_a_stage_does_not_classify():
@@ -41,9 +41,9 @@ def test_class_errors_have_gaps_where_a_stage_does_not_classify():
         line(2, 1),
         line(3, 1, class_error={"visual": 12.0, "textual": 40.25}),
     ]
-    assert class_error_lines(epochs) == {
+    assert class_error_curves(epochs) == {
         "images": [(1, 90.5), (2, None), (3, 12.0)],
         "texts": [(1, 99.0), (2, None), (3, 40.25)],
     }
-    assert class_error_lines([line(1, 1, class_error={"visual": 1.0})]) == {"images": [(1, 1.0)]}
-    assert class_error_lines([line(1, 1)]) == class_error_lines([]) == {}
+    assert class_error_curves([line(1, 1, class_error={"visual": 1.0})]) == {"images": [(1, 1.0)]}
+    assert class_error_curves([line(1, 1)]) == class_error_curves([]) == {}

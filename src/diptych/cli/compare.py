@@ -57,11 +57,11 @@ def command(
     """
     from diptych.data.open import open_corpus
     from diptych.machine import available_cores, keep_freed_memory
-    from diptych.report.comparison.compare import check_several, compare
+    from diptych.report.comparison.compare import check_comparable, compare
     from diptych.report.comparison.tables import comparison_json, comparison_table
     from diptych.training.recipe_loader import trained_on_phrases
 
-    check_several(runs)
+    check_comparable(runs)
     on_phrases = any(map(trained_on_phrases, runs))
     files = into or ([] if on_phrases else [_PAGE])
     for file in files:
@@ -115,11 +115,11 @@ def _compare_phrases(
         if file.suffix.lower() == ".html":
             raise RunError(f"{why} in a table; name a file that ends in .md or .json, not {file}")
 
-    def find(name: str, trained: Trained, corpus: Corpus) -> GroundingResult:
+    def localise(name: str, trained: Trained, corpus: Corpus) -> GroundingResult:
         return find_phrases(Path(name), trained, corpus, split, workers)
 
     corpus = None if data is None else open_corpus(data)
-    comparison = compare_phrases(runs, corpus, split, device=device, stores=features, find=find)
+    comparison = compare_phrases(runs, corpus, split, device=device, stores=features, localise=localise)
     for line in comparison.notes:
         print_note(line)
     if as_json:
@@ -144,7 +144,7 @@ def _check_file(file: Path) -> None:
 
 def _write(file: Path, comparison: Comparison, seed: int) -> None:
     from diptych.files import write_json, write_text
-    from diptych.report.comparison.page import write_comparison
+    from diptych.report.comparison.page import write_comparison_page
     from diptych.report.comparison.tables import comparison_json, comparison_markdown
 
     match file.suffix.lower():
@@ -153,4 +153,4 @@ def _write(file: Path, comparison: Comparison, seed: int) -> None:
         case ".json":
             write_json(file, comparison_json(comparison))
         case _:
-            write_comparison(file, comparison, seed)
+            write_comparison_page(file, comparison, seed)

@@ -37,7 +37,7 @@ def command(
     from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
     from diptych.report.run_report import write_report
-    from diptych.report.sections.hard_negatives import hard_negatives
+    from diptych.report.sections.hard_negatives import hard_negatives_section
     from diptych.report.tables.evaluation import retrieval_table
     from diptych.training.engine.callbacks import Bar
     from diptych.training.recipe_loader import load_recipe
@@ -63,7 +63,7 @@ def command(
 
     index = into / "scenes.diptych"
     answered = _ask(index, trained, corpus, into)
-    report = write_report(into, encoded, result, "test", answered, hard_negatives(into, trained, corpus))
+    report = write_report(into, encoded, result, "test", answered, hard_negatives_section(into, trained, corpus))
     minutes = (time.monotonic() - started) / 60
     stdout.print(
         f"[bold green]done[/] in {minutes:.1f} min; the report: {report.resolve()}", highlight=False, soft_wrap=True
@@ -78,7 +78,7 @@ def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tupl
     from diptych.index.sqlite.store import Store
     from diptych.index.sync import sync
     from diptych.index.torch_encoder import TorchEncoder
-    from diptych.report.pictures import contact_sheet
+    from diptych.report.contact_sheet import contact_sheet
 
     encoder = TorchEncoder.of(trained, into)
     with progress_bar("indexing") as progress:

@@ -100,12 +100,12 @@ def _told(
 
 def _draw(photo: Image, named: list[tuple[str, list[LocatedRegion]]], into: Path) -> None:
     from diptych.files import atomic_write
-    from diptych.report.pictures import HUES, Outline, outlined
+    from diptych.report.box_overlay import BOX_COLOURS, LabelledBox, draw_boxes
 
-    outlines = [
-        Outline(place.box, phrase if number == 1 else f"{phrase} ({number})", HUES[row % len(HUES)])
+    boxes = [
+        LabelledBox(place.box, phrase if number == 1 else f"{phrase} ({number})", BOX_COLOURS[row % len(BOX_COLOURS)])
         for row, (phrase, places) in enumerate(named)
         for number, place in enumerate(places, 1)
     ]
     with atomic_write(into) as temporary:
-        outlined(photo, outlines).save(temporary, format="PNG")
+        draw_boxes(photo, boxes).save(temporary, format="PNG")

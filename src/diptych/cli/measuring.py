@@ -322,7 +322,7 @@ def _report(
 ) -> Path:
     from diptych.data.open import open_corpus
     from diptych.report.run_report import write_report
-    from diptych.report.sections.hard_negatives import hard_negatives
+    from diptych.report.sections.hard_negatives import hard_negatives_section
 
-    negatives = hard_negatives(run, means.open(str(run)), open_corpus(asked.data))
-    return write_report(run, encoded, result, asked.split, negatives=negatives, score=score, stores=means.features)
+    negatives = hard_negatives_section(run, means.open(str(run)), open_corpus(asked.data))
+    return write_report(run, encoded, result, asked.split, hard_negatives=negatives, score=score, stores=means.features)

@@ -127,7 +127,7 @@ def _write_sheet(path: Path, store: Store, answer: Answer) -> None:
     from PIL import Image
 
     from diptych.data.images import DecodedPicture
-    from diptych.report.pictures import contact_sheet
+    from diptych.report.contact_sheet import contact_sheet
 
     thumbnails = [(hit, store.thumbnail(hit.entry.id)) for hit in answer.hits]
     shown = [(hit, jpeg) for hit, jpeg in thumbnails if jpeg is not None]

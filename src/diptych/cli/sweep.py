@@ -53,7 +53,7 @@ def command(
     )
     result = SweepResult.of(sweep, measured, report_on)
     title = f"{recipe} on {data}, split {report_on}"
-    stdout.print(result.sheet(title).render())
+    stdout.print(result.table(title).render())
     print_result(result.best_line, "bold green")
     write_json(folder / "summary.json", {"recipe": recipe, "data": data, **result.to_json()})
     write_text(folder / "summary.md", result.to_markdown(title))

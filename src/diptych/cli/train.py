@@ -121,7 +121,7 @@ def _train_seeds(
     from diptych.cli.training_runs import open_data, train_and_measure
     from diptych.evaluation.protocols.seeds import SeedStatistics
     from diptych.files import write_json
-    from diptych.report.sweep_tables import seeds_sheet
+    from diptych.report.sweep_tables import seeds_table
     from diptych.training.sweep_plan import plan_seeds, read_seeds
 
     runs = plan_seeds(recipe, read_seeds(seeds), overrides)
@@ -129,7 +129,7 @@ def _train_seeds(
         runs, open_data(data), folder, {report_on}, device=device, workers=workers, features=features
     )
     several = SeedStatistics({name: metrics[report_on] for name, metrics in measured.items()})
-    stdout.print(seeds_sheet(several, f"{recipe} on {data}, split {report_on}").render())
+    stdout.print(seeds_table(several, f"{recipe} on {data}, split {report_on}").render())
     write_json(folder / "summary.json", {"recipe": recipe, "data": data, "split": report_on, **several.to_json()})
     print_note(f"wrote {folder / 'summary.json'}")
     return several

@@ -36,7 +36,7 @@ def report_on_val(run: Path, trained: Trained, corpus: Corpus, workers: int) -> 
     from diptych.evaluation.metrics.average_precision import average_precision_applies
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.report.run_report import write_phrase_report, write_report
-    from diptych.report.sections.hard_negatives import hard_negatives
+    from diptych.report.sections.hard_negatives import hard_negatives_section
     from diptych.training.recipe_loader import trained_on_phrases
 
     part = corpus.split("val")
@@ -46,8 +46,8 @@ def report_on_val(run: Path, trained: Trained, corpus: Corpus, workers: int) -> 
         return found.metrics
     encoded = _encode(run, trained, part, "val", workers)
     result = evaluate_encoded([encoded], average_precision=average_precision_applies(encoded.image_groups))
-    negatives = hard_negatives(run, trained, corpus)
-    write_report(run, encoded, result, "val", negatives=negatives, stores=trained.stores)
+    negatives = hard_negatives_section(run, trained, corpus)
+    write_report(run, encoded, result, "val", hard_negatives=negatives, stores=trained.stores)
     return result.metrics.to_json()
 
 

@@ -1,4 +1,4 @@
-"""The pages' templates: a file each in this folder, all in one style, and no text of a caller can become markup."""
+"""Render HTML pages from the Jinja templates in `templates/`; all values are escaped."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MINUS = "\u2212"
 
 
 def write_template(path: Path, name: str, **values: Any) -> None:
-    """Write a whole page or nothing."""
+    """Render a template and write the page atomically."""
     write_text(path, render_template(name, **values))
 
 
 def render_template(name: str, **values: Any) -> str:
-    """A page as HTML that needs nothing else; the same values give the same bytes."""
+    """A self-contained HTML page; the output is deterministic."""
     page = _environment().get_template(name).render(**values)
-    # A file name that is no UTF-8 comes with lone surrogates, which cannot be written.
+    # A file name that is not valid UTF-8 contains lone surrogates, which cannot be written.
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -37,25 +37,25 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"decimals": _decimals, "signed": _signed, "share": _share}
+    environment.filters |= {"decimals": format_decimals, "signed": format_signed, "percent": format_percent}
     return environment
 
 
-def _decimals(value: float | None, digits: int) -> str:
-    """The number as people write it, and a dash for none."""
+def format_decimals(value: float | None, digits: int) -> str:
+    """The number with thousands separators; a dash if it is missing or not finite."""
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:,.{digits}f}".replace("-", MINUS)
 
 
-def _signed(value: float, digits: int = 1) -> str:
-    """The number with its sign; what rounds to zero has none."""
+def format_signed(value: float, digits: int = 1) -> str:
+    """The number with its sign, or without a sign if it rounds to zero."""
     if not math.isfinite(value):
         return "–"
     rounded = round(value, digits) + 0.0  # no negative zero
     return (f"{rounded:+,.{digits}f}" if rounded else f"{rounded:.{digits}f}").replace("-", MINUS)
 
 
-def _share(value: float) -> str:
-    """A share of 1 in percent; a very small one is told as such instead of as zero."""
-    return "< 0.01" if 0 < value < 0.00005 else _decimals(100 * value, 2)
+def format_percent(fraction: float) -> str:
+    """A fraction of 1 as a percentage; a tiny one is shown as "< 0.01" instead of zero."""
+    return "< 0.01" if 0 < fraction < 0.00005 else format_decimals(100 * fraction, 2)

@@ -1,4 +1,7 @@
-"""Tables of several runs, for a terminal and as Markdown: a row a seed (ConVSE, Table I), or a row a setting (II)."""
+"""Tables of several runs, for the terminal and as Markdown.
+
+One row per seed is Table I of the ConVSE paper, one row per setting of a sweep its Table II.
+"""
 
 from __future__ import annotations
 
@@ -13,132 +16,135 @@ from rich.table import Table
 from diptych.evaluation.protocols.seeds import SUMS, SeedStatistics
 from diptych.training.sweep_plan import Setting, Sweep
 
-NARROWEST_NAMES = 7  # what an 80-column terminal has room for beside seven deviations
-MARKED = "What the recipe itself has is marked with *."
+MIN_NAME_WIDTH = 7  # an 80-column terminal has no more room beside seven standard deviations
+REMARK = "* is the value of the recipe."
 
-# The metrics of runs by their names, and of each by the split that it was measured on.
-Measured = Mapping[str, Mapping[str, Mapping[str, float]]]
+# Metrics by run, split and name.
+MetricsByRun = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """A table as text: a header, blocks of rows; the first columns are names, the others figures."""
+class TextTable:
+    """A table of strings: a header and blocks of rows; the columns after the first `name_columns` are numbers."""
 
     title: str
     header: Sequence[str]
     blocks: Sequence[Sequence[Sequence[str]]]
-    names: int
+    name_columns: int
     remark: str = ""
 
     def render(self) -> Table:
-        """The table for a terminal: narrow columns, a deviation below its mean."""
+        """The table for the terminal; a standard deviation is below its mean, to keep columns narrow."""
         table = Table(title=escape(self.title), box=SIMPLE_HEAD, padding=(0, 0, 0, 1), caption=self.remark or None)
-        for name in self.header[: self.names]:
-            table.add_column(name, overflow="fold", min_width=NARROWEST_NAMES)
-        for name in self.header[self.names :]:
+        for name in self.header[: self.name_columns]:
+            table.add_column(name, overflow="fold", min_width=MIN_NAME_WIDTH)
+        for name in self.header[self.name_columns :]:
             table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
         for block in self.blocks:
             for row in block:
-                figures = (cell.replace(" (", "\n(") for cell in row[self.names :])
-                table.add_row(*map(escape, row[: self.names]), *figures)
+                figures = (cell.replace(" (", "\n(") for cell in row[self.name_columns :])
+                table.add_row(*map(escape, row[: self.name_columns]), *figures)
             table.add_section()
         return table
 
     def to_markdown(self) -> str:
         """The table as Markdown."""
-        aligned = ["---"] * self.names + ["---:"] * (len(self.header) - self.names)
+        aligned = ["---"] * self.name_columns + ["---:"] * (len(self.header) - self.name_columns)
         rows = [self.header, aligned, *(row for block in self.blocks for row in block)]
         lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
         return "\n".join([self.title, "", *lines, *(["", self.remark] if self.remark else []), ""])
 
 
-def column_heads(several: SeedStatistics) -> list[str]:
-    """What the columns of the metrics are called, such as "I2T R@1" for i2t_r1."""
+def column_headings(several: SeedStatistics) -> list[str]:
+    """The headings of the metrics, such as "I2T R@1" for i2t_r1."""
     return [name.replace("_", " ") if name in SUMS else name.upper().replace("_R", " R@") for name in several.mean]
 
 
-def seeds_sheet(several: SeedStatistics, title: str) -> Sheet:
-    """Table I: a row a run, then the mean of each metric with its standard deviation."""
+def seeds_table(several: SeedStatistics, title: str) -> TextTable:
+    """Table I: one row per run, then the mean and the standard deviation of each metric."""
     runs = [[name, *(f"{metrics[metric]:.1f}" for metric in several.mean)] for name, metrics in several.runs.items()]
     label = "mean" if several.std is None else "mean (std)"
-    return Sheet(title, ["Run", *column_heads(several)], [runs, [[label, *_figures(several)]]], 1)
+    return TextTable(title, ["Run", *column_headings(several)], [runs, [[label, *_figures(several)]]], 1)
 
 
 @dataclass(frozen=True)
-class Row:
-    """A setting of a sweep, measured on the split of the table and on val, which chooses."""
+class SettingRow:
+    """A setting of a sweep, measured on the split of the table and on val, by which the best setting is chosen."""
 
     setting: Setting
     several: SeedStatistics
     val: SeedStatistics
 
     @property
-    def chosen_by(self) -> float:
-        """The mean sum of recalls on val."""
+    def val_total(self) -> float:
+        """The sum of recalls on val, averaged over seeds."""
         return self.val.mean[self.val.total]
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """A sweep whose runs were measured."""
+    """A sweep with the metrics of its runs."""
 
     sweep: Sweep
     split: str
-    blocks: Sequence[Sequence[Row]]
+    blocks: Sequence[Sequence[SettingRow]]
 
     @classmethod
-    def of(cls, sweep: Sweep, measured: Measured, split: str) -> SweepResult:
-        """Put the metrics of each run, on `split` and on val, where its settings stand."""
+    def of(cls, sweep: Sweep, measured: MetricsByRun, split: str) -> SweepResult:
+        """Arrange the metrics of each run, on `split` and on val, by setting."""
 
-        def on(setting: Setting, part: str) -> SeedStatistics:
+        def metrics_on(setting: Setting, part: str) -> SeedStatistics:
             return SeedStatistics({run: measured[run][part] for run in setting.runs})
 
-        blocks = [[Row(setting, on(setting, split), on(setting, "val")) for setting in each] for each in sweep.blocks]
+        blocks = [
+            [SettingRow(setting, metrics_on(setting, split), metrics_on(setting, "val")) for setting in each]
+            for each in sweep.blocks
+        ]
         return cls(sweep, split, blocks)
 
     @property
-    def best(self) -> Row:
-        """The row with the highest sum of recalls on val; of equal ones the first."""
-        return max((row for block in self.blocks for row in block), key=lambda row: row.chosen_by)
+    def best(self) -> SettingRow:
+        """The row with the highest sum of recalls on val; the first one if several are equal."""
+        return max((row for block in self.blocks for row in block), key=lambda row: row.val_total)
 
     @property
     def best_line(self) -> str:
-        """The best setting, and what it reached, in words."""
+        """The best setting and its sum of recalls, as a sentence."""
         values = self.best.setting.values
         named = ", ".join(f"{self.sweep.labels[key]} = {value}" for key, value in values.items())
-        own = ", the recipe's own" if self.best.setting.own else ""
-        return f"best by {self.best.val.total} on val: {named} ({self.best.chosen_by:.1f}{own})"
+        default = ", as in the recipe" if self.best.setting.own else ""
+        return f"best by {self.best.val.total} on val: {named} ({self.best.val_total:.1f}{default})"
 
-    def sheet(self, title: str) -> Sheet:
-        """Table II: a block a key (one block of all in a grid), a row a value, the recipe's own one marked."""
+    def table(self, title: str) -> TextTable:
+        """Table II: one block per key (a single block for a grid), one row per value; the recipe's value is marked."""
         blocks = [[self._cells(row, first=row is block[0]) for row in block] for block in self.blocks]
-        return Sheet(title, ["Hyp.", "Val.", *column_heads(self.best.several)], blocks, 2, MARKED)
+        return TextTable(title, ["Hyp.", "Val.", *column_headings(self.best.several)], blocks, 2, REMARK)
 
     def to_markdown(self, title: str) -> str:
-        """The table and the line that names the best."""
-        return f"{self.sheet(title).to_markdown()}\n{self.best_line}\n"
+        """The table, followed by the best setting."""
+        return f"{self.table(title).to_markdown()}\n{self.best_line}\n"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything under lasting names."""
+        """All settings and the best one; the keys are stable."""
         return {
             "split": self.split,
             "settings": [_row_json(row) for block in self.blocks for row in block],
             "best": _row_json(self.best),
         }
 
-    def _cells(self, row: Row, first: bool) -> list[str]:
+    def _cells(self, row: SettingRow, first: bool) -> list[str]:
         setting = row.setting
         names = ", ".join(self.sweep.labels[key] for key in setting.values) if first else ""
         values = ", ".join(setting.values.values()) + (" *" if setting.own else "")
         return [names, values, *_figures(row.several)]
 
 
-def _row_json(row: Row) -> dict[str, Any]:
+def _row_json(row: SettingRow) -> dict[str, Any]:
     setting = {"values": dict(row.setting.values), "own": row.setting.own}
-    return {**setting, f"val_{row.val.total}": row.chosen_by, **row.several.to_json()}
+    return {**setting, f"val_{row.val.total}": row.val_total, **row.several.to_json()}
 
 
 def _figures(several: SeedStatistics) -> list[str]:
-    """The mean of each metric, and where there are several runs its standard deviation."""
+    """The mean of each metric and, with several runs, its standard deviation."""
     mean, std = several.mean, several.std
     return [f"{mean[name]:.1f}" + ("" if std is None else f" ({std[name]:.2f})") for name in mean]

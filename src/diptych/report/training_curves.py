@@ -1,4 +1,4 @@
-"""The epochs that a run's journal tells of, counted on through the stages, as charts need them."""
+"""Curves of a training, read from the run's journal; epochs are counted through all stages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from diptych.report.svg_charts import Mark, Point
+from markupsafe import Markup
+
+from diptych.report.svg_charts import Mark, Point, line_chart
 from diptych.training.engine.journal import Journal
 from diptych.training.recipe import Recipe
 
 Epoch = dict[str, Any]
+
+_RECALLS = {"image to text R@1": "i2t_r1", "text to image R@1": "t2i_r1", "phrases R@1": "phrase_r1"}
 
 
 def read_epochs(run: Path) -> list[Epoch]:
@@ -19,33 +23,50 @@ def read_epochs(run: Path) -> list[Epoch]:
     return [line for line in Journal(run).lines() if line["event"] == "epoch"]
 
 
-def last_round(epochs: Sequence[Epoch], recipe: Recipe) -> list[Epoch]:
-    """The epochs since training last began from scratch: of a recipe of two rounds, the second."""
+def epochs_since_scratch(epochs: Sequence[Epoch], recipe: Recipe) -> list[Epoch]:
+    """The epochs since the last stage that starts from scratch: for recipes that train twice, the second training."""
     first = max((number for number, stage in enumerate(recipe.stage, 1) if stage.start == "scratch"), default=1)
     return [epoch for epoch in epochs if epoch["stage"] >= first] or list(epochs)
 
 
-def recall_line(epochs: Sequence[Epoch], name: str) -> list[Point]:
-    """A metric on val against the epoch, from 1 on."""
-    return [(number, epoch["val"][name]) for number, epoch in enumerate(epochs, 1)]
+def training_charts(epochs: Sequence[Epoch]) -> list[Markup]:
+    """Charts of recall on val, of the loss per stage and, if any, of the class errors."""
+    measured = {name for epoch in epochs for name in epoch["val"]}
+    recalls = {title: val_curve(epochs, name) for title, name in _RECALLS.items() if name in measured}
+    marks = stage_marks(epochs)
+    charts = [line_chart(recalls, title="Recall on val", x_label="epoch", y_label="R@1, percent", marks=marks)]
+    for stage in sorted({epoch["stage"] for epoch in epochs}):  # losses of different objectives are not comparable
+        losses = [(number, epoch["loss"]) for number, epoch in enumerate(epochs, 1) if epoch["stage"] == stage]
+        if len(losses) > 1:
+            title = f"Training loss, stage {stage}"
+            charts.append(line_chart({"loss": losses}, title=title, x_label="epoch", y_label="loss per pair"))
+    if errors := class_error_curves(epochs):
+        title, label = "Class error in training", "error, percent"
+        charts.append(line_chart(errors, title=title, x_label="epoch", y_label=label, marks=marks))
+    return charts
 
 
-def class_error_lines(epochs: Sequence[Epoch]) -> dict[str, list[Point]]:
-    """How many images and texts were put into a wrong class in training, in percent; none where none were classified.
+def val_curve(epochs: Sequence[Epoch], name: str) -> list[Point]:
+    """A metric on val against the epoch, from 1 on; epochs that did not measure it are omitted."""
+    return [(number, epoch["val"][name]) for number, epoch in enumerate(epochs, 1) if name in epoch["val"]]
 
-    An epoch of a stage that does not classify is a gap.
+
+def class_error_curves(epochs: Sequence[Epoch]) -> dict[str, list[Point]]:
+    """The percentage of training images and texts that were misclassified; empty if no stage classifies.
+
+    An epoch of a stage that does not classify is a gap in the curve.
     """
-    told = [epoch.get("class_error") or {} for epoch in epochs]
+    class_errors = [epoch.get("class_error") or {} for epoch in epochs]
     sides = {"images": "visual", "texts": "textual"}
     return {
-        title: [(number, errors.get(name)) for number, errors in enumerate(told, 1)]
+        title: [(number, errors.get(name)) for number, errors in enumerate(class_errors, 1)]
         for title, name in sides.items()
-        if any(name in errors for errors in told)
+        if any(name in errors for errors in class_errors)
     }
 
 
 def stage_marks(epochs: Sequence[Epoch], line: int = 0) -> list[Mark]:
-    """Where each stage after the first begins: between its first epoch and the one before."""
+    """Where each stage after the first starts: half way between its first epoch and the previous one."""
     return [
         Mark(number + 0.5, f"stage {later['stage']}", line)
         for number, (earlier, later) in enumerate(pairwise(epochs), 1)

@@ -74,7 +74,7 @@ def test_runs_that_read_nothing_in_common_cannot_be_compared(compared_runs, comp
         pictures = [Broken() if (i % 2 == 0) == (run == "plain") else p for i, p in enumerate(part.pictures)]
         return trained.encode(with_pictures(part, pictures), 0)
 
-    with pytest.raises(DataError, match="no image can be read by all the runs"):
+    with pytest.raises(DataError, match="no image can be read by all runs"):
         compare(compared_runs[:2], compared_corpus, device="cpu", encode=encode)
 
 
@@ -102,11 +102,11 @@ def test_without_a_corpus_it_is_the_one_they_were_trained_on(compared_runs, tmp_
 
 def test_refusals(compared_runs, compared_corpus, tmp_path):
     first, second = compared_runs[:2]
-    with pytest.raises(RunError, match="plain: only one run; name two runs or more"):
+    with pytest.raises(RunError, match="plain: only one run; name at least two runs"):
         compare([first], compared_corpus)
-    with pytest.raises(RunError, match="no run; name two runs or more"):
+    with pytest.raises(RunError, match="no runs; name at least two runs"):
         compare([], compared_corpus)
-    with pytest.raises(RunError, match="the same run twice"):
+    with pytest.raises(RunError, match="the run was named twice"):
         compare([first, second, first / ".." / "plain"], compared_corpus)
     with pytest.raises(RunError, match="no such run"):
         compare([first, tmp_path / "none"], compared_corpus)

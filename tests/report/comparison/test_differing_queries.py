@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from diptych.errors import ScoreError
 from diptych.models.trained import Trained
 from diptych.report.comparison.compare import compare
-from diptych.report.comparison.differing_queries import best_run, chosen_rows, differing_queries, first_answers
+from diptych.report.comparison.differing_queries import best_run, differing_queries, first_answers, select_queries
 
 
 @st.composite
@@ -57,7 +57,7 @@ def test_the_answers_are_the_best_ones_and_agree_with_the_rank(three, compared_c
     for side, queries, answers in ((images, test.image_ids, test.texts), (texts, test.texts, test.image_ids)):
         for query in (query for group in side.groups for query in group.queries):
             row = list(queries).index(query.text)
-            for run, matrix, finding in zip(three.runs, scores, query.findings, strict=True):
+            for run, matrix, finding in zip(three.runs, scores, query.answers_by_run, strict=True):
                 line = matrix.detach()[row] if side is images else matrix.detach()[:, row]
                 ranks = run.result.folds[0].images if side is images else run.result.folds[0].texts
                 assert (finding.run, finding.rank) == (run.name, ranks[row])
@@ -65,7 +65,7 @@ def test_the_answers_are_the_best_ones_and_agree_with_the_rank(three, compared_c
                 assert [answer.score for answer in finding.answers] == pytest.approx(best.tolist(), abs=1e-6)
                 for answer in finding.answers:
                     assert answer.score == pytest.approx(float(line[list(answers).index(answer.caption)]), abs=1e-6)
-                places = [answer.right for answer in finding.answers]
+                places = [answer.correct for answer in finding.answers]
                 assert (places.index(True) + 1 if True in places else 4) == min(finding.rank, 4)
 
 
@@ -75,10 +75,10 @@ def test_right_is_what_shares_the_group(three):
     group_of |= dict(zip(corpus.image_ids, corpus.image_groups, strict=True))
     for side in differing_queries(three):
         for query in (query for group in side.groups for query in group.queries):
-            assert group_of[query.truth[0]] == group_of[query.text]
-            for answer in (answer for finding in query.findings for answer in finding.answers):
-                assert answer.right == (group_of[answer.caption] == group_of[query.text])
-            pictured = [query.picture, query.truth[1], query.findings[0].answers[0].picture]
+            assert group_of[query.ground_truth[0]] == group_of[query.text]
+            for answer in (answer for finding in query.answers_by_run for answer in finding.answers):
+                assert answer.correct == (group_of[answer.caption] == group_of[query.text])
+            pictured = [query.picture, query.ground_truth[1], query.answers_by_run[0].answers[0].picture]
             own = [True, False, False] if side.direction == "image to text" else [False, True, True]
             assert [each is not None and each.startswith("data:image/") for each in pictured] == own
 
@@ -89,8 +89,8 @@ def test_a_tie_is_told_as_the_rank_tells_it(three):
     )
     for side in differing_queries(replace(three, runs=flat)):
         for query in (query for group in side.groups for query in group.queries):
-            for finding in query.findings:
-                places = [answer.right for answer in finding.answers]
+            for finding in query.answers_by_run:
+                places = [answer.correct for answer in finding.answers]
                 assert (places.index(True) + 1 if True in places else 4) == min(finding.rank, 4)
 
 
@@ -120,12 +120,12 @@ def test_queries_are_chosen_by_the_ratio_of_their_ranks(three):
         ]
     )
     groups = np.array([0, 1, 0, 3, 4, 5, 6, 7, 8])
-    chosen = dict(chosen_rows(comparison, ranks, groups, seed=0, shown=2))
+    chosen = dict(select_queries(comparison, ranks, groups, seed=0, shown=2))
     assert list(chosen) == [
-        "third|run does better than plain",
-        "plain does better than third|run",
-        "One run has it first, another far down",
-        "Drawn at random with seed 0",
+        "third|run is better than plain",
+        "plain is better than third|run",
+        "Ranked first by one run, far lower by another",
+        "Random sample, seed 0",
     ]
     better, worse, apart, drawn = chosen.values()
     assert better == [0]  # row 2 gains as well, but is of the same group
@@ -133,21 +133,21 @@ def test_queries_are_chosen_by_the_ratio_of_their_ranks(three):
     assert apart == [3, 2]  # by 9 and by 8; row 8 is further apart, but no run has it first
     assert set(drawn) <= {4, 6, 7, 8}
     assert len(drawn) == 2
-    others = {tuple(list(chosen_rows(comparison, ranks, groups, seed, 2))[-1][1]) for seed in range(9)}
+    others = {tuple(list(select_queries(comparison, ranks, groups, seed, 2))[-1][1]) for seed in range(9)}
     assert len(others) > 1
 
 
 def test_two_runs_need_no_third_way_to_differ(two, compared_runs, compared_corpus):
     for side in differing_queries(two, seed=3, shown=2):
         assert [group.heading for group in side.groups] == [
-            "<b>other does better than plain",
-            "plain does better than <b>other",
-            "Drawn at random with seed 3",
+            "<b>other is better than plain",
+            "plain is better than <b>other",
+            "Random sample, seed 3",
         ]
         shown = [query.text for group in side.groups for query in group.queries]
         assert len(set(shown)) == len(shown)
         for group, sign in zip(side.groups[:2], (1, -1), strict=True):
-            ratios = [(query.findings[0].rank / query.findings[1].rank) ** sign for query in group.queries]
+            ratios = [(query.answers_by_run[0].rank / query.answers_by_run[1].rank) ** sign for query in group.queries]
             assert min(ratios, default=2) > 1
             assert ratios == sorted(ratios, reverse=True)
     same = replace(two.runs[0], name="again", difference=two.runs[1].difference)

@@ -12,8 +12,8 @@ from diptych.evaluation.metrics.chance import chance_recall
 from diptych.evaluation.metrics.paired_difference import Difference
 from diptych.evaluation.runs import encoded_score
 from diptych.report.comparison.compare import compare
-from diptych.report.comparison.page import comparison_contents, recall_charts, render_comparison, write_comparison
-from diptych.report.sections.cross_retrieval import cross_chart
+from diptych.report.comparison.page import comparison_page, recall_charts, render_comparison_page, write_comparison_page
+from diptych.report.sections.cross_retrieval import cross_retrieval_chart
 
 
 def test_charts_tell_all_runs_and_where_their_stages_begin(three):
@@ -36,13 +36,13 @@ def test_the_page_shows_values_differences_and_queries(three, tmp_path):
         named = dict.fromkeys(run.difference.differences, nothing) | ({"t2i_r5": found} if len(runs) == 1 else {})
         runs.append(replace(run, difference=replace(run.difference, differences=named)))
     known = replace(three, runs=tuple(runs), notes=["data: is new"], skipped={"x": "x.jpg: damaged"})
-    write_comparison(tmp_path / "compare.html", known)
+    write_comparison_page(tmp_path / "compare.html", known)
     page = (tmp_path / "compare.html").read_text()
-    assert page == render_comparison(comparison_contents(known))
+    assert page == render_comparison_page(comparison_page(known))
     assert '<h1 dir="auto">plain, &lt;b&gt;other and third|run</h1>' in page
     assert "<b>other" not in page
-    assert page.count('<span class="value nothing">no finding</span>') == 13
-    assert page.count('+12.3<abbr title="its interval leaves out 0">*</abbr></span>') == 1
+    assert page.count('<span class="value not-significant">not significant</span>') == 13
+    assert page.count('+12.3<abbr title="its interval excludes 0">*</abbr></span>') == 1
     assert page.count("*</abbr>") == 1
     assert "+1.3 to +20.0" in page
     assert "0.0, −3.2 to +2.5" in page
@@ -54,60 +54,60 @@ def test_the_page_shows_values_differences_and_queries(three, tmp_path):
 
 
 def test_bars_tell_the_cross_retrieval_ranks_of_all_runs(three):
-    chart = comparison_contents(three).cross
+    chart = comparison_page(three).cross_retrieval
     assert chart.count('class="column"') == 3 * 8
-    assert chart == cross_chart({run.name: run.cross for run in three.runs})
+    assert chart == cross_retrieval_chart({run.name: run.cross_retrieval for run in three.runs})
     for run in three.runs:
         groups = run.encoded.image_groups, run.encoded.text_groups
         expected = cross_retrieval(encoded_score(run.encoded), *groups)
-        assert run.cross.cross.tolist() == expected.cross.tolist()
+        assert run.cross_retrieval.cross.tolist() == expected.cross.tolist()
         assert f"{escape(run.name)}: {expected.shares['6–10']:.4g} at 6–10" in chart
-    assert chart in render_comparison(comparison_contents(three))
+    assert chart in render_comparison_page(comparison_page(three))
 
 
 def test_right_and_wrong_are_told_by_more_than_their_colour(three):
-    contents = comparison_contents(three)
-    page = render_comparison(contents)
+    contents = comparison_page(three)
+    page = render_comparison_page(contents)
     for side in contents.differing:
         queries = [query for group in side.groups for query in group.queries]
-        answers = [answer for query in queries for finding in query.findings for answer in finding.answers]
+        answers = [answer for query in queries for finding in query.answers_by_run for answer in finding.answers]
         opening = '<li class="{}">' if side.direction == "image to text" else '<figure class="tile {}">'
         for right in (True, False):
-            name = "right" if right else "wrong"
-            wanted = sum(answer.right == right for answer in answers)
+            name = "correct" if right else "incorrect"
+            wanted = sum(answer.correct == right for answer in answers)
             assert wanted > 0
             assert page.count(opening.format(name)) == wanted
-    total = page.count('class="right"') + page.count("tile right")
-    assert page.count('aria-label="right"') == total
+    total = page.count('class="correct"') + page.count("tile correct")
+    assert page.count('aria-label="correct"') == total
     assert page.count('<span class="bracket">[') == 3 * page.count('<article class="card differing">')
 
 
 def test_titles_are_told_once(two):
     title = two.baseline.title
-    assert comparison_contents(two).subtitle == title
+    assert comparison_page(two).subtitle == title
     other = replace(two, runs=(two.runs[0], replace(two.runs[1], title="Other")))
-    assert comparison_contents(other).subtitle == f"plain: {title}; <b>other: Other"
+    assert comparison_page(other).subtitle == f"plain: {title}; <b>other: Other"
 
 
 def test_over_folds_the_page_has_no_queries_and_the_mean_of_chance(compared_runs, compared_corpus):
     folds = compare(compared_runs[:2], compared_corpus, folds=3, device="cpu")
-    contents = comparison_contents(folds)
+    contents = comparison_page(folds)
     assert contents.differing == []
-    assert contents.cross is None
-    assert 'id="cross"' not in render_comparison(contents)
-    assert "where the runs differ" not in render_comparison(contents)
+    assert contents.cross_retrieval is None
+    assert 'id="cross-retrieval"' not in render_comparison_page(contents)
+    assert "where the runs differ" not in render_comparison_page(contents)
     parts = folds.baseline.result.folds
     chances = [chance_recall(part.image_groups, part.text_groups, 5) for part in parts]
     assert len(set(chances)) > 1
-    assert contents.blocks["image to text"][0].direction.chance[5] == pytest.approx(np.mean(chances))
-    assert contents.blocks["text to image"][0].direction.chance[5] == 100
+    assert contents.recall["image to text"][0].recall.chance[5] == pytest.approx(np.mean(chances))
+    assert contents.recall["text to image"][0].recall.chance[5] == 100
 
 
 def test_a_corpus_without_pictures_has_a_page_without_them(two):
     bare = replace(two, corpus=Corpus(**{**vars(two.corpus), "pictures": None}))
-    contents = comparison_contents(bare)
-    page = render_comparison(contents)
+    contents = comparison_page(bare)
+    page = render_comparison_page(contents)
     assert "no picture" in page
     assert "<img" not in page
-    found = contents.differing[1].groups[-1].queries[0].findings[0].answers[0].caption
+    found = contents.differing[1].groups[-1].queries[0].answers_by_run[0].answers[0].caption
     assert f'<figcaption><span class="caption" dir="auto">{found}</span></figcaption>' in page

@@ -39,7 +39,7 @@ def runs(tmp_path, monkeypatch):
 
 
 def test_every_run_is_compared_with_the_first(runs):
-    comparison = compare_phrases(runs, CORPUS, find=lambda name, trained, part: found(name))
+    comparison = compare_phrases(runs, CORPUS, localise=lambda name, trained, part: found(name))
     assert comparison.title == "scenes, split test: 6 phrases in 4 images"
     assert comparison.runs[0].difference is None
     for run in comparison.runs[1:]:
@@ -51,11 +51,11 @@ def test_every_run_is_compared_with_the_first(runs):
 
 
 def test_the_tables_hold_names_as_they_are(runs):
-    comparison = compare_phrases(runs, CORPUS, find=lambda name, trained, part: found(name))
+    comparison = compare_phrases(runs, CORPUS, localise=lambda name, trained, part: found(name))
     lines = comparison.to_markdown().splitlines()
     assert lines[2] == "| run | R@1 | R@5 | R@10 | sum | ceiling |"
     assert lines[4].startswith("| plain | 33.3 [")
-    assert lines[6].startswith(r"| \<b\>\|\[b\] − plain | no finding: +0.0 [")
+    assert lines[6].startswith(r"| \<b\>\|\[b\] − plain | +0.0 n.s. [")
     assert "**+66.7**" in lines[8]
     console = Console(file=io.StringIO(), width=80)
     console.print(comparison.render())
@@ -68,12 +68,12 @@ def test_the_tables_hold_names_as_they_are(runs):
 
 def test_a_photo_that_one_run_cannot_read_is_left_out_for_all(runs):
     seen = {"plain": range(6), "<b>|[b]": [0, 1, 4, 5], "third": range(5)}
-    comparison = compare_phrases(runs, CORPUS, find=lambda name, trained, part: found(name, seen[name]))
+    comparison = compare_phrases(runs, CORPUS, localise=lambda name, trained, part: found(name, seen[name]))
     assert [run.found.rows.tolist() for run in comparison.runs] == [[0, 1, 4]] * 3
     assert comparison.runs[0].found.metrics["phrase_r1"] == pytest.approx(200 / 3)
     seen["third"] = [2, 3]
-    with pytest.raises(DataError, match="no image can be read by all the runs"):
-        compare_phrases(runs, CORPUS, find=lambda name, trained, part: found(name, seen[name]))
+    with pytest.raises(DataError, match="no image can be read by all runs"):
+        compare_phrases(runs, CORPUS, localise=lambda name, trained, part: found(name, seen[name]))
 
 
 def test_one_run_or_runs_of_other_kinds_are_refused(runs, tmp_path):
@@ -81,5 +81,5 @@ def test_one_run_or_runs_of_other_kinds_are_refused(runs, tmp_path):
         compare_phrases(runs[:1], CORPUS)
     (tmp_path / "whole").mkdir()
     (tmp_path / "whole" / "recipe.toml").write_text(load_recipe("scenes").to_toml())
-    with pytest.raises(RunError, match=r"whole: was not trained on phrases, as .*plain was; compare runs of one kind$"):
+    with pytest.raises(RunError, match=r"whole: was not trained on phrases, but .*plain was; compare runs of"):
         compare_phrases([runs[0], tmp_path / "whole"], CORPUS)

@@ -42,14 +42,14 @@ def test_the_table_has_a_row_a_run_and_its_difference_beneath(three):
     values = metrics[1]
     second = lines[starts[0] + 2].split()
     assert second[-2:] == [f"{values['i2t_median']:g}", f"{values['i2t_mean']:.1f}"]
-    assert lines[starts[0] + 3].split() == ["no", "finding", "+0.0"] * 3
+    assert lines[starts[0] + 3].split() == ["+0.0", "n.s."] * 3
     assert lines[starts[0] + 4].split() == ["-3.2", "to", "+2.5"] * 3
     assert lines[starts[1] + 3].strip() == "-12.3*"
     assert lines[starts[1] + 4].strip() == "-20.0 to -1.3"
     text = "\n".join(lines)
     assert text.count("+12.3*") == 1
     assert text.count("+1.3 to +20.0") == 1
-    assert " ".join(text.split()).count("no finding") == 14 - 2 + 1  # all other differences, and the legend
+    assert " ".join(text.split()).count("n.s.") == 14 - 2 + 1  # all other differences, and the legend
     assert "the difference from plain" in " ".join(text.split())
 
 
@@ -85,10 +85,10 @@ def test_markdown_is_one_table_with_a_legend(three):
     metrics, bounds = three.runs[1].result.metrics.to_json(), three.runs[1].result.intervals.bounds
     for cell, name in zip(rows[3][1:], bounds, strict=True):
         assert cell == f"{metrics[name]:.1f} [{bounds[name][0]:.1f}, {bounds[name][1]:.1f}]"
-    nothing = "no finding: +0.0 [-3.2, +2.5]"
+    nothing = "+0.0 n.s. [-3.2, +2.5]"
     assert rows[4][1:] == [*[nothing] * 4, r"**+12.3**\* [+1.3, +20.0]", nothing, r"**-12.3**\* [-20.0, -1.3]"]
     assert rows[6][1:] == [nothing] * 7
-    assert r"\* the interval of the difference leaves out 0" in legend
+    assert r"\* the interval of the difference excludes 0" in legend
     assert "95% intervals from 1,000 draws" in legend
 
 

@@ -18,7 +18,7 @@ from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.report.sections.attention import attention_section, lit, word_attention
+from diptych.report.sections.attention import attention_section, illuminate, word_attention
 
 TOWER = RegionFeatureSettings(shape=(3, 4))
 LEFT, RIGHT, NOWHERE = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 0.0, 0.0)
@@ -78,7 +78,7 @@ def test_each_word_lights_the_region_it_attends_to(name):
     assert left[0] > 1.5 * left[1]
     assert right[1] > 1.5 * right[0]
     assert halves(first.picture)[0] == pytest.approx(192, abs=2)
-    assert ("Beside the word" in section.note) == (name != "i2t")
+    assert ("beside the word" in section.note) == (name != "i2t")
     assert all((word.cosine is None) == (name == "i2t") for word in first.words)
 
 
@@ -98,13 +98,13 @@ def test_weights_are_the_models_own_and_the_cosine_is_with_what_is_attended():
 def test_brightness_is_the_mean_of_the_regions_over_a_place():
     photo = Image.new("RGB", (100, 50), "white")
     whole = (0.0, 0.0, 1.0, 1.0)
-    same = np.asarray(lit(photo, np.array([whole, LEFT], np.float32), np.array([0.5, 0.5], np.float32)))
+    same = np.asarray(illuminate(photo, np.array([whole, LEFT], np.float32), np.array([0.5, 0.5], np.float32)))
     assert (same == 255).all()  # lying in two regions is no merit
-    half = np.asarray(lit(photo, np.array([LEFT], np.float32), np.array([1.0], np.float32)))[25]
+    half = np.asarray(illuminate(photo, np.array([LEFT], np.float32), np.array([1.0], np.float32)))[25]
     assert half[10, 0] == 255
     assert half[90, 0] < 80  # no region is there
     assert (np.diff(half[:, 0].astype(int)) <= 0).all()  # and they flow into each other
-    dark = np.asarray(lit(photo, np.array([whole], np.float32), np.array([0.0], np.float32)))
+    dark = np.asarray(illuminate(photo, np.array([whole], np.float32), np.array([0.0], np.float32)))
     assert dark.max() < 80
 
 
@@ -114,9 +114,9 @@ def test_what_cannot_be_drawn_is_said_or_left_out():
     assert attention_section(replace(scan, settings=settings, made_by=settings.build()), [0]) is None
     assert attention_section(replace(scan, corpus=None), [0]) is None
     bare = attention_section(encodings(MODELS["t2i"], pictures=False), [0])
-    assert "no photo" in bare.note
+    assert "no photos" in bare.note
     assert not bare.photos
     for boxes in (None, ((NOWHERE,) * 3,) * 2):
         unknown = attention_section(encodings(MODELS["t2i"], boxes=boxes), [0])
-        assert "where its regions lie" in unknown.note
+        assert "no boxes for its regions" in unknown.note
         assert not unknown.photos

@@ -19,7 +19,7 @@ from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
 from diptych.report.sections import correlations as module
-from diptych.report.sections.correlations import correlation_section, heat
+from diptych.report.sections.correlations import correlation_section, heat_map_uri
 from diptych.text.vocabulary import Vocabulary
 
 
@@ -29,7 +29,7 @@ def pixels(uri):
 
 
 def test_colours_go_from_opposite_over_nothing_to_alike():
-    found = pixels(heat(np.array([[1.0, 0.0], [-1.0, 0.5]])))
+    found = pixels(heat_map_uri(np.array([[1.0, 0.0], [-1.0, 0.5]])))
     assert found.shape == (2, 2, 3)
     assert found[0].tolist() == [[178, 62, 12], [250, 249, 247]]
     assert found[1, 0].tolist() == [33, 82, 158]
@@ -57,8 +57,8 @@ def test_both_maps_are_those_that_were_measured(corpus):
     section = correlation_section(trained, encoded)
     assert [one.name for one in section.maps] == ["Before", "After"]
     assert [one.mean for one in section.maps] == [mean_absolute(found.before), mean_absolute(found.after)]
-    assert pixels(section.maps[0].picture).tolist() == pixels(heat(found.before)).tolist()
-    assert "every two of 7 images: by the features of the corpus" in section.note
+    assert pixels(section.maps[0].picture).tolist() == pixels(heat_map_uri(found.before)).tolist()
+    assert "every two of 7 images, computed from the features of the corpus" in section.note
 
 
 def test_where_there_was_nothing_before_there_is_no_section(corpus):
@@ -77,4 +77,4 @@ def test_weights_that_cannot_be_had_cost_the_section_alone(corpus, monkeypatch):
     trained = trained_on(corpus, FeatureSettings(shape=(6,)))
     section = correlation_section(trained, trained.encode(corpus))
     assert not section.maps
-    assert section.note.endswith("cannot be had: backbone 'resnet152': its pretrained weights cannot be loaded")
+    assert section.note.endswith("not available: backbone 'resnet152': its pretrained weights cannot be loaded")

@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.data.corpus import Corpus
-from diptych.data.formats.scenes import make_scenes
 from diptych.errors import ImageError
 from diptych.models.trained import Trained
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.objective import ScoredPairs
-from diptych.report.sections.hard_negatives import draw_batch, hard_negatives, hardest
+from diptych.report.sections.hard_negatives import hard_negatives_section, hardest_negatives, sample_batch
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
@@ -34,22 +33,6 @@ class Counted:
         return self.picture.load()
 
 
-@pytest.fixture(scope="module")
-def corpus():
-    return make_scenes(train=20, val=6, test=6, texts=3)
-
-
-@pytest.fixture(scope="module")
-def run(corpus, tmp_path_factory):
-    settings = [*TINY, "stage.2.epochs=1", f"stage.2.objective.margin={MARGIN}", "text.threshold=1"]
-    return train(load_recipe("scenes", settings), corpus, tmp_path_factory.mktemp("run") / "run", workers=0)
-
-
-@pytest.fixture(scope="module")
-def trained(run):
-    return Trained.open(run, "cpu")
-
-
 def with_pictures(corpus: Corpus, pictures) -> Corpus:
     return Corpus(**{**vars(corpus), "pictures": pictures})
 
@@ -61,24 +44,24 @@ def test_the_hardest_negative_equals_a_slow_search_and_the_loss_of_max_of_hinges
     groups = torch.from_numpy(random.integers(names, size=pairs))
     positives = groups[:, None] == groups[None, :]
 
-    found = hardest(scores, positives, margin)
+    found = hardest_negatives(scores, positives, margin)
 
     for row in range(pairs):
         others = [column for column in range(pairs) if groups[column] != groups[row]]
         assert bool(found.exists[row]) == bool(others)
         if others:
             worst = max(others, key=lambda column: scores[row, column])
-            assert int(found.places[row]) == worst
+            assert int(found.columns[row]) == worst
             expected = max(0.0, margin + float(scores[row, worst]) - float(scores[row, row]))
             assert float(found.costs[row]) == pytest.approx(expected)
     loss = Hinge(margin=margin)(ScoredPairs(scores, positives))
     assert float(found.costs[found.exists].sum()) == pytest.approx(float(loss.terms["image_to_text"]))
-    other = hardest(scores.T, positives, margin)
+    other = hardest_negatives(scores.T, positives, margin)
     assert float(other.costs[other.exists].sum()) == pytest.approx(float(loss.terms["text_to_image"]))
 
 
 def test_a_batch_holds_pairs_of_the_split_with_their_own_scores(trained, corpus):
-    batch = draw_batch(trained, corpus, ("train",), 16, seed=0)
+    batch = sample_batch(trained, corpus, ("train",), 16, seed=0)
     assert batch.scores.shape == (16, 16)
     assert set(batch.corpus.image_splits) == set(batch.corpus.text_splits) == {"train"}
     assert (batch.corpus.image_groups[batch.images] == batch.corpus.text_groups[batch.texts]).all()
@@ -92,15 +75,15 @@ def test_a_batch_holds_pairs_of_the_split_with_their_own_scores(trained, corpus)
 def test_only_the_drawn_images_are_read(trained, corpus):
     loads: list[int] = []
     counted = with_pictures(corpus, [Counted(picture, loads) for picture in corpus.pictures])
-    batch = draw_batch(trained, counted, ("train",), 4, seed=0)
+    batch = sample_batch(trained, counted, ("train",), 4, seed=0)
     assert len(loads) == len(set(batch.images.tolist())) <= 4
 
 
 def test_an_image_that_cannot_be_read_takes_its_pairs_with_it_and_nobody_moves_up(trained, corpus):
-    whole = draw_batch(trained, corpus, ("train",), 16, seed=0)
+    whole = sample_batch(trained, corpus, ("train",), 16, seed=0)
     name = whole.corpus.image_ids[whole.images[5]]
     pictures = [Broken() if i == name else p for i, p in zip(corpus.image_ids, corpus.pictures, strict=True)]
-    batch = draw_batch(trained, with_pictures(corpus, pictures), ("train",), 16, seed=0)
+    batch = sample_batch(trained, with_pictures(corpus, pictures), ("train",), 16, seed=0)
     kept = [row for row in range(16) if whole.corpus.image_ids[whole.images[row]] != name]
     assert len(kept) < 16
     names = [[b.corpus.image_ids[i] for i in b.images] for b in (whole, batch)]
@@ -111,50 +94,50 @@ def test_an_image_that_cannot_be_read_takes_its_pairs_with_it_and_nobody_moves_u
 
 
 def test_what_is_shown_are_the_highest_costs_and_others_at_random(run, trained, corpus):
-    section = hard_negatives(run, trained, corpus, size=16)
-    batch = draw_batch(trained, corpus, ("train",), 16, seed=0)
+    section = hard_negatives_section(run, trained, corpus, size=16)
+    batch = sample_batch(trained, corpus, ("train",), 16, seed=0)
     group_of = dict(zip(corpus.texts, corpus.text_groups, strict=True))
     image_group = dict(zip(corpus.image_ids, corpus.image_groups, strict=True))
     assert [group.heading.split(":")[0] for group in section.groups] == 2 * ["Hardest negative texts"] + 2 * [
         "Hardest negative images"
     ]
     for (top, drawn), scores in ((section.groups[:2], batch.scores), (section.groups[2:], batch.scores.T)):
-        costs = hardest(scores, batch.positives, MARGIN).costs
-        assert float(top.cards[0].beside[1].value) == pytest.approx(float(costs.max()), abs=0.0051)
-        values = [float(card.beside[1].value) for card in top.cards]
+        costs = hardest_negatives(scores, batch.positives, MARGIN).costs
+        assert float(top.cards[0].entries[1].value) == pytest.approx(float(costs.max()), abs=0.0051)
+        values = [float(card.entries[1].value) for card in top.cards]
         assert values == sorted(values, reverse=True)
-        assert max(float(card.beside[1].value) for card in drawn.cards) <= values[-1] + 0.0051
+        assert max(float(card.entries[1].value) for card in drawn.cards) <= values[-1] + 0.0051
         shown = []
         for card in [*top.cards, *drawn.cards]:
-            own, negative = card.beside
+            own, negative = card.entries
             assert (own.label, own.value, negative.label) == ("GT", "", "HN")
             groups = image_group if card.direction == "text to image" else group_of
             query = (group_of if card.direction == "text to image" else image_group)[card.query_text]
             assert groups[own.text] == query != groups[negative.text]
             shown.append(query)
         assert len(set(shown)) == len(shown) == 8
-    assert f"[{MARGIN} + score of HN − score of GT]" in section.note
-    assert "16 pairs of scenes, train, drawn as one batch with seed 0" in section.note
+    assert f"cost of HN: {MARGIN} + score of HN − score of GT, at least 0" in section.note
+    assert "One batch of 16 pairs from scenes, split train, sampled with seed 0" in section.note
 
 
 def test_the_seed_alone_decides(run, trained, corpus):
-    assert hard_negatives(run, trained, corpus) == hard_negatives(run, trained, corpus)
-    assert hard_negatives(run, trained, corpus) != hard_negatives(run, trained, corpus, seed=1)
+    assert hard_negatives_section(run, trained, corpus) == hard_negatives_section(run, trained, corpus)
+    assert hard_negatives_section(run, trained, corpus) != hard_negatives_section(run, trained, corpus, seed=1)
 
 
 def test_a_corpus_that_has_too_little_shows_nothing(run, trained, corpus):
-    assert hard_negatives(run, trained, corpus.split("test")) is None
+    assert hard_negatives_section(run, trained, corpus.split("test")) is None
     lone = np.flatnonzero(corpus.image_groups == corpus.image_groups[0])
     texts = np.flatnonzero(corpus.text_groups == corpus.image_groups[0])
-    assert hard_negatives(run, trained, corpus.take(lone, texts)) is None
+    assert hard_negatives_section(run, trained, corpus.take(lone, texts)) is None
     broken = with_pictures(corpus, [Broken() for _ in corpus.pictures])
-    assert hard_negatives(run, trained, broken) is None
+    assert hard_negatives_section(run, trained, broken) is None
     two = [p if i in (0, 3) else Broken() for i, p in enumerate(corpus.pictures)]
-    assert hard_negatives(run, trained, with_pictures(corpus, two), size=2) is None
+    assert hard_negatives_section(run, trained, with_pictures(corpus, two), size=2) is None
 
 
 def test_an_objective_without_a_margin_has_costs_without_one(corpus, tmp_path):
     recipe = load_recipe("scenes", [*TINY, "text.threshold=1", "stage.1.objective={name='contrastive'}"]).first(1)
     run = train(recipe, corpus, tmp_path, device="cpu")
-    section = hard_negatives(run, Trained.open(run, "cpu"), corpus)
-    assert "[score of HN − score of GT]" in section.note
+    section = hard_negatives_section(run, Trained.open(run, "cpu"), corpus)
+    assert "cost of HN: score of HN − score of GT, at least 0" in section.note

@@ -13,7 +13,7 @@ from diptych.data.corpus import Box, Corpus, Phrase
 from diptych.data.phrases import find_mentions
 from diptych.evaluation.localisation.phrase_metrics import GroundingResult
 from diptych.report.sections import phrases
-from diptych.report.sections.phrases import phrase_section, pieces
+from diptych.report.sections.phrases import phrase_section, phrase_spans
 
 LEFT, RIGHT = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0)
 
@@ -73,12 +73,12 @@ def test_photos_with_all_found_and_with_most_missed_by_their_longest_text():
     ranks = [[9, 1, 1], [9, 1, 1], [1, 1, 2], [1, 3, 2], [1, 1, 1]]
     section = phrase_section(grounding(corpus, np.concatenate(ranks)), corpus)
     best, worst = section.groups
-    assert best.heading == "Found"
+    assert best.heading == "All phrases found"
     assert [photo.name for photo in best.photos] == ["0.jpg", "1.jpg", "4.jpg"]
     assert [photo.name for photo in worst.photos] == ["3.jpg", "2.jpg"]
     assert all([phrase.text for phrase in photo.phrases] == ["A cat", "a dog"] for photo in best.photos)
-    assert [phrase.right for phrase in worst.photos[1].phrases] == [True, False]
-    assert [(piece.text, piece.hue) for piece in worst.photos[0].pieces] == [
+    assert [phrase.correct for phrase in worst.photos[1].phrases] == [True, False]
+    assert [(span.text, span.colour) for span in worst.photos[0].sentence] == [
         ("A cat", 0),
         (" and ", None),
         ("a dog", 1),
@@ -91,14 +91,14 @@ def test_boxes_are_pixels_of_the_picture_and_the_overlap_is_told():
     section = phrase_section(grounding(corpus, [2], [RIGHT]), corpus)
     (photo,) = section.groups[0].photos
     assert photo.size == (200, 100)
-    assert photo.phrases[0].truth == (0, 0, 100, 100)
-    assert photo.phrases[0].box == (100, 0, 100, 100)
+    assert photo.phrases[0].annotated == (0, 0, 100, 100)
+    assert photo.phrases[0].predicted == (100, 0, 100, 100)
     assert photo.phrases[0].overlap == 0
     near = phrase_section(grounding(corpus, [1], [(0, 0, 0.4, 1)]), corpus).groups[0].photos[0].phrases[0]
     assert near.overlap == pytest.approx(0.8)
-    assert near.right
+    assert near.correct
     none = phrase_section(grounding(corpus, [math.inf], [(0, 0, 0, 0)]), corpus).groups[0].photos[0].phrases[0]
-    assert (none.box, none.overlap, none.right) == (None, None, False)
+    assert (none.predicted, none.overlap, none.correct) == (None, None, False)
 
 
 def test_mentions_that_were_left_out_move_nobody():
@@ -113,7 +113,7 @@ def test_mentions_that_were_left_out_move_nobody():
 
 
 def test_no_more_phrases_than_colours(monkeypatch):
-    monkeypatch.setattr(phrases, "MOST", 1)
+    monkeypatch.setattr(phrases, "PHRASES_PER_PHOTO", 1)
     corpus = corpus_of(1)
     (group,) = phrase_section(grounding(corpus, [1, 1, 1]), corpus).groups
     assert len(group.photos[0].phrases) == 1
@@ -128,13 +128,13 @@ def test_a_corpus_without_pictures_has_the_table_alone():
 
 
 def test_phrases_are_found_in_their_sentence():
-    told = [(piece.text, piece.hue) for piece in pieces("A man and a man", ["a man", "a man", "A woman"])]
+    told = [(span.text, span.colour) for span in phrase_spans("A man and a man", ["a man", "a man", "A woman"])]
     assert told == [("A man", 0), (" and ", None), ("a man", 1)]
 
 
 @given(st.text(max_size=30), st.lists(st.text(max_size=5), max_size=4))
 def test_pieces_make_up_the_text(text, some):
-    made = pieces(text, some)
-    assert "".join(piece.text for piece in made) == text
-    hues = [piece.hue for piece in made if piece.hue is not None]
-    assert len(set(hues)) == len(hues)
+    made = phrase_spans(text, some)
+    assert "".join(span.text for span in made) == text
+    colours = [span.colour for span in made if span.colour is not None]
+    assert len(set(colours)) == len(colours)

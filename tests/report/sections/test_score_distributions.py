@@ -14,7 +14,7 @@ from diptych.models.encodings import Encoded
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.report.sections.score_distributions import separation_section
+from diptych.report.sections.score_distributions import score_distributions_section
 
 SETTINGS = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSettings(shape=(4,)), words=9)
 
@@ -28,7 +28,7 @@ def encoded():
 
 def test_it_shows_what_was_measured(encoded):
     found = score_overlap(encoded_score(encoded), encoded.image_groups, encoded.text_groups)
-    section = separation_section(encoded_score(encoded), encoded)
+    section = score_distributions_section(encoded_score(encoded), encoded)
     assert (section.shared.value, section.shared.interval) == (found.shared, found.interval)
     assert (section.positive_mean, section.negative_mean) == (found.positive_mean, found.negative_mean)
     assert "100 bins from \u22121 to 1" in section.note
@@ -40,7 +40,7 @@ def test_empty_bins_at_the_ends_are_cut_off(encoded):
     near = replace(encoded, texts=encoded.images.repeat_interleave(2, 0), images=encoded.images)
     near.texts[:] = near.images[0]  # all scores of an image are alike
     near.images[:] = near.images[0]  # and all are 1
-    section = separation_section(encoded_score(near), near)
+    section = score_distributions_section(encoded_score(near), near)
     assert section.shared.value == 1
     assert "from 0.98 to 1" in ElementTree.fromstring(section.chart).get("aria-label")
     assert "\u22120.5" not in section.chart
@@ -48,4 +48,4 @@ def test_empty_bins_at_the_ends_are_cut_off(encoded):
 
 def test_without_negatives_there_is_none(encoded):
     alone = replace(encoded, image_groups=np.zeros(8, int), text_groups=np.zeros(16, int))
-    assert separation_section(encoded_score(alone), alone) is None
+    assert score_distributions_section(encoded_score(alone), alone) is None

@@ -12,8 +12,7 @@ from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.trained import Trained
-from diptych.report.run_page import WeighedWord
-from diptych.report.sections.word_importance import weighed, words_section
+from diptych.report.sections.word_importance import CaptionWord, caption_words, word_importance_section
 from diptych.text.vocabulary import Vocabulary
 
 
@@ -37,12 +36,12 @@ def first_caption(encoded, row):
 
 
 def test_each_image_has_its_first_caption_word_by_word(trained, encoded):
-    section = words_section(trained, encoded, [3, 1])
+    section = word_importance_section(trained, encoded, [3, 1])
     assert [photo.name for photo in section.photos] == [encoded.corpus.image_ids[row] for row in (3, 1)]
     for photo, row in zip(section.photos, (3, 1), strict=True):
         found = explain(trained, encoded.images[row : row + 1], first_caption(encoded, row))
         assert photo.score == found.score
-        assert photo.words == weighed(found)
+        assert photo.words == caption_words(found)
         assert photo.picture.startswith("data:image/")
 
 
@@ -50,30 +49,30 @@ def test_a_caption_without_a_known_word_gives_way_to_the_next(trained, encoded):
     texts = list(encoded.corpus.texts)
     own = np.flatnonzero(encoded.text_groups == encoded.image_groups[2])
     texts[own[0]] = "zebra unicorn"
-    first = words_section(trained, replace(encoded, corpus=replace(encoded.corpus, texts=texts)), [2])
-    assert first.photos[0].words == weighed(explain(trained, encoded.images[2:3], texts[own[1]]))
+    first = word_importance_section(trained, replace(encoded, corpus=replace(encoded.corpus, texts=texts)), [2])
+    assert first.photos[0].words == caption_words(explain(trained, encoded.images[2:3], texts[own[1]]))
     for row in own:
         texts[row] = "zebra"
     nothing = replace(encoded, corpus=replace(encoded.corpus, texts=texts))
-    assert words_section(trained, nothing, [2]) is None
-    assert len(words_section(trained, nothing, [2, 0]).photos) == 1
-    assert words_section(trained, replace(encoded, corpus=None), [0]) is None
+    assert word_importance_section(trained, nothing, [2]) is None
+    assert len(word_importance_section(trained, nothing, [2, 0]).photos) == 1
+    assert word_importance_section(trained, replace(encoded, corpus=None), [0]) is None
 
 
 def test_a_corpus_without_pictures_has_words_all_the_same(trained, encoded):
     without = replace(encoded, corpus=replace(encoded.corpus, pictures=None))
-    assert words_section(trained, without, [0]).photos[0].picture is None
+    assert word_importance_section(trained, without, [0]).photos[0].picture is None
 
 
 def of(*importances):
     words = tuple(WordImportance(place, f"w{place}", each) for place, each in enumerate(importances))
-    return weighed(Explanation("-", 0.5, words))
+    return caption_words(Explanation("-", 0.5, words))
 
 
 def test_three_words_that_help_stand_out():
     found = of(0.1, 0.4, None, -0.8, 0.2, 0.3)
-    assert [word.most for word in found] == [False, True, False, False, True, True]
-    assert [word.share for word in found] == pytest.approx([0.125, 0.5, None, -1.0, 0.25, 0.375])
-    assert found[2] == WeighedWord("w2")
-    assert [word.most for word in of(0.1, 0.0, -0.2)] == [True, False, False]  # the others do not help
-    assert [word.share for word in of(0.0, 0.0)] == [0.0, 0.0]
+    assert [word.is_top for word in found] == [False, True, False, False, True, True]
+    assert [word.relative for word in found] == pytest.approx([0.125, 0.5, None, -1.0, 0.25, 0.375])
+    assert found[2] == CaptionWord("w2")
+    assert [word.is_top for word in of(0.1, 0.0, -0.2)] == [True, False, False]  # the others do not help
+    assert [word.relative for word in of(0.0, 0.0)] == [0.0, 0.0]

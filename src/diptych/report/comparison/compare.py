@@ -1,4 +1,4 @@
-"""Several runs on the same images and texts: what each reaches, and how far it differs from the first."""
+"""Compare runs on the same images and texts: the metrics of each run, and how they differ from the first run's."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.runs import cached_score, evaluate_encoded
 from diptych.models.encodings import Encoded
 from diptych.models.trained import Trained
-from diptych.report.sections.cross_retrieval import cross_of
-from diptych.report.training_curves import Epoch, last_round, read_epochs
+from diptych.report.sections.cross_retrieval import cross_retrieval_ranks
+from diptych.report.training_curves import Epoch, epochs_since_scratch, read_epochs
 from diptych.training.origin import open_origin
 from diptych.training.recipe_loader import load_recipe, trained_on_phrases
 
-# Encodes a corpus with a run, whose name is given to tell people what is being done.
+# Encodes a corpus with a run; the run's name is passed for progress displays.
 Encode = Callable[[str, Trained, Corpus], Encoded]
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
-    """One of the runs: what it is called here, how its training went, what it reached.
+class ComparedRun:
+    """One of the compared runs: its name in the comparison, its training epochs and its result.
 
-    `difference` is this run minus the baseline, on the same draws; the baseline itself has none. `cross` are the
-    cross-retrieval ranks, which there are in one gallery with negatives.
+    `difference` is this run minus the baseline, on the same bootstrap draws; None for the baseline. `cross_retrieval`
+    is None with folds, or without negatives.
     """
 
     path: Path
@@ -40,31 +40,31 @@ class Compared:
     encoded: Encoded
     result: RetrievalResult
     difference: PairedDifferences | None = None
-    cross: CrossRetrieval | None = None
+    cross_retrieval: CrossRetrieval | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Runs measured on the same images and texts, in the order in which they were named.
+    """Runs measured on the same images and texts, in the given order.
 
-    `skipped` says of the images that one of the runs could not read why, by their names; `notes` are lines about the
-    data that a reader should know.
+    `skipped` maps the id of each image that one of the runs could not read to the reason. `notes` are remarks on the
+    data for the reader.
     """
 
     corpus: Corpus
     split: str
-    runs: tuple[Compared, ...]
+    runs: tuple[ComparedRun, ...]
     skipped: dict[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     @property
-    def baseline(self) -> Compared:
-        """The first run, which all others are compared with."""
+    def baseline(self) -> ComparedRun:
+        """The first run, with which all others are compared."""
         return self.runs[0]
 
     @property
     def title(self) -> str:
-        """What was measured, in words."""
+        """The data, the protocol and the number of images and texts."""
         result = self.baseline.result
         protocol = "" if len(result.folds) == 1 else f", {result.protocol}"
         return f"{self.corpus.name}, split {self.split}{protocol}: {result.images:,} images, {result.texts:,} texts"
@@ -80,16 +80,15 @@ def compare(
     stores: Path | None = None,
     encode: Encode | None = None,
 ) -> Comparison:
-    """Measure runs on the images of a split that all of them can read; the first is the baseline.
+    """Measure runs on the images of a split that all of them can read; the first run is the baseline.
 
-    Without a corpus, they are measured on the one that they were trained on. `stores` is a folder that may hold
-    features of their backbones.
+    `corpus` defaults to the one that the runs were trained on. `stores` is the folder with stored features, if any.
     """
-    check_several(runs)
+    check_comparable(runs)
     corpus, notes = open_origin(runs) if corpus is None else (corpus, [])
     encode = encode or (lambda _, trained, part: trained.encode(part))
     names = run_names(runs)
-    epochs = [_epochs(run) for run in runs]
+    epochs = [_read_epochs(run) for run in runs]
     models = [Trained.open(run, device, stores=stores) for run in runs]
     part = corpus.split(split).matched()
     encoded = [encode(name, model, part) for name, model in zip(names, models, strict=True)]
@@ -98,56 +97,58 @@ def compare(
     for number, each in enumerate(encoded):
         if len(each.skipped) != len(skipped):
             encoded[number] = encode(names[number], models[number], shared)
-    measured = [_measured(each, folds) for each in encoded]
+    measured = [_measure(each, folds) for each in encoded]
     results = [result for result, _ in measured]
     differences = [None, *(paired_difference(results[0].folds, result.folds) for result in results[1:])]
     recipes = [load_recipe(str(run / "recipe.toml")) for run in runs]
     titles = [recipe.title for recipe in recipes]
-    epochs = [last_round(told, recipe) for told, recipe in zip(epochs, recipes, strict=True)]
-    crosses = [cross for _, cross in measured]
-    compared = map(Compared, runs, names, titles, epochs, encoded, results, differences, crosses)
+    epochs = [epochs_since_scratch(each, recipe) for each, recipe in zip(epochs, recipes, strict=True)]
+    cross_ranks = [ranks for _, ranks in measured]
+    compared = map(ComparedRun, runs, names, titles, epochs, encoded, results, differences, cross_ranks)
     return Comparison(shared, split, tuple(compared), skipped, notes)
 
 
-def _measured(encoded: Encoded, folds: int) -> tuple[RetrievalResult, CrossRetrieval | None]:
+def _measure(encoded: Encoded, folds: int) -> tuple[RetrievalResult, CrossRetrieval | None]:
     score = cached_score([encoded]) if folds == 1 else None
     result = evaluate_encoded([encoded], folds=folds, score=score)
-    return result, None if score is None else cross_of(score, encoded)
+    return result, None if score is None else cross_retrieval_ranks(score, encoded)
 
 
-def check_several(runs: Sequence[Path]) -> None:
-    """Refuse less than two runs, a run twice, and runs of different tasks."""
+def check_comparable(runs: Sequence[Path]) -> None:
+    """Raise a RunError for fewer than two runs, for duplicates, and for runs of different tasks."""
     if len(runs) < 2:
-        named = f"{runs[0]}: only one run" if runs else "no run"
-        raise RunError(f"{named}; name two runs or more to compare, the first is the baseline")
+        given = f"{runs[0]}: only one run" if runs else "no runs"
+        raise RunError(f"{given}; name at least two runs to compare, the baseline first")
     seen = set()
     for run in runs:
         if run.resolve() in seen:
-            raise RunError(f"{run}: the same run twice; name different runs")
+            raise RunError(f"{run}: the run was named twice; name different runs")
         seen.add(run.resolve())
     on_phrases = [run for run in runs if trained_on_phrases(run)]
     others = [run for run in runs if run.is_dir() and run not in on_phrases]
     if on_phrases and others:
-        raise RunError(f"{others[0]}: was not trained on phrases, as {on_phrases[0]} was; compare runs of one kind")
+        raise RunError(
+            f"{others[0]}: was not trained on phrases, but {on_phrases[0]} was; compare runs of the same task"
+        )
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:
-    """What the runs are called: their folders, by the whole path where two have the same name."""
+    """The names of the runs' folders, or their paths where two folders have the same name."""
     short = [run.name or run.resolve().name for run in runs]
     return [name if short.count(name) == 1 else str(run) for run, name in zip(runs, short, strict=True)]
 
 
-def _epochs(run: Path) -> list[Epoch]:
+def _read_epochs(run: Path) -> list[Epoch]:
     epochs = read_epochs(run)
     if run.is_dir() and not epochs:
-        raise RunError(f"{run / 'metrics.jsonl'}: no finished epoch to compare; train the run first, or go on with it")
+        raise RunError(f"{run / 'metrics.jsonl'}: no finished epoch; train the run first, or resume it")
     return epochs
 
 
 def _without(part: Corpus, skipped: Collection[str]) -> Corpus:
-    """What is left of a corpus where some images cannot be read by one of the runs."""
+    """The corpus without the images that one of the runs could not read."""
     images = np.array([row for row, name in enumerate(part.image_ids) if name not in skipped], np.int64)
-    kept = part.take(images, np.arange(len(part.texts))).matched()
-    if not len(kept.texts):
-        raise DataError(f"{part.name}: no image can be read by all the runs; `diptych data check` says why")
-    return kept
+    readable = part.take(images, np.arange(len(part.texts))).matched()
+    if not len(readable.texts):
+        raise DataError(f"{part.name}: no image can be read by all runs; `diptych data check` lists the reasons")
+    return readable

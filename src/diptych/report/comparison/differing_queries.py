@@ -1,7 +1,7 @@
-"""Queries on which runs differ: which to show, and what each run finds first for them.
+"""Queries on which runs differ, with the first answers of each run.
 
-Fig. 2 and 3 of the ConVSE paper show the first three answers of a query, right ones in green and wrong ones in red;
-with the rank of the truth in brackets they hold what Fig. A.1 of Faghri et al. 2018 shows.
+Fig. 2 and 3 of the ConVSE paper show the first three answers of a query, correct ones in green and incorrect ones in
+red; with the rank of the first correct answer, this includes what Fig. A.1 of Faghri et al. 2018 shows.
 """
 
 from __future__ import annotations
@@ -19,21 +19,18 @@ from diptych.data.corpus import Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.runs import encoded_score
 from diptych.models.encodings import Encoded
-from diptych.report.comparison.compare import Compared, Comparison
-from diptych.report.pictures import image_thumbnail
-from diptych.report.run_page import Answer, DirectionName
-from diptych.report.sections.examples import one_a_group
+from diptych.report.comparison.compare import ComparedRun, Comparison
+from diptych.report.elements import Answer, DirectionName
+from diptych.report.sections.examples import Describe, first_per_group
+from diptych.report.thumbnails import corpus_thumbnail_uri
 
-SHOWN = 4
-ANSWERS = 3
-
-# The caption and the picture, if any, of an image or a text by its row.
-Show = Callable[[int], tuple[str, str | None]]
+SHOWN = 4  # queries per heading
+ANSWERS = 3  # answers per query and run
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What one run finds first for a query, and the rank of the first right answer."""
+class RunAnswers:
+    """The first answers of one run to a query, and the rank of the first correct answer."""
 
     run: str
     rank: int
@@ -41,127 +38,133 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Query:
-    """A text, or an image by its name and picture; likewise the first answer of its own; and what each run finds."""
+class ComparedQuery:
+    """A text, or an image by its id and picture, with the answers of each run.
+
+    `ground_truth` is the caption and the picture, if any, of the first correct answer.
+    """
 
     text: str
-    truth: tuple[str, str | None]
-    findings: Sequence[Finding]
+    ground_truth: tuple[str, str | None]
+    answers_by_run: Sequence[RunAnswers]
     picture: str | None = None
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """Queries under a heading that says how they were chosen."""
+class QueryGroup:
+    """Queries under a heading that says how they were selected."""
 
     heading: str
-    queries: Sequence[Query]
+    queries: Sequence[ComparedQuery]
 
 
 @dataclass(frozen=True)
-class Differing:
-    """The queries of one direction, in the groups that they were chosen for."""
+class DifferingQueries:
+    """The selected queries of one direction."""
 
     direction: DirectionName
-    groups: Sequence[Chosen]
+    groups: Sequence[QueryGroup]
 
 
-def differing_queries(comparison: Comparison, seed: int = 0, shown: int = SHOWN) -> list[Differing]:
-    """The queries of both directions on which the runs of one gallery differ most, and some drawn with the seed."""
+def differing_queries(comparison: Comparison, seed: int = 0, shown: int = SHOWN) -> list[DifferingQueries]:
+    """For each direction the queries on which the runs differ most, and a random sample."""
     if len(comparison.baseline.result.folds) != 1:
-        raise ScoreError("queries are shown of one gallery; compare without folds")
+        raise ScoreError("queries are shown for one gallery only; compare without folds")
     found = []
-    for side in _sides(comparison):
-        chosen = chosen_rows(comparison, side.ranks, side.groups, seed, shown)
-        groups = [Chosen(heading, [side.query(comparison.runs, row) for row in rows]) for heading, rows in chosen]
-        found.append(Differing(side.direction, groups))
+    for side in _directions(comparison):
+        selected = select_queries(comparison, side.ranks, side.groups, seed, shown)
+        groups = [QueryGroup(heading, [side.query(comparison.runs, row) for row in rows]) for heading, rows in selected]
+        found.append(DifferingQueries(side.direction, groups))
     return found
 
 
-def chosen_rows(
+def select_queries(
     comparison: Comparison, ranks: Integers, groups: Integers, seed: int, shown: int
 ) -> Iterator[tuple[str, list[int]]]:
-    """Which queries to show, each of another group and none twice, from the ranks of all runs: (runs, queries).
+    """Select queries by the ranks of all runs, (runs, queries), each of a different group and none twice.
 
-    They are the largest ratios of ranks to the advantage of the run that gained most over the baseline, and to the
-    baseline's; of more than two runs, the largest where one has the truth first and another has not; and some drawn at
-    random.
+    First those with the largest ratio of ranks in favour of the run with the highest rsum, then those in favour of the
+    baseline; with more than two runs, those with the largest ratio where one run ranks a correct answer first; finally
+    a random sample.
     """
     best = best_run(comparison)
     logs = np.log(ranks)
     gain, spread = logs[0] - logs[best], logs.max(0) - logs.min(0)
-    first, name = comparison.baseline.name, comparison.runs[best].name
-    wanted = [(f"{name} does better than {first}", gain), (f"{first} does better than {name}", -gain)]
+    baseline, name = comparison.baseline.name, comparison.runs[best].name
+    criteria = [(f"{name} is better than {baseline}", gain), (f"{baseline} is better than {name}", -gain)]
     if len(comparison.runs) > 2:
-        split = (ranks == 1).any(0)
-        wanted.append(("One run has it first, another far down", np.where(split, spread, 0)))
+        is_first = (ranks == 1).any(0)
+        criteria.append(("Ranked first by one run, far lower by another", np.where(is_first, spread, 0)))
     free = np.ones(ranks.shape[1], bool)
-    for heading, advantage in wanted:
+    for heading, advantage in criteria:
         order = np.argsort(-advantage, kind="stable")
-        rows = one_a_group(order[(advantage[order] > 0) & free[order]], groups, shown)
+        rows = first_per_group(order[(advantage[order] > 0) & free[order]], groups, shown)
         free[rows] = False
         yield heading, rows
     rest = np.random.default_rng(seed).permutation(np.flatnonzero(free))
-    yield f"Drawn at random with seed {seed}", one_a_group(rest, groups, shown)
+    yield f"Random sample, seed {seed}", first_per_group(rest, groups, shown)
 
 
 def best_run(comparison: Comparison) -> int:
-    """The place of the run whose sum of recalls lies furthest above the baseline's, or the least below it."""
+    """The number of the run, other than the baseline, with the highest rsum."""
     return 1 + int(np.argmax([run.result.metrics.rsum for run in comparison.runs[1:]]))
 
 
-def first_answers(scores: NDArray[np.floating], right: NDArray[np.bool_], rank: int, count: int) -> list[int]:
-    """The answers that stand first, in agreement with a query's rank: a negative that ties stands before a positive.
+def first_answers(scores: NDArray[np.floating], correct: NDArray[np.bool_], rank: int, count: int) -> list[int]:
+    """The rows of the first answers, consistent with a query's rank: negatives come before positives of equal score.
 
-    The rank was counted from other products of the same numbers, which may differ in the last bit, so it decides how
-    many negatives stand before the first right answer.
+    The rank was computed from another product of the same numbers, which may differ in the last bit. Therefore the rank
+    determines how many negatives come before the first correct answer.
 
     >>> first_answers(np.array([0.5, 0.9, 0.5, 0.1]), np.array([True, False, False, True]), rank=3, count=3)
     [1, 2, 0]
     """
     order = np.argsort(-scores, kind="stable")
-    wrong, own = order[~right[order]], order[right[order]]
-    later = np.concatenate([wrong[rank - 1 :], own[1:]])
-    later = later[np.argsort(-scores[later], kind="stable")]  # negatives came first, and stay so where they tie
-    return [int(row) for row in (*wrong[: rank - 1], own[0], *later)][:count]
+    negatives, positives = order[~correct[order]], order[correct[order]]
+    later = np.concatenate([negatives[rank - 1 :], positives[1:]])
+    later = later[np.argsort(-scores[later], kind="stable")]  # stable: negatives stay before positives of equal score
+    return [int(row) for row in (*negatives[: rank - 1], positives[0], *later)][:count]
 
 
 @dataclass(frozen=True)
-class _Side:
-    """One direction: the queries' ranks (runs, queries) and groups, how answers are scored, how both are shown."""
+class _Direction:
+    """One direction of retrieval: the ranks (runs, queries) and groups of its queries, and the groups of its answers.
+
+    `scores` computes the scores of all answers to a query.
+    """
 
     direction: DirectionName
     ranks: Integers
     groups: Integers
     answer_groups: Integers
     scores: Callable[[Encoded, int], Tensor]
-    show_query: Show
-    show_answer: Show
+    describe_query: Describe
+    describe_answer: Describe
 
-    def query(self, runs: Sequence[Compared], row: int) -> Query:
-        """A query with what each run finds for it."""
-        right = self.answer_groups == self.groups[row]
-        findings = []
+    def query(self, runs: Sequence[ComparedRun], row: int) -> ComparedQuery:
+        """A query with the answers of each run."""
+        correct = self.answer_groups == self.groups[row]
+        answers_by_run = []
         for run, rank in zip(runs, self.ranks[:, row].tolist(), strict=True):
             scores = self.scores(run.encoded, row).cpu().numpy()
-            found = first_answers(scores, right, rank, ANSWERS)
-            answers = [self._answer(answer, float(scores[answer]), bool(right[answer])) for answer in found]
-            findings.append(Finding(run.name, rank, answers))
-        text, picture = self.show_query(row)
-        return Query(text, self.show_answer(int(np.argmax(right))), findings, picture)
+            found = first_answers(scores, correct, rank, ANSWERS)
+            answers = [self._answer(answer, float(scores[answer]), bool(correct[answer])) for answer in found]
+            answers_by_run.append(RunAnswers(run.name, rank, answers))
+        text, picture = self.describe_query(row)
+        return ComparedQuery(text, self.describe_answer(int(np.argmax(correct))), answers_by_run, picture)
 
-    def _answer(self, row: int, score: float, right: bool) -> Answer:
-        caption, picture = self.show_answer(row)
-        return Answer(caption, score, right, picture)
+    def _answer(self, row: int, score: float, correct: bool) -> Answer:
+        caption, picture = self.describe_answer(row)
+        return Answer(caption, score, correct, picture)
 
 
-def _sides(comparison: Comparison) -> tuple[_Side, _Side]:
+def _directions(comparison: Comparison) -> tuple[_Direction, _Direction]:
     corpus = comparison.corpus
     ranks = [run.result.folds[0] for run in comparison.runs]
 
     @functools.cache
     def image(row: int) -> tuple[str, str | None]:
-        return corpus.image_ids[row], image_thumbnail(corpus, row)
+        return corpus.image_ids[row], corpus_thumbnail_uri(corpus, row)
 
     def text(row: int) -> tuple[str, str | None]:
         return corpus.texts[row], None
@@ -169,8 +172,8 @@ def _sides(comparison: Comparison) -> tuple[_Side, _Side]:
     images, texts = corpus.image_groups, corpus.text_groups
     image_ranks, text_ranks = np.stack([each.images for each in ranks]), np.stack([each.texts for each in ranks])
     return (
-        _Side("image to text", image_ranks, images, texts, _text_scores, image, text),
-        _Side("text to image", text_ranks, texts, images, _image_scores, text, image),
+        _Direction("image to text", image_ranks, images, texts, _text_scores, image, text),
+        _Direction("text to image", text_ranks, texts, images, _image_scores, text, image),
     )
 
 

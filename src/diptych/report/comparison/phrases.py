@@ -1,4 +1,4 @@
-"""Several runs that find phrases, on the same phrases: what each reaches, and how far it differs from the first."""
+"""Compare runs on phrase localisation: the metrics of each run on the same phrases, and differences from the first."""
 
 from __future__ import annotations
 
@@ -20,20 +20,28 @@ from diptych.evaluation.localisation.phrase_metrics import DRAWS, LEVEL, PHRASE,
 from diptych.evaluation.metrics.paired_difference import PairedDifferences, paired_phrase_difference
 from diptych.evaluation.metrics.recall import CUTOFFS
 from diptych.models.trained import Trained
-from diptych.report.comparison.compare import check_several, run_names
-from diptych.report.comparison.tables import NOTHING, cell, escaped, markdown_change, markdown_table, markdown_value
+from diptych.report.comparison.compare import check_comparable, run_names
+from diptych.report.comparison.tables import (
+    escape_markdown,
+    markdown_difference,
+    markdown_legend,
+    markdown_table,
+    markdown_value,
+    table_caption,
+    value_cell,
+)
 from diptych.training.origin import open_origin
 from diptych.training.recipe_loader import load_recipe
 
 COLUMNS = {f"{PHRASE}_r{cutoff}": f"R@{cutoff}" for cutoff in CUTOFFS} | {f"{PHRASE}_sum": "sum", "ceiling": "ceiling"}
 
-# Finds the phrases of a corpus with a run, whose name is given to tell people what is being done.
-Find = Callable[[str, Trained, Corpus], GroundingResult]
+# Localises the phrases of a corpus with a run; the run's name is passed for progress displays.
+Localise = Callable[[str, Trained, Corpus], GroundingResult]
 
 
 @dataclass(frozen=True, eq=False)
-class ComparedOnPhrases:
-    """One of the runs; `difference` is this run minus the baseline, on the same draws, which itself has none."""
+class ComparedPhraseRun:
+    """One of the compared runs; `difference` is this run minus the baseline, None for the baseline itself."""
 
     path: Path
     name: str
@@ -42,29 +50,29 @@ class ComparedOnPhrases:
     difference: PairedDifferences | None = None
 
     def cell(self, name: str) -> str:
-        """A metric with its interval, and beneath it how far it lies above the baseline's."""
+        """A metric with its interval and, below it, the difference from the baseline."""
         difference = None if self.difference is None else self.difference.differences[name]
-        return cell(self.found.metrics[name], self.found.intervals.bounds[name], difference)
+        return value_cell(self.found.metrics[name], self.found.intervals.bounds[name], difference)
 
 
 @dataclass(frozen=True, eq=False)
 class PhraseComparison:
-    """Runs measured on the phrases of the photos that all of them can read, in the order in which they were named."""
+    """Runs measured on the phrases of the photos that all of them can read, in the given order."""
 
     corpus: Corpus
     split: str
-    runs: tuple[ComparedOnPhrases, ...]
+    runs: tuple[ComparedPhraseRun, ...]
     notes: Sequence[str] = ()
 
     @property
     def title(self) -> str:
-        """What was measured, in words."""
+        """The data and the number of phrases and images."""
         found = self.runs[0].found
         photos = len(np.unique(found.images))
         return f"{self.corpus.name}, split {self.split}: {len(found):,} phrases in {photos:,} images"
 
     def render(self) -> Table:
-        """A table for people: a row a run, and beneath a value how far it is from the baseline's."""
+        """A terminal table with one row per run, and the difference from the baseline below a value."""
         table = Table(title=escape(self.title), box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
         table.add_column("", overflow="fold")
         *recalls, total, ceiling = COLUMNS
@@ -75,29 +83,22 @@ class PhraseComparison:
             for run in self.runs:
                 table.add_row(escape(run.name), *(run.cell(name) for name in names))
             table.add_section()
-        table.caption = (
-            f"{_DRAWN}; beneath the values the difference from {escape(self.runs[0].name)}: "
-            f"a star where its interval leaves out 0, else {NOTHING}"
-        )
+        table.caption = table_caption(_BOOTSTRAP, self.runs[0].name)
         return table
 
     def to_markdown(self) -> str:
-        """The same table in Markdown: a row a run, and one for its difference from the baseline."""
+        """A Markdown table: one row per run, and one for its difference from the baseline."""
         rows = [["run", *COLUMNS.values()], ["---", *["---:"] * len(COLUMNS)]]
         for run in self.runs:
             metrics, bounds = run.found.metrics, run.found.intervals.bounds
-            rows.append([escaped(run.name), *(markdown_value(metrics[name], bounds[name]) for name in COLUMNS)])
+            rows.append([escape_markdown(run.name), *(markdown_value(metrics[name], bounds[name]) for name in COLUMNS)])
             if run.difference is not None:
-                changes = (markdown_change(run.difference.differences[name]) for name in COLUMNS)
-                rows.append([escaped(f"{run.name} − {self.runs[0].name}"), *changes])
-        legend = (
-            f"In brackets {_DRAWN}. "
-            rf"\* the interval of the difference leaves out 0; where it holds 0, there is {NOTHING}."
-        )
-        return f"{escaped(self.title)}\n\n{markdown_table(rows)}\n\n{legend}\n"
+                differences = (markdown_difference(run.difference.differences[name]) for name in COLUMNS)
+                rows.append([escape_markdown(f"{run.name} − {self.runs[0].name}"), *differences])
+        return f"{escape_markdown(self.title)}\n\n{markdown_table(rows)}\n\n{markdown_legend(_BOOTSTRAP)}\n"
 
     def to_json(self) -> dict[str, Any]:
-        """Every run's metrics, intervals and difference from the baseline under lasting names."""
+        """Every run's metrics, intervals and difference from the baseline; the keys are stable."""
         return {
             "data": {"name": self.corpus.name, "address": self.corpus.address, "split": self.split},
             "baseline": self.runs[0].name,
@@ -115,7 +116,7 @@ class PhraseComparison:
         }
 
 
-_DRAWN = f"{100 * LEVEL:g}% intervals from {DRAWS:,} draws of images, the same for every run"
+_BOOTSTRAP = f"{100 * LEVEL:g}% intervals from {DRAWS:,} draws of images, the same for every run"
 
 
 def compare_phrases(
@@ -125,22 +126,23 @@ def compare_phrases(
     *,
     device: str = "auto",
     stores: Path | None = None,
-    find: Find | None = None,
+    localise: Localise | None = None,
 ) -> PhraseComparison:
-    """Measure runs that find phrases on the same phrases; the first is the baseline.
+    """Measure phrase localisation on the photos that all runs can read; the first run is the baseline.
 
-    Without a corpus, they are measured on the one that they were trained on. `stores` is a folder that may hold
-    features of their backbones.
+    `corpus` defaults to the one that the runs were trained on. `stores` is the folder with stored features, if any.
     """
-    check_several(runs)
+    check_comparable(runs)
     corpus, notes = open_origin(runs) if corpus is None else (corpus, [])
-    find = find or (lambda _, trained, part: evaluate_phrases(trained, part, split))
+    localise = localise or (lambda _, trained, part: evaluate_phrases(trained, part, split))
     part, names = corpus.split(split), run_names(runs)
-    found = [find(name, Trained.open(run, device, stores=stores), part) for run, name in zip(runs, names, strict=True)]
+    found = [
+        localise(name, Trained.open(run, device, stores=stores), part) for run, name in zip(runs, names, strict=True)
+    ]
     shared = reduce(np.intersect1d, [each.rows for each in found])
     if not len(shared):
-        raise DataError(f"{part.name}: no image can be read by all the runs; `diptych data check` says why")
+        raise DataError(f"{part.name}: no image can be read by all runs; `diptych data check` lists the reasons")
     found = [each.only(shared) for each in found]
     differences = [None, *(paired_phrase_difference(found[0], each) for each in found[1:])]
     titles = [load_recipe(str(run / "recipe.toml")).title for run in runs]
-    return PhraseComparison(part, split, tuple(map(ComparedOnPhrases, runs, names, titles, found, differences)), notes)
+    return PhraseComparison(part, split, tuple(map(ComparedPhraseRun, runs, names, titles, found, differences)), notes)

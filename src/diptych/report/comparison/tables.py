@@ -1,4 +1,4 @@
-"""A comparison of runs without its pictures: a table for the terminal, one in Markdown, and JSON."""
+"""A comparison of runs as a terminal table, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rich.table import Table
 
 from diptych.evaluation.metrics.paired_difference import Difference
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
-from diptych.report.comparison.compare import Compared, Comparison
+from diptych.report.comparison.compare import ComparedRun, Comparison
 
-NOTHING = "no finding"
+NOT_SIGNIFICANT = "n.s."
 
 _DIRECTIONS = (("image to text", IMAGE_TO_TEXT), ("text to image", TEXT_TO_IMAGE))
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|&~#$])")
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """A table for people: a row a run and a column a metric, and beneath a value how far it is from the baseline's."""
+    """A terminal table: one row per run, one column per metric, and below a value its difference from the baseline."""
     table = Table(title=escape(comparison.title), box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     table.add_column("", overflow="fold")
     for name in (*(f"R@{cutoff}" for cutoff in CUTOFFS), "median", "mean"):
@@ -31,35 +31,28 @@ def comparison_table(comparison: Comparison) -> Table:
         names = [f"{prefix}_r{cutoff}" for cutoff in CUTOFFS]
         for run in comparison.runs:
             metrics = run.result.metrics.to_json()
-            median = f"{metrics[f'{prefix}_median']:.1f}".removesuffix(".0")  # a rank, but for a mean over folds
-            cells = [*(_cell_of(run, name) for name in names), median, f"{metrics[f'{prefix}_mean']:.1f}"]
+            median = f"{metrics[f'{prefix}_median']:.1f}".removesuffix(".0")  # whole, unless averaged over folds
+            cells = [*(_metric_cell(run, name) for name in names), median, f"{metrics[f'{prefix}_mean']:.1f}"]
             table.add_row(escape(run.name), *cells)
         table.add_section()
     table.add_row("[bold]rsum[/]")
     for run in comparison.runs:
-        table.add_row(escape(run.name), _cell_of(run, "rsum"))
-    table.caption = (
-        f"{_drawn(comparison)}; beneath the values the difference from {escape(comparison.baseline.name)}: "
-        f"a star where its interval leaves out 0, else {NOTHING}"
-    )
+        table.add_row(escape(run.name), _metric_cell(run, "rsum"))
+    table.caption = table_caption(_bootstrap(comparison), comparison.baseline.name)
     return table
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """The recalls and their sum as a table in Markdown: a row a run, and one for its difference from the baseline."""
+    """The recalls and rsum as a Markdown table: one row per run, and one for its difference from the baseline."""
     heads = [f"{label} R@{cutoff}" for label, _ in _DIRECTIONS for cutoff in CUTOFFS]
     rows = [["run", *heads, "rsum"], ["---", *["---:"] * (len(heads) + 1)]]
-    rows += [[escaped(name), *cells] for name, cells in _markdown_rows(comparison)]
-    table = markdown_table(rows)
-    legend = (
-        f"In brackets {_drawn(comparison)}. "
-        rf"\* the interval of the difference leaves out 0; where it holds 0, there is {NOTHING}."
-    )
-    return f"{escaped(comparison.title)}\n\n{table}\n\n{legend}\n"
+    rows += [[escape_markdown(name), *cells] for name, cells in _markdown_rows(comparison)]
+    legend = markdown_legend(_bootstrap(comparison))
+    return f"{escape_markdown(comparison.title)}\n\n{markdown_table(rows)}\n\n{legend}\n"
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Every run's metrics, intervals and difference from the baseline under lasting names."""
+    """Every run's metrics, intervals and difference from the baseline; the keys are stable."""
     result = comparison.baseline.result
     corpus = comparison.corpus
     return {
@@ -75,7 +68,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _run_json(run: Compared) -> dict[str, Any]:
+def _run_json(run: ComparedRun) -> dict[str, Any]:
     return {
         "name": run.name,
         "path": str(run.path),
@@ -84,26 +77,44 @@ def _run_json(run: Compared) -> dict[str, Any]:
         "metrics": run.result.metrics.to_json(),
         "intervals": run.result.intervals.to_json(),
         "difference": run.difference and run.difference.to_json(),
-        "cross_retrieval": run.cross and run.cross.to_json(),
+        "cross_retrieval": run.cross_retrieval and run.cross_retrieval.to_json(),
     }
 
 
-def _drawn(comparison: Comparison) -> str:
+def _bootstrap(comparison: Comparison) -> str:
     intervals = comparison.baseline.result.intervals
     return f"{100 * intervals.level:g}% intervals from {intervals.draws:,} draws of groups, the same for every run"
 
 
-def _cell_of(run: Compared, name: str) -> str:
+def table_caption(bootstrap: str, baseline: str) -> str:
+    """How to read the differences in a terminal table; `bootstrap` says how the intervals were computed."""
+    return (
+        f"{bootstrap}; below a value, the difference from {escape(baseline)}: * if its interval excludes 0, "
+        f"otherwise {NOT_SIGNIFICANT} (not significant)"
+    )
+
+
+def markdown_legend(bootstrap: str) -> str:
+    """How to read the differences in a Markdown table."""
+    return (
+        f"In brackets: {bootstrap}. "
+        rf"\* the interval of the difference excludes 0; {NOT_SIGNIFICANT} (not significant): it includes 0."
+    )
+
+
+def _metric_cell(run: ComparedRun, name: str) -> str:
     difference = None if run.difference is None else run.difference.differences[name]
-    return cell(run.result.metrics.to_json()[name], run.result.intervals.bounds[name], difference)
+    return value_cell(run.result.metrics.to_json()[name], run.result.intervals.bounds[name], difference)
 
 
-def cell(value: float, bounds: tuple[float, float], difference: Difference | None) -> str:
-    """A value with its interval, and beneath it the difference from the baseline's."""
+def value_cell(value: float, bounds: tuple[float, float], difference: Difference | None) -> str:
+    """A cell of a terminal table: a value with its interval and, below it, the difference from the baseline."""
     shown = f"{value:.1f} [dim]{bounds[0]:.1f}–{bounds[1]:.1f}[/]"
     if difference is None:
         return shown
-    change = f"[bold]{difference.value:+.1f}*[/]" if difference.found else f"{NOTHING} {_signed(difference.value)}"
+    change = (
+        f"[bold]{difference.value:+.1f}*[/]" if difference.found else f"{_signed(difference.value)} {NOT_SIGNIFICANT}"
+    )
     return f"{shown}\n{change}\n[dim]{difference.low:+.1f} to {difference.high:+.1f}[/]"
 
 
@@ -114,11 +125,11 @@ def _markdown_rows(comparison: Comparison) -> Iterator[tuple[str, Sequence[str]]
         yield run.name, [markdown_value(metrics[name], bounds[name]) for name in names]
         if run.difference is not None:
             differences = run.difference.differences
-            yield f"{run.name} − {comparison.baseline.name}", [markdown_change(differences[name]) for name in names]
+            yield f"{run.name} − {comparison.baseline.name}", [markdown_difference(differences[name]) for name in names]
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as the lines of a table."""
+    """Rows of cells as a Markdown table."""
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -127,9 +138,9 @@ def markdown_value(value: float, bounds: tuple[float, float]) -> str:
     return f"{value:.1f} [{bounds[0]:.1f}, {bounds[1]:.1f}]"
 
 
-def markdown_change(difference: Difference) -> str:
-    """A difference with its interval, or that there is no finding."""
-    value = rf"**{difference.value:+.1f}**\*" if difference.found else f"{NOTHING}: {_signed(difference.value)}"
+def markdown_difference(difference: Difference) -> str:
+    """A difference with its interval, in bold if it is significant."""
+    value = rf"**{difference.value:+.1f}**\*" if difference.found else f"{_signed(difference.value)} {NOT_SIGNIFICANT}"
     return f"{value} [{difference.low:+.1f}, {difference.high:+.1f}]"
 
 
@@ -137,6 +148,6 @@ def _signed(value: float) -> str:
     return f"{round(value, 1) + 0.0:+.1f}"  # no negative zero
 
 
-def escaped(text: str) -> str:
-    """A name in Markdown as it is: nothing in it is markup, and it stays on its line."""
+def escape_markdown(text: str) -> str:
+    """A name on one line, with all Markdown markup escaped."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""The cross-retrieval ranks of one or several runs as bars (Fig. 6 of the AOQ paper)."""
+"""The cross-retrieval ranks of one or several runs as a bar chart (Fig. 6 of the AOQ paper)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from diptych.models.encodings import Encoded
 from diptych.report.svg_charts import bar_chart
 
 
-def cross_of(score: Score, encoded: Encoded) -> CrossRetrieval | None:
-    """The cross-retrieval ranks of encodings by their score; none where all are of one group."""
+def cross_retrieval_ranks(score: Score, encoded: Encoded) -> CrossRetrieval | None:
+    """The cross-retrieval ranks of encodings; None without negatives, if all images share a group."""
     if len(np.unique(encoded.image_groups)) < 2:
         return None
     return cross_retrieval(score, encoded.image_groups, encoded.text_groups)
 
 
-def cross_chart(crosses: Mapping[str, CrossRetrieval]) -> Markup:
-    """How many of the positive pairs lie in each interval of ranks, a bar a run."""
+def cross_retrieval_chart(ranks_by_run: Mapping[str, CrossRetrieval]) -> Markup:
+    """The percentage of positive pairs in each interval of ranks, one bar per run."""
     return bar_chart(
-        {name: list(cross.shares.values()) for name, cross in crosses.items()},
+        {name: list(ranks.shares.values()) for name, ranks in ranks_by_run.items()},
         INTERVALS,
-        title="Positive pairs by their cross-retrieval rank",
+        title="Positive pairs by cross-retrieval rank",
         x_label="cross-retrieval rank",
         y_label="percent of the pairs",
     )

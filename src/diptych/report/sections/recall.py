@@ -1,35 +1,53 @@
-"""What an evaluation measured, as a page's tables show it."""
+"""The recall table of a report: one row per direction, with intervals and the recall of random guessing."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from diptych.data.corpus import Integers
 from diptych.evaluation.metrics.chance import chance_recall
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 from diptych.evaluation.protocols.retrieval import RetrievalResult
-from diptych.report.run_page import Direction, DirectionName, Measure
+from diptych.report.elements import DirectionName, Measure
 
 
-def measured(result: RetrievalResult, name: str) -> Measure:
-    """A metric by its name, with its interval where it has one."""
+@dataclass(frozen=True)
+class RecallRow:
+    """One direction of the recall table; recalls are percentages by cutoff K.
+
+    `chance` is the recall that random guessing would reach. `average_precision` is the mAP in percent, if measured.
+    """
+
+    name: DirectionName
+    recall: Mapping[int, Measure]
+    median_rank: Measure
+    mean_rank: Measure
+    chance: Mapping[int, float] = field(default_factory=dict)
+    average_precision: Measure | None = None
+
+
+def metric(result: RetrievalResult, name: str) -> Measure:
+    """A metric by its name, with its interval if it has one."""
     low, high = result.intervals.bounds.get(name, (None, None))
     return Measure(result.metrics.to_json()[name], low, high)
 
 
-def directions(result: RetrievalResult) -> list[Direction]:
-    """Both directions of a result on one gallery, beside what chance would reach."""
-    titles: tuple[tuple[DirectionName, str, Integers, Integers], ...] = (
+def recall_rows(result: RetrievalResult) -> list[RecallRow]:
+    """Both directions of a result; `chance` is computed for its first gallery."""
+    sides: tuple[tuple[DirectionName, str, Integers, Integers], ...] = (
         ("image to text", IMAGE_TO_TEXT, result.folds[0].image_groups, result.folds[0].text_groups),
         ("text to image", TEXT_TO_IMAGE, result.folds[0].text_groups, result.folds[0].image_groups),
     )
-    known = result.metrics.to_json()
+    measured = result.metrics.to_json()
     return [
-        Direction(
-            title,
-            {k: measured(result, f"{key}_r{k}") for k in CUTOFFS},
-            measured(result, f"{key}_median"),
-            measured(result, f"{key}_mean"),
+        RecallRow(
+            direction,
+            {k: metric(result, f"{prefix}_r{k}") for k in CUTOFFS},
+            metric(result, f"{prefix}_median"),
+            metric(result, f"{prefix}_mean"),
             {k: chance_recall(queries, answers, k) for k in CUTOFFS},
-            measured(result, name) if (name := f"{key}_map") in known else None,
+            metric(result, name) if (name := f"{prefix}_map") in measured else None,
         )
-        for title, key, queries, answers in titles
+        for direction, prefix, queries, answers in sides
     ]

@@ -1,40 +1,54 @@
-"""The scores of right and of wrong pairs as two distributions (Fig. 5 of the dual-path paper)."""
+"""The score distributions of positive and negative pairs, and the area they share (Fig. 5 of the dual-path paper)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from markupsafe import Markup
 
 from diptych.evaluation.analyses.score_overlap import score_overlap
 from diptych.evaluation.metrics.ranks import Score
 from diptych.models.encodings import Encoded
+from diptych.report.elements import Measure
 from diptych.report.html import MINUS
-from diptych.report.run_page import Measure, SeparationSection
 from diptych.report.svg_charts import area_chart
 
 _NOTE = (
-    "The scores of all pairs of an image and a text: right ones are of one group, wrong ones of two. S is the area "
-    "that both distributions share, 0 where they lie apart and 1 where they are alike. It is counted in {} bins from "
-    "{:.4g} to {:.4g}; other bins give another S."
+    "Scores of all image-text pairs. The image and the text of a positive pair belong to the same group, those of a "
+    "negative pair do not. S is the area shared by the two distributions: 0 if they do not overlap, 1 if they are "
+    "identical. S depends on the bins: here {} bins from {:.4g} to {:.4g}."
 )
 
 
-def separation_section(score: Score, encoded: Encoded) -> SeparationSection | None:
-    """Both distributions of a gallery and what they share; none where all are of one group."""
+@dataclass(frozen=True)
+class ScoreDistributionsSection:
+    """Both distributions as a chart, their means and the area that they share."""
+
+    note: str
+    chart: Markup
+    shared: Measure
+    positive_mean: float
+    negative_mean: float
+
+
+def score_distributions_section(score: Score, encoded: Encoded) -> ScoreDistributionsSection | None:
+    """The score distributions of one gallery; None without negatives, if all images share a group."""
     if len(np.unique(encoded.image_groups)) < 2:
         return None
     found = score_overlap(score, encoded.image_groups, encoded.text_groups)
-    taken = np.flatnonzero(found.positive_density + found.negative_density)
-    first, last = int(taken[0]), int(taken[-1]) + 1
+    filled = np.flatnonzero(found.positive_density + found.negative_density)
+    first, last = int(filled[0]), int(filled[-1]) + 1
     chart = area_chart(
         {
-            "right pairs": found.positive_density[first:last].tolist(),
-            "wrong pairs": found.negative_density[first:last].tolist(),
+            "positive pairs": found.positive_density[first:last].tolist(),
+            "negative pairs": found.negative_density[first:last].tolist(),
         },
         found.edges[first : last + 1].tolist(),
-        title="Scores of right and wrong pairs",
+        title="Scores of positive and negative pairs",
         x_label="score",
         y_label="density",
     )
-    note = _NOTE.format(len(found.edges) - 1, found.edges[0], found.edges[-1]).replace("-", MINUS)
+    note = _NOTE.format(len(found.edges) - 1, found.edges[0], found.edges[-1]).replace(" -", f" {MINUS}")
     shared = Measure(found.shared, *found.interval)
-    return SeparationSection(note, chart, shared, found.positive_mean, found.negative_mean)
+    return ScoreDistributionsSection(note, chart, shared, found.positive_mean, found.negative_mean)

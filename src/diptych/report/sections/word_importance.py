@@ -1,9 +1,10 @@
-"""Images of a report with one of their captions, its words by what they are worth (Fig. 11 of the dual-path paper)."""
+"""Captions whose words are coloured by their importance for the score (Fig. 11 of the dual-path paper)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,44 +13,75 @@ from diptych.errors import DataError
 from diptych.evaluation.analyses.word_importance import Explanation, explain
 from diptych.models.encodings import Encoded
 from diptych.models.trained import Trained
-from diptych.report.pictures import image_thumbnail
-from diptych.report.run_page import ExplainedPhoto, WeighedWord, WordsSection
+from diptych.report.thumbnails import corpus_thumbnail_uri
 
-MOST = 3  # words of a caption that stand out
+TOP_WORDS = 3  # words per caption in bold
 
 _NOTE = (
-    "The first caption of each image, its words left out one at a time. The more the score loses without a word the "
-    f"greener the word is, and the {MOST} that it loses most by are bold. Without a red one the score would be higher; "
-    "words that the model does not know are struck out."
+    "The first caption of each image. The importance of a word is the drop of the score when the word is left out. "
+    f"Important words are green, and the {TOP_WORDS} most important ones bold. Without a red word the score would be "
+    "higher. Words that the model does not know are struck out."
 )
 
 
-def words_section(trained: Trained, encoded: Encoded, rows: Sequence[int]) -> WordsSection | None:
-    """These images, each with the first of its captions that has a word the model knows; none if no image has such."""
+@dataclass(frozen=True)
+class CaptionWord:
+    """A word, its importance, and that importance relative to the largest one, from -1 to 1.
+
+    Both are None if the model does not know the word. `is_top` marks the most important words.
+    """
+
+    text: str
+    importance: float | None = None
+    relative: float | None = None
+    is_top: bool = False
+
+
+@dataclass(frozen=True)
+class ExplainedPhoto:
+    """An image, by its id and a data: URI, with the words of one of its captions and the score of both."""
+
+    name: str
+    picture: str | None
+    score: float
+    words: Sequence[CaptionWord]
+
+
+@dataclass(frozen=True)
+class WordImportanceSection:
+    """Images with the importance of each word of a caption, and a note on how to read them."""
+
+    note: str
+    photos: Sequence[ExplainedPhoto]
+
+
+def word_importance_section(trained: Trained, encoded: Encoded, rows: Sequence[int]) -> WordImportanceSection | None:
+    """These images, each with its first caption that has a known word; None if no image has such a caption."""
     corpus = encoded.corpus
     if corpus is None:
         return None
     photos = [photo for row in rows if (photo := _photo(trained, encoded, corpus, row)) is not None]
-    return WordsSection(_NOTE, photos) if photos else None
+    return WordImportanceSection(_NOTE, photos) if photos else None
 
 
 def _photo(trained: Trained, encoded: Encoded, corpus: Corpus, row: int) -> ExplainedPhoto | None:
     image = encoded.images[row : row + 1]
     for text in np.flatnonzero(encoded.text_groups == encoded.image_groups[row]):
-        with suppress(DataError):  # a caption that cannot be explained: the next may be
+        with suppress(DataError):  # a caption without known words: try the next one
             found = explain(trained, image, corpus.texts[int(text)])
-            return ExplainedPhoto(corpus.image_ids[row], image_thumbnail(corpus, row), found.score, weighed(found))
+            picture = corpus_thumbnail_uri(corpus, row)
+            return ExplainedPhoto(corpus.image_ids[row], picture, found.score, caption_words(found))
     return None
 
 
-def weighed(found: Explanation) -> list[WeighedWord]:
-    """The words of an explanation in their order, as a page shows them; only words that help are among the most."""
+def caption_words(found: Explanation) -> list[CaptionWord]:
+    """The words of an explanation in their order; only words with a positive importance can be top words."""
     ordered = found.by_importance
-    most = {word.place for word in ordered[:MOST] if word.importance is not None and word.importance > 0}
+    top = {word.place for word in ordered[:TOP_WORDS] if word.importance is not None and word.importance > 0}
     largest = max((abs(word.importance) for word in ordered if word.importance is not None), default=0.0)
     return [
-        WeighedWord(word.word)
+        CaptionWord(word.word)
         if word.importance is None
-        else WeighedWord(word.word, word.importance, word.importance / (largest or 1.0), word.place in most)
+        else CaptionWord(word.word, word.importance, word.importance / (largest or 1.0), word.place in top)
         for word in found.words
     ]
