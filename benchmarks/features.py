@@ -56,7 +56,7 @@ def main() -> None:
     keep_freed_memory()
     count, rounds = (96, 4) if options.quick else (384, 8)
     backbone, crops, device = load_backbone("lite0"), Crops(), torch.device("cpu")
-    making = FeatureStoreSpec.for_backbone("lite0", backbone, crops)
+    spec = FeatureStoreSpec.for_backbone(backbone, crops)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pictures = draw_photos(folder, count)
@@ -66,7 +66,7 @@ def main() -> None:
         stores = (folder / f"store-{number}" for number in range(1000))
 
         def store() -> np.ndarray:
-            stored = extract(pictures, backbone, making, next(stores), workers=available_cores(), device=device)
+            stored = extract(pictures, backbone, spec, next(stores), workers=available_cores(), device=device)
             return stored.features[np.arange(len(stored.features))]
 
         wanted = forward(backbone, squares, 16).numpy()

@@ -13,9 +13,9 @@ import torch
 from hypothesis import settings
 
 from diptych.features import proposals
-from diptych.features.backbone import Backbone
 from diptych.models import storage as store
 from diptych.models.layers import pretrained
+from support.backbones import TinyBackbone
 
 # Timing never decides a test; several test processes share the cores.
 settings.register_profile("diptych", deadline=None, max_examples=60)
@@ -51,23 +51,6 @@ def torchvision():
     del operators
 
 
-class Tiny(Backbone):
-    """Mean and largest value of each colour, a cell of 8 x 8 pixels."""
-
-    name, side, size, grid, any_side = "tiny", 32, 6, (16, 6), True
-
-    def __init__(self):
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.tensor(1 / 256))
-
-    def regions(self, pixels):
-        cells = (pixels.float() * self.scale).unfold(2, 8, 8).unfold(3, 8, 8).flatten(4)
-        return torch.cat([cells.mean(4), cells.amax(4)], 1).flatten(2).transpose(1, 2)
-
-    def forward(self, pixels):
-        return self.regions(pixels).mean(1)
-
-
 @pytest.fixture(scope="session")
 def small_backbones():
     """For a while every backbone is tiny, whatever its name."""
@@ -76,7 +59,7 @@ def small_backbones():
     def patched():
         with pytest.MonkeyPatch.context() as patch:
             for name in ("build_backbone", "load_backbone"):
-                patch.setattr(pretrained, name, lambda *_: Tiny().eval())
+                patch.setattr(pretrained, name, lambda *_: TinyBackbone().eval())
             yield
 
     return patched

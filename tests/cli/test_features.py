@@ -18,8 +18,9 @@ class Tiny(Backbone):
     side, size, grid = 14, 3, (1, 3)
     shown = 0
 
-    def __init__(self):
+    def __init__(self, name):
         super().__init__()
+        self.name = name
         self.scale = torch.nn.Parameter(torch.tensor(1.0))
 
     def regions(self, pixels):
@@ -34,7 +35,11 @@ class Tiny(Backbone):
 def tiny(monkeypatch, tmp_path):
     """Every backbone but a mistaken one is the tiny one, and the working folder is empty."""
     load = names.load_backbone
-    monkeypatch.setattr(names, "load_backbone", lambda name, weights=None: load(name) if name == "lite9" else Tiny())
+
+    def load_tiny(name, weights=None):
+        return load(name) if name == "lite9" else Tiny(name)
+
+    monkeypatch.setattr(names, "load_backbone", load_tiny)
     monkeypatch.setattr(Tiny, "shown", 0)
     monkeypatch.chdir(tmp_path)
 
@@ -83,7 +88,7 @@ def test_the_store_has_what_was_asked_for(photos, tmp_path):
     assert rows.shape == (3, 1, 3)
     assert rows.dtype == np.float16
     assert invoke(photos, "--into", tmp_path / "own").exit_code == 0
-    assert "crops 1C, asked for 10C" in refused(photos, "--into", tmp_path / "own", "--crops", "10C")
+    assert "crops 1C, not 10C" in refused(photos, "--into", tmp_path / "own", "--crops", "10C")
 
 
 def test_drawn_scenes_have_features_too():

@@ -1,9 +1,11 @@
-"""Extras that import torchvision."""
+"""Packages that import torchvision, random pixels, and a clock that lets hashes be cached."""
 
 import importlib
 
 import pytest
 import torch
+
+from diptych.features import hashes
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +24,9 @@ def bytes_of():
         return torch.randint(0, 256, (images, 3, side, side), dtype=torch.uint8, generator=torch.manual_seed(side))
 
     return make
+
+
+@pytest.fixture
+def trusted_clock(monkeypatch):
+    """Hashes of files that a test has just written are cached, as if the files were old."""
+    monkeypatch.setattr(hashes, "CLOCK_RESOLUTION", -(10**12))

@@ -14,16 +14,13 @@ from diptych.data.boxes import box_iou
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, DiptychError
 from diptych.features import proposals
-from diptych.features.backbone import Backbone
-from diptych.features.crops import Crops
-from diptych.features.extract import extract
 from diptych.features.proposals import best_boxes, proposer
 from diptych.features.regions import Regions
 from diptych.features.roi_align import pool_cells
-from diptych.features.store import FeatureStoreSpec
+from support.backbones import TinyBackbone
+from support.extraction import extract_tiny
 
 SEARCH = Regions(method="selective-search", count=12)
-CPU = torch.device("cpu")
 
 edges = st.lists(st.integers(0, 20), min_size=2, max_size=2, unique=True).map(sorted)
 boxes = st.lists(
@@ -149,29 +146,13 @@ def test_a_photo_with_nothing_in_it_is_one_region(opencv, forest, size):
         assert not proposed[1:].any()
 
 
-class Tiny(Backbone):
-    name, side, size, grid = "tiny", 32, 3, (16, 3)
-
-    def __init__(self):
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.tensor(1 / 256))
-
-    def regions(self, pixels):
-        cells = pixels.float().unfold(2, 8, 8).unfold(3, 8, 8).mean((4, 5))  # (images, 3, 4, 4)
-        return (cells * self.scale).flatten(2).transpose(1, 2)
-
-    def forward(self, pixels):
-        return self.regions(pixels).mean(1)
-
-
 def test_an_extraction_does_not_depend_on_its_workers(opencv, tmp_path):
     pictures = []
     for number in range(6):
         drawn(90 + 7 * number, 70, seed=number).save(tmp_path / f"{number}.png")
         pictures.append(PictureFile(tmp_path / f"{number}.png"))
-    making = FeatureStoreSpec.for_backbone("tiny", Tiny(), Crops(name="whole"), regions=SEARCH)
     results = [
-        extract(pictures, Tiny(), making, tmp_path / f"store-{workers}", workers=workers, device=CPU)
+        extract_tiny(pictures, tmp_path / f"store-{workers}", crops="whole", regions=SEARCH, workers=workers)
         for workers in (0, 3)
     ]
     all_of_them = np.arange(6)
@@ -181,7 +162,7 @@ def test_an_extraction_does_not_depend_on_its_workers(opencv, tmp_path):
     boxes = results[0].boxes[all_of_them]
     for number, picture in enumerate(pictures):
         np.testing.assert_array_equal(boxes[number], proposer(SEARCH)(picture.load()))
-    assert results[0].features.shape == (12, 3)
+    assert results[0].features.shape == (12, 6)
 
 
 def test_a_missing_or_partial_opencv_is_one_line(monkeypatch):
@@ -209,7 +190,8 @@ def test_pooling_is_of_the_boxes(opencv):
     """The vector of a thing is its colour."""
     photo = drawn(128, 128)
     pixels = torch.from_numpy(np.asarray(photo.resize((32, 32))).transpose(2, 0, 1).copy())[None]
-    cells = Tiny().regions(pixels).detach()
+    cells = TinyBackbone().regions(pixels).detach()
     vectors = pool_cells(cells, torch.tensor([[[0.25, 0.25, 0.5, 0.5], [0.75, 0.5, 0.85, 0.75]]]))[0]
-    assert vectors[0].argmax() == 0  # red
-    assert vectors[1].argmax() == 1  # green
+    means = vectors[:, :3]  # of red, green and blue
+    assert means[0].argmax() == 0
+    assert means[1].argmax() == 1

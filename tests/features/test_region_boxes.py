@@ -1,142 +1,115 @@
-"""Regions at places that the data tells: stored by picture and boxes, computed once, gone on with."""
+"""Boxes of regions: those that are stored with annotated regions, and those that a model's regions have."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
-from PIL import Image
 
-from diptych.data.images import PictureFile
+from diptych.data.corpus import Features
+from diptych.data.formats.scenes import make_scenes
 from diptych.errors import RecipeError
 from diptych.features import extract as extraction
-from diptych.features.backbone import Backbone
-from diptych.features.crops import Crops, fixed_crops
-from diptych.features.extract import extract
-from diptych.features.region_boxes import AnnotatedBoxes
-from diptych.features.regions import Regions
-from diptych.features.roi_align import roi_align
-from diptych.features.store import FeatureStoreSpec
+from diptych.features import proposals
+from diptych.features.crops import Crops
+from diptych.features.image_input import ImageInput
+from diptych.features.readers import StoreOptions, image_reader
+from diptych.features.region_boxes import AnnotatedBoxes, ProposedBoxes, region_boxes
+from diptych.features.regions import Regions, grid_boxes
+from support.backbones import TinyBackbone
+from support.extraction import CPU, expected_regions, extract_tiny
+from support.pictures import BrokenPicture, propose_from_colour, save_photo
 
-CPU = torch.device("cpu")
-COUNT, ROOM = 12, 3
-TOLD = Regions(method="annotated", count=ROOM)
-
-
-class Tiny(Backbone):
-    """Sees squares of 32 pixels as 4 x 4 cells of three colours, and counts what it is shown."""
-
-    name, side, size, grid, any_side = "tiny", 32, 3, (16, 3), True
-
-    def __init__(self):
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.tensor(1 / 256))
-        self.shown = 0
-
-    def regions(self, pixels):
-        self.shown += len(pixels)
-        cells = pixels.float().unfold(2, 8, 8).unfold(3, 8, 8).mean((4, 5))
-        return (cells * self.scale).flatten(2).transpose(1, 2)
-
-    def forward(self, pixels):
-        return self.regions(pixels).mean(1)
+COUNT, BOXES = 12, 3
+PHOTOS = make_scenes(train=1, val=1, test=3, texts=1).split("test")
+SQUARE = (3, 32, 32)
 
 
 @pytest.fixture(autouse=True)
-def few_at_once(monkeypatch):
-    monkeypatch.setattr(extraction, "SQUARES_ON_CPU", 4)
+def _small_batches(monkeypatch):
+    monkeypatch.setattr(extraction, "CROPS_ON_CPU", 4)
 
 
 @pytest.fixture
 def pictures(tmp_path):
-    made = []
-    for number in range(COUNT):
-        pixels = np.random.default_rng(number).integers(0, 256, (40, 48, 3), np.uint8)
-        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
-        made.append(PictureFile(tmp_path / f"{number}.png"))
-    return made
+    return [save_photo(tmp_path / f"{number}.png", number) for number in range(COUNT)]
 
 
 @pytest.fixture
 def boxes():
-    """Three boxes a picture, the last of every other one being none."""
-    corners = np.sort(np.random.default_rng(0).random((COUNT, ROOM, 2, 2)), axis=2).astype(np.float32)
-    boxes = corners.reshape(COUNT, ROOM, 4)
+    """Three boxes per picture; the last box of every other picture is missing."""
+    corners = np.sort(np.random.default_rng(0).random((COUNT, BOXES, 2, 2)), axis=2).astype(np.float32)
+    boxes = corners.reshape(COUNT, BOXES, 4)
     boxes[::2, 2] = 0
     return boxes
 
 
-def run(pictures, boxes, folder, backbone=None, progress=None):
-    backbone = backbone or Tiny()
-    making = FeatureStoreSpec.for_backbone("tiny", backbone, Crops(name="whole"), regions=TOLD, dtype="float32")
-    return extract(pictures, backbone, making, folder, workers=1, device=CPU, progress=progress, boxes=boxes)
-
-
-def expected(picture, boxes):
-    """The boxes of one picture alone, pooled from its own map."""
-    squares = torch.from_numpy(fixed_crops(picture.load(), Crops(name="whole"), Tiny.side))
-    cells = Tiny().regions(squares).detach()  # (1, 16, 3)
-    return roi_align(cells.transpose(1, 2).reshape(1, 3, 4, 4), torch.from_numpy(boxes[None]))[0].numpy()
+def extract_annotated(pictures, boxes, folder, backbone=None, progress=None):
+    regions = Regions(method="annotated", count=BOXES)
+    return extract_tiny(
+        pictures, folder, backbone, crops="whole", regions=regions, workers=1, progress=progress, boxes=boxes
+    )
 
 
 def assert_right(stored, pictures, boxes):
     rows = np.arange(len(stored.readable))
     np.testing.assert_array_equal(stored.boxes[rows], boxes[stored.readable])
     for row, image in enumerate(stored.readable):
-        found = stored.features[np.array([row])][0]
-        np.testing.assert_allclose(found, expected(pictures[image], boxes[image]), atol=1e-6)
+        vectors = stored.features[np.array([row])][0]
+        np.testing.assert_allclose(vectors, expected_regions(pictures[image], boxes[image]), atol=1e-6)
 
 
-def test_each_picture_has_the_regions_that_it_was_told(pictures, boxes, tmp_path):
-    stored = run(pictures, boxes, tmp_path / "store")
+def test_each_picture_has_its_annotated_regions(pictures, boxes, tmp_path):
+    stored = extract_annotated(pictures, boxes, tmp_path / "store")
     assert stored.computed == COUNT
     assert stored.readable.tolist() == list(range(COUNT))
     assert_right(stored, pictures, boxes)
     assert not stored.features[np.arange(COUNT)][::2, 2].any()
-    network = Tiny()
-    again = run(pictures[::-1], boxes[::-1], tmp_path / "store", network)
-    assert network.shown == again.computed == 0
+    backbone = TinyBackbone()
+    again = extract_annotated(pictures[::-1], boxes[::-1], tmp_path / "store", backbone)
+    assert backbone.shown == again.computed == 0
     assert_right(again, pictures[::-1], boxes[::-1])
 
 
-def test_another_box_is_another_row_and_nobody_else_s(pictures, boxes, tmp_path):
-    run(pictures, boxes, tmp_path / "store")
+def test_a_changed_box_adds_a_row_and_changes_no_other(pictures, boxes, tmp_path):
+    extract_annotated(pictures, boxes, tmp_path / "store")
     moved = boxes.copy()
     moved[3, 0] = (0, 0, 0.5, 0.5)
-    stored = run(pictures, moved, tmp_path / "store")
+    stored = extract_annotated(pictures, moved, tmp_path / "store")
     assert stored.computed == 1
     assert_right(stored, pictures, moved)
-    back = run(pictures, boxes, tmp_path / "store")  # the rows of before are still there
+    back = extract_annotated(pictures, boxes, tmp_path / "store")  # the earlier rows are still there
     assert back.computed == 0
     assert_right(back, pictures, boxes)
 
 
-def test_one_picture_with_several_sets_of_boxes_has_them_all(pictures, boxes, tmp_path):
+def test_one_picture_with_several_sets_of_boxes_has_a_row_for_each(pictures, boxes, tmp_path):
     same = [pictures[0]] * 4
-    told = np.stack([boxes[1], boxes[2], boxes[1], boxes[3]])
-    stored = run(same, told, tmp_path / "store")
+    annotated = np.stack([boxes[1], boxes[2], boxes[1], boxes[3]])
+    stored = extract_annotated(same, annotated, tmp_path / "store")
     assert stored.computed == 3
-    assert_right(stored, same, told)
+    assert_right(stored, same, annotated)
 
 
-def test_what_was_interrupted_is_gone_on_with(pictures, boxes, tmp_path):
+def test_an_interrupted_extraction_is_continued(pictures, boxes, tmp_path):
     def stop(done, total):
         assert total == COUNT
         if done >= 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(pictures, boxes, tmp_path / "store", progress=stop)
-    stored = run(pictures, boxes, tmp_path / "store")
+        extract_annotated(pictures, boxes, tmp_path / "store", progress=stop)
+    stored = extract_annotated(pictures, boxes, tmp_path / "store")
     assert 0 < stored.computed < COUNT
     assert_right(stored, pictures, boxes)
-    whole = run(pictures, boxes, tmp_path / "whole")
+    uninterrupted = extract_annotated(pictures, boxes, tmp_path / "uninterrupted")
     rows = np.arange(COUNT)
-    np.testing.assert_array_equal(stored.features[rows], whole.features[rows])
+    np.testing.assert_array_equal(stored.features[rows], uninterrupted.features[rows])
 
 
-def test_a_picture_that_cannot_be_read_moves_nobody(pictures, boxes, tmp_path):
+def test_an_unreadable_picture_does_not_shift_the_others(pictures, boxes, tmp_path):
     pictures[5].path.write_bytes(b"no image")
     for computed in (COUNT - 1, 0):
-        stored = run(pictures, boxes, tmp_path / "store")
+        stored = extract_annotated(pictures, boxes, tmp_path / "store")
         assert stored.computed == computed
         assert list(stored.skipped) == [5]
         assert str(pictures[5].path) in stored.skipped[5]
@@ -144,19 +117,74 @@ def test_a_picture_that_cannot_be_read_moves_nobody(pictures, boxes, tmp_path):
         assert_right(stored, pictures, boxes)
 
 
-def test_told_places_without_boxes_are_no_proposals(pictures, tmp_path):
+def test_annotated_regions_without_boxes_are_refused(pictures, tmp_path):
     with pytest.raises(RecipeError, match="annotated boxes are not proposals"):
-        run(pictures, None, tmp_path / "store")
+        extract_annotated(pictures, None, tmp_path / "store")
 
 
-def test_a_row_is_known_by_the_picture_and_all_of_its_boxes():
-    boxes = np.random.default_rng(0).random((2, ROOM, 4))
-    find = AnnotatedBoxes(boxes)
-    keys = {find.key(0, "a"), find.key(0, "b"), find.key(1, "a")}
-    for place in range(ROOM * 4):
+def test_the_key_of_annotated_regions_depends_on_the_picture_and_on_all_of_its_boxes():
+    boxes = np.random.default_rng(0).random((2, BOXES, 4))
+    source = AnnotatedBoxes(boxes)
+    keys = {source.key(0, "a"), source.key(0, "b"), source.key(1, "a")}
+    for number in range(BOXES * 4):
         moved = boxes.copy()
-        moved[0].flat[place] += 0.01
+        moved[0].flat[number] += 0.01
         keys.add(AnnotatedBoxes(moved).key(0, "a"))
-        assert AnnotatedBoxes(moved).key(1, "a") == find.key(1, "a")
-    assert len(keys) == 3 + ROOM * 4
-    assert AnnotatedBoxes(boxes.astype(np.float32)[:, ::1]).key(0, "a") == find.key(0, "a")
+        assert AnnotatedBoxes(moved).key(1, "a") == source.key(1, "a")
+    assert len(keys) == 3 + BOXES * 4
+    assert AnnotatedBoxes(boxes.astype(np.float32)[:, ::1]).key(0, "a") == source.key(0, "a")
+
+
+def test_the_key_of_proposed_regions_is_the_hash_of_the_picture():
+    assert ProposedBoxes().key(3, "digest") == "digest"
+
+
+def test_nothing_is_proposed_unless_the_regions_are_boxes(monkeypatch):
+    monkeypatch.setattr(proposals, "proposer", propose_from_colour)
+    photo = PHOTOS.pictures[0].load()
+    for regions in (None, Regions(), Regions(method="crops")):
+        source = ProposedBoxes()
+        source.prepare(regions)
+        assert source.boxes(0, photo) is None
+    search = Regions(method="selective-search", count=2)
+    source = ProposedBoxes()
+    source.prepare(search)
+    np.testing.assert_array_equal(source.boxes(0, photo), propose_from_colour(search)(photo))
+
+
+def test_proposed_boxes_are_those_of_the_store(tmp_path, monkeypatch):
+    monkeypatch.setattr(proposals, "proposer", propose_from_colour)
+    search = ImageInput("crops", SQUARE, Crops(name="whole"), Regions(method="selective-search", count=2))
+    store = StoreOptions(tmp_path, CPU, workers=0, create=True)
+    boxes = region_boxes(PHOTOS, search, TinyBackbone())
+    assert boxes.shape == (3, 2, 4)
+    np.testing.assert_array_equal(boxes, image_reader(PHOTOS, search, TinyBackbone(), store=store).boxes)
+    broken = replace(PHOTOS, pictures=[PHOTOS.pictures[0], BrokenPicture(), PHOTOS.pictures[2]])
+    expected = boxes * np.array([1, 0, 1])[:, None, None]
+    np.testing.assert_array_equal(region_boxes(broken, search, TinyBackbone()), expected)
+
+
+@pytest.mark.parametrize(("crops", "cells"), [(Crops(name="whole"), 16), (Crops(name="1C", side=64), 64)])
+def test_the_boxes_of_a_grid_are_its_cells_for_every_image(crops, cells):
+    side = crops.side or 32
+    boxes = region_boxes(PHOTOS, ImageInput("crops", (3, side, side), crops, Regions()), TinyBackbone().eval())
+    assert boxes.shape == (3, cells, 4)
+    for row in boxes:
+        np.testing.assert_array_equal(row, grid_boxes(cells, crops, side))
+
+
+def test_the_boxes_that_came_with_a_corpus():
+    features = ImageInput("features", (2, 3))
+    boxes = np.random.default_rng(0).random((3, 2, 4)).astype(np.float32)
+    regions = Features([np.ones((3, 2, 3), np.float32)])
+    corpus = replace(PHOTOS, pictures=None, features=regions, region_boxes=Features([boxes]))
+    np.testing.assert_array_equal(region_boxes(corpus, features, None), boxes)
+    np.testing.assert_array_equal(region_boxes(corpus.take(np.array([2]), np.array([2])), features, None), boxes[2:])
+    assert region_boxes(replace(corpus, region_boxes=None), features, None) is None
+
+
+def test_an_input_without_regions_has_no_boxes():
+    assert region_boxes(PHOTOS, ImageInput("crops", SQUARE, Crops()), TinyBackbone()) is None
+    assert region_boxes(PHOTOS, ImageInput("pixels", SQUARE), None) is None
+    views = ImageInput("crops", SQUARE, Crops(name="mirrored"), Regions(method="crops"))
+    assert region_boxes(PHOTOS, views, TinyBackbone()) is None

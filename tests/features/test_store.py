@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import diptych
 from diptych.errors import DataError
 from diptych.features.crops import Crops
 from diptych.features.regions import Regions
 from diptych.features.store import FeatureStore, FeatureStoreSpec, Part, store_folder
+from support.backbones import TinyBackbone
 
-MAKING = FeatureStoreSpec(backbone="tiny", weights="ab" * 32, crops=Crops(), regions=None, dtype="float16")
+SPEC = FeatureStoreSpec(backbone="tiny", weights="ab" * 32, crops=Crops(), regions=None, dtype="float16")
 PROPOSED = Regions(method="selective-search", count=2)
 VIEWS = Regions(method="crops")
 FOREST = Regions(method="edge-boxes", model="forest.yml")
@@ -28,14 +28,14 @@ def rows():
 def folder(tmp_path, rows):
     """A store with rows a to g in two parts, one image that cannot be read, and one that is small."""
     folder = tmp_path / "store"
-    store = FeatureStore.make(folder, MAKING, (3,))
+    store = FeatureStore.open_or_create(folder, SPEC, (3,))
     store.write(Part(rows=list("abcd"), unreadable={"x": "damaged"}), rows[:4])
     store.write(Part(rows=list("efg"), enlarged={"g": (10, 20)}), rows[4:])
     return folder
 
 
 def opened(folder, **changes):
-    return FeatureStore.open(folder, MAKING.model_copy(update=changes))
+    return FeatureStore.open(folder, SPEC.model_copy(update=changes))
 
 
 def refused(folder, **changes):
@@ -77,13 +77,13 @@ def test_rows_are_memory_mapped(folder):
 
 
 def test_an_empty_store_gives_no_rows(tmp_path):
-    store = FeatureStore.make(tmp_path / "store", MAKING, (3,))
+    store = FeatureStore.open_or_create(tmp_path / "store", SPEC, (3,))
     assert store.features([])[np.arange(0)].shape == (0, 3)
 
 
 def test_what_is_written_is_never_written_again(folder, rows):
     before = {path.name: (path.read_bytes(), path.stat().st_ino) for path in folder.iterdir()}
-    store = FeatureStore.make(folder, MAKING, (3,))
+    store = FeatureStore.open_or_create(folder, SPEC, (3,))
     store.write(Part(rows=["h"]), rows[:1])
     after = {path.name: (path.read_bytes(), path.stat().st_ino) for path in folder.iterdir()}
     assert before.items() < after.items()
@@ -106,22 +106,22 @@ def test_a_store_says_who_made_it(folder):
     about = json.loads((folder / "about.json").read_text())
     assert about["version"] == diptych.__version__
     assert about["shape"] == [3]
-    assert FeatureStoreSpec.model_validate(about["making"]) == MAKING
+    assert FeatureStoreSpec.model_validate(about["making"]) == SPEC
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"backbone": "lite0"}, "backbone tiny, asked for lite0"),
-        ({"weights": "cd" * 32}, "weights of tiny abababababab, asked for cdcdcdcdcdcd"),
-        ({"crops": Crops(name="10C")}, "crops 1C, asked for 10C"),
-        ({"crops": Crops(resize="short")}, "resize square, asked for short"),
-        ({"crops": Crops(side=288)}, "side the backbone's own, asked for 288"),
-        ({"regions": Regions()}, "regions none, asked for grid"),
-        ({"regions": VIEWS}, "regions none, asked for crops"),
-        ({"regions": Regions(method="selective-search", count=5)}, "regions none, asked for selective-search-5"),
-        ({"forest": "ef" * 32}, "structured forest none, asked for efefefefefef"),
-        ({"dtype": "float32"}, "dtype float16, asked for float32"),
+        ({"backbone": "lite0"}, "backbone tiny, not lite0"),
+        ({"weights": "cd" * 32}, "weights of tiny abababababab, not cdcdcdcdcdcd"),
+        ({"crops": Crops(name="10C")}, "crops 1C, not 10C"),
+        ({"crops": Crops(resize="short")}, "resize square, not short"),
+        ({"crops": Crops(side=288)}, "side the backbone's own, not 288"),
+        ({"regions": Regions()}, "regions none, not grid"),
+        ({"regions": VIEWS}, "regions none, not crops"),
+        ({"regions": Regions(method="selective-search", count=5)}, "regions none, not selective-search-5"),
+        ({"forest": "ef" * 32}, "structured forest none, not efefefefefef"),
+        ({"dtype": "float32"}, "dtype float16, not float32"),
     ],
     ids=["backbone", "weights", "crops", "resize", "side", "grid", "views", "proposals", "forest", "dtype"],
 )
@@ -133,14 +133,14 @@ def test_a_store_made_otherwise_is_refused(folder, changes, words):
 
 def test_a_store_of_another_shape_is_refused(folder):
     with pytest.raises(DataError, match=r"rows of shape \(3,\), the backbone gives \(4,\)"):
-        FeatureStore.make(folder, MAKING, (4,))
+        FeatureStore.open_or_create(folder, SPEC, (4,))
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ("", "not valid JSON"),
-        ("[]", "not what `diptych features` writes"),
+        ("[]", "not written by `diptych features`"),
         ('{"format": 1}', "key 'version' is missing"),
         ('{"format": 1, "colour": 2}', "missing"),
     ],
@@ -160,11 +160,11 @@ def test_a_later_format_is_refused(folder):
 
 
 def test_a_folder_of_other_things_is_no_store(tmp_path):
-    assert "no features here" in refused(tmp_path)
+    assert "there are no features" in refused(tmp_path)
     (tmp_path / "thesis.txt").write_text("mine")
     assert "holds other files" in refused(tmp_path)
     with pytest.raises(DataError, match="holds other files"):
-        FeatureStore.make(tmp_path, MAKING, (3,))
+        FeatureStore.open_or_create(tmp_path, SPEC, (3,))
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
@@ -203,7 +203,7 @@ def test_objects_and_lost_files_are_refused(folder):
     (folder / "part-00001.npy").unlink()
     assert "part-00001.npy: no such file" in refused(folder)
     (folder / "part-00001.json").rename(folder / "part-one.json")
-    assert "part-one.json: not the name of a part" in refused(folder)
+    assert "part-one.json: not a valid name of a part" in refused(folder)
 
 
 @pytest.mark.parametrize("fails_at", [1, 2], ids=["rows", "images"])
@@ -254,14 +254,14 @@ def test_rows_and_images_that_differ_in_number_are_not_written(folder, rows):
     ids=["plain", "ten short", "grid", "proposals", "views", "forest", "hostile"],
 )
 def test_the_name_of_a_folder(changes, name):
-    assert store_folder(Path("features"), MAKING.model_copy(update=changes)) == Path("features") / name
+    assert store_folder(Path("features"), SPEC.model_copy(update=changes)) == Path("features") / name
 
 
 @pytest.fixture
 def proposed(tmp_path):
     """A store of two regions an image, with their boxes."""
     folder = tmp_path / "proposed"
-    store = FeatureStore.make(folder, MAKING.model_copy(update={"regions": PROPOSED}), (2, 3))
+    store = FeatureStore.open_or_create(folder, SPEC.model_copy(update={"regions": PROPOSED}), (2, 3))
     random = np.random.default_rng(1)
     boxes = random.random((3, 2, 4), np.float32)
     rows = random.standard_normal((3, 2, 3)).astype(np.float16)
@@ -322,23 +322,18 @@ def test_damaged_boxes_are_named(proposed, damage, words):
 
 
 def test_a_structured_forest_is_known_by_its_content_not_by_its_path(tmp_path):
-    making = {}
+    specs = {}
     for name, content in {"one": b"trees", "copy": b"trees", "other": b"more trees"}.items():
         (tmp_path / name).write_bytes(content)
         regions = Regions(method="edge-boxes", model=str(tmp_path / name))
-        making[name] = FeatureStoreSpec.for_backbone(
-            "tiny", torch.nn.Linear(1, 1).requires_grad_(False), Crops(name="whole"), regions=regions
-        )
-        making[name] = making[name].model_copy(update={"weights": "ab"})
+        specs[name] = FeatureStoreSpec.for_backbone(TinyBackbone(), Crops(name="whole"), regions=regions)
     folder = tmp_path / "store"
-    FeatureStore.make(folder, making["one"], (36, 3))
-    assert len(FeatureStore.open(folder, making["copy"])) == 0
-    with pytest.raises(DataError, match=r"structured forest [0-9a-f]{12}, asked for"):
-        FeatureStore.open(folder, making["other"])
+    FeatureStore.open_or_create(folder, specs["one"], (36, 3))
+    assert len(FeatureStore.open(folder, specs["copy"])) == 0
+    with pytest.raises(DataError, match=r"structured forest [0-9a-f]{12}, not [0-9a-f]{12};"):
+        FeatureStore.open(folder, specs["other"])
     with pytest.raises(DataError, match=r"gone: no such file of a structured forest; .* model\.yml\.gz"):
-        FeatureStoreSpec.for_backbone(
-            "tiny", torch.nn.Linear(1, 1), Crops(), regions=Regions(method="edge-boxes", model="gone")
-        )
+        FeatureStoreSpec.for_backbone(TinyBackbone(), Crops(), regions=Regions(method="edge-boxes", model="gone"))
 
 
 @pytest.mark.parametrize(("said", "means"), [(False, None), (True, Regions())], ids=["pooled", "grid"])

@@ -86,14 +86,14 @@ def command(
     seen, places = _crops(crops, resize, side), _regions(regions, count, edge_model)
     check_whole_photo(places, seen)
     network = load_backbone(backbone, weights)
-    making = FeatureStoreSpec.for_backbone(backbone, network, seen, regions=places, dtype=dtype)
-    folder = into or store_folder(Path("features"), making)
+    spec = FeatureStoreSpec.for_backbone(network, seen, regions=places, dtype=dtype)
+    folder = into or store_folder(Path("features"), spec)
     try:
         with _bar() as watch:
             stored = extract(
                 corpus.pictures,
                 network,
-                making,
+                spec,
                 folder,
                 workers=available_cores() if workers is None else workers,
                 device=place,

@@ -1,4 +1,4 @@
-"""The regions of a corpus' photos by number: proposed ones, and behind them those that came with the data."""
+"""The regions of a corpus' photos by number: the proposed ones, followed by those annotated in the data."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from diptych.features.regions import Regions
 from diptych.features.store import FeatureStoreSpec, folder_for_weights, spec_for
 from diptych.progress import ProgressCallback
 
-ROOM = 8  # annotated boxes a photo are stored in rows of a multiple of this, so that one more needs no other store
+# The number of annotated boxes per photo is rounded up to a multiple of this, so that one more box does not always
+# need a new store.
+ANNOTATED_STEP = 8
 
 
 @dataclass(eq=False)
 class PhotoRegions:
-    """The proposed and annotated regions of some photos; region `p` of photo `i` has the number i * places + p.
+    """The proposed and annotated regions of photos; region `r` of photo `i` has the number i * per_photo + r.
 
-    `boxes` holds the proposed ones, `annotated` those of the data, (photos, regions, 4) each, zeros where there is
-    none. `photos` are the photos that could be read; `skipped` says why the others could not.
+    `boxes` are the proposed ones and `annotated` those of the data, (photos, regions, 4) each; zeros stand for no
+    region. `photos` are the photos that could be read, and `skipped` holds the reasons why the others could not.
     """
 
     boxes: Floats
@@ -36,23 +38,24 @@ class PhotoRegions:
     skipped: dict[int, str]
     _proposed_vectors: Features
     _annotated_vectors: Features
-    _row: Integers  # of each photo in both
+    _row: Integers  # of each photo in both; -1 if it could not be read
 
     @property
-    def places(self) -> int:
-        """How many regions a photo has room for."""
+    def per_photo(self) -> int:
+        """The number of regions per photo, including empty ones."""
         return int(self.boxes.shape[1] + self.annotated.shape[1])
 
     def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """The vectors of regions by number, (regions, size); those of a photo that cannot be read are left out."""
-        photos, places = np.divmod(images, self.places)
+        """Return the vectors of the readable regions by number, (regions, size), and which of them are readable."""
+        photos, regions = np.divmod(images, self.per_photo)
         readable = self._row[photos] >= 0
-        rows, places = self._row[photos[readable]], places[readable]
-        proposed = places < self.boxes.shape[1]
+        rows, regions = self._row[photos[readable]], regions[readable]
+        first_annotated = self.boxes.shape[1]
+        proposed = regions < first_annotated
         values = np.empty((len(rows), self._proposed_vectors.shape[1]), np.float32)
-        values[proposed] = self._proposed_vectors.read_regions(rows[proposed], places[proposed])
+        values[proposed] = self._proposed_vectors.read_regions(rows[proposed], regions[proposed])
         values[~proposed] = self._annotated_vectors.read_regions(
-            rows[~proposed], places[~proposed] - self.boxes.shape[1]
+            rows[~proposed], regions[~proposed] - self.boxes.shape[1]
         )
         return values, readable
 
@@ -61,31 +64,38 @@ def photo_regions(
     corpus: Corpus,
     annotated: Floats,
     backbone: Backbone,
-    wanted: ImageInput,
+    image_input: ImageInput,
     stores: Path,
     *,
     workers: int,
     device: torch.device,
     progress: ProgressCallback | None = None,
 ) -> PhotoRegions:
-    """The regions of a corpus' photos, and `annotated` boxes (photos, boxes, 4); stores get what they lack."""
-    making = spec_for(backbone, wanted)
-    room = -(-annotated.shape[1] // ROOM) * ROOM
-    known = np.zeros((len(annotated), room, 4), np.float32)
-    known[:, : annotated.shape[1]] = annotated
-    given = making.model_copy(update={"regions": Regions(method="annotated", count=room), "forest": None})
+    """The regions of a corpus' photos, with `annotated` boxes (photos, boxes, 4).
+
+    The vectors come from two feature stores below `stores`, after those that they lack have been computed.
+    """
     pictures = pictures_of(corpus)
+    count = -(-annotated.shape[1] // ANNOTATED_STEP) * ANNOTATED_STEP
+    padded = np.zeros((len(annotated), count, 4), np.float32)
+    padded[:, : annotated.shape[1]] = annotated
+    proposed_spec = spec_for(backbone, image_input)
+    annotated_regions = Regions(method="annotated", count=count)
+    annotated_spec = proposed_spec.model_copy(update={"regions": annotated_regions, "forest": None})
 
-    def stored(made: FeatureStoreSpec, boxes: Floats | None) -> StoredFeatures:
-        folder = folder_for_weights(stores, made)
-        return extract(pictures, backbone, made, folder, workers=workers, device=device, progress=progress, boxes=boxes)
+    def stored_features(spec: FeatureStoreSpec, boxes: Floats | None) -> StoredFeatures:
+        folder = folder_for_weights(stores, spec)
+        return extract(pictures, backbone, spec, folder, workers=workers, device=device, progress=progress, boxes=boxes)
 
-    proposed, told = stored(making, None), stored(given, known)
-    assert proposed.boxes is not None
-    both = np.intersect1d(proposed.readable, told.readable)
+    from_proposals, from_annotations = stored_features(proposed_spec, None), stored_features(annotated_spec, padded)
+    assert from_proposals.boxes is not None
+    photos = np.intersect1d(from_proposals.readable, from_annotations.readable)
     row = np.full(len(pictures), -1, np.int64)
-    row[both] = np.arange(len(both))
-    boxes = np.zeros((len(pictures), *proposed.boxes.shape), np.float32)
-    boxes[proposed.readable] = proposed.boxes[np.arange(len(proposed.readable))]
-    vectors = [some.features.take(np.searchsorted(some.readable, both)) for some in (proposed, told)]
-    return PhotoRegions(boxes, known, both, {**proposed.skipped, **told.skipped}, vectors[0], vectors[1], row)
+    row[photos] = np.arange(len(photos))
+    boxes = np.zeros((len(pictures), *from_proposals.boxes.shape), np.float32)
+    boxes[from_proposals.readable] = from_proposals.boxes[np.arange(len(from_proposals.readable))]
+    proposed_vectors, annotated_vectors = (
+        stored.features.take(np.searchsorted(stored.readable, photos)) for stored in (from_proposals, from_annotations)
+    )
+    skipped = {**from_proposals.skipped, **from_annotations.skipped}
+    return PhotoRegions(boxes, padded, photos, skipped, proposed_vectors, annotated_vectors, row)

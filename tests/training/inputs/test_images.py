@@ -119,8 +119,8 @@ def test_validation_from_the_store_equals_encoding_the_pictures(corpus, frozen, 
     trained = Trained.open(frozen[0], "cpu")
     val = corpus.split("val")
     from_pictures = trained.encode(val).images
-    making = FeatureStoreSpec.for_backbone("lite0", trained.matcher.pretrained, Crops(side=SIDE))
-    stored = extract(val.pictures, trained.matcher.pretrained, making, stores / STORE, workers=0, device=CPU)
+    spec = FeatureStoreSpec.for_backbone(trained.matcher.pretrained, Crops(side=SIDE))
+    stored = extract(val.pictures, trained.matcher.pretrained, spec, stores / STORE, workers=0, device=CPU)
     assert stored.computed == 0  # training left them all
     with torch.inference_mode():
         from_store = trained.matcher.encode_images(torch.from_numpy(stored.features[np.arange(3)]))

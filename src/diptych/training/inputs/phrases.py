@@ -36,7 +36,7 @@ class PhraseData:
         self._trained, self._workers = images.trained, images.workers
         every = find_mentions(train)
         regions = _regions(train, every, images)
-        places = Places(every, regions.boxes, regions.places, stage.phrases)
+        places = Places(every, regions.boxes, regions.per_photo, stage.phrases)
         named = every.take(texts.known(list(every.phrases)))
         self._ids, self._skipped = train.image_ids, regions.skipped
         if regions.skipped:
