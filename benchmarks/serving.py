@@ -82,13 +82,13 @@ def serve(file: str) -> None:
     import uvicorn
 
     from diptych.serve.app import create_app
-    from diptych.serve.listening import address_of, listen
+    from diptych.serve.startup import listen, url_of
 
     keep_freed_memory()
     searcher = Searcher(Store.open(file), encoder())
     searcher.search_texts(WORDS, SearchRequest(k=K))
     with listen("127.0.0.1", 0) as listening:
-        print(address_of(listening), flush=True)
+        print(url_of(listening), flush=True)
         app = create_app({"benchmark": searcher})
         config = uvicorn.Config(app, log_level="warning", server_header=False, proxy_headers=False, ws="none")
         uvicorn.Server(config).run(sockets=[listening])

@@ -103,7 +103,7 @@ def test_doctor_names_faults_and_rebuild_mends_them(folder):
     result = invoke("doctor", "Pictures.diptych")
     assert result.exit_code == 1
     assert "0.png: its thumbnail cannot be decoded" in result.output
-    assert "3 faults; make it anew from the images: diptych index rebuild Pictures.diptych" in result.output
+    assert "3 faults; rebuild it from the images: diptych index rebuild Pictures.diptych" in result.output
     done("rebuild", "Pictures.diptych", "--run", "starter")
     assert "sound" in done("doctor", "Pictures.diptych")
 
@@ -119,7 +119,7 @@ def test_an_interrupt_is_one_line_with_the_command_to_go_on(folder, monkeypatch)
     monkeypatch.setattr(Fake, "prepare", interrupted)
     result = invoke("starter", "Pictures", "--workers", "0")
     assert result.exit_code == 130
-    assert "this goes on: diptych index starter Pictures --into Pictures.diptych" in result.output
+    assert "this continues: diptych index starter Pictures --into Pictures.diptych" in result.output
     monkeypatch.setattr(Fake, "prepare", prepare)
     assert "encoded 0" not in done("starter", "Pictures")
 

@@ -77,15 +77,15 @@ def never():
 
 
 def view(path):
-    """All that an index holds, without the numbers that depend on its history."""
+    """Everything an index holds, without the ids, which depend on its history."""
     store = Store.open(path)
     images, vectors = store.vectors("image")
     captions = store.captions(images)
     texts, text_vectors = store.vectors("text")
-    said = {entry.text: vector.tobytes() for entry, vector in zip(store.entries(texts), text_vectors, strict=True)}
+    encoded = {entry.text: vector.tobytes() for entry, vector in zip(store.entries(texts), text_vectors, strict=True)}
     found = {
         entry.key: (
-            *(vector.tobytes(), captions[entry.id], [said[text] for text in captions[entry.id]], entry.path),
+            *(vector.tobytes(), captions[entry.id], [encoded[text] for text in captions[entry.id]], entry.path),
             *(entry.folder, entry.taken, entry.width, entry.height, entry.split, store.thumbnail(entry.id)),
         )
         for entry, vector in zip(store.entries(images), vectors, strict=True)
@@ -152,7 +152,7 @@ def take(folder, step, name, *more):
 
 @settings(max_examples=10)
 @given(st.lists(STEPS, min_size=1, max_size=3))
-def test_an_index_that_followed_every_change_is_one_made_now(history):
+def test_syncing_after_every_change_equals_a_new_index(history):
     with tempfile.TemporaryDirectory() as name:
         folder, index, now = Path(name, "photos"), Path(name, "index"), Path(name, "now")
         put(folder / "always.png", 9)  # a folder that is empty all at once is refused
@@ -195,7 +195,7 @@ def test_a_renamed_image_keeps_its_entry_and_a_changed_one_too(photos, tmp_path)
     assert view(index)[0]["sub/zero.png"][1] == ["a dog", "a cat"]
 
 
-def test_every_image_that_survives_has_its_own_vector_and_text(photos, tmp_path):
+def test_every_remaining_image_has_its_own_vector_and_text(photos, tmp_path):
     for number, content in enumerate((b"", b"broken", draw(3).tobytes())):
         put(photos / f"{2 * number + 1}broken.jpg", content)
     for number in range(9):
@@ -215,7 +215,7 @@ def test_every_image_that_survives_has_its_own_vector_and_text(photos, tmp_path)
     assert sync(Fake(), str(photos), tmp_path / "index").problems == 2
 
 
-def test_a_photo_says_when_it_was_taken_and_how_large_it_is_upright(tmp_path):
+def test_the_day_and_the_upright_size_of_a_photo_are_indexed(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     exif.get_ifd(0x8769)[0x9003] = "2019:03:04 05:06:07"
@@ -230,7 +230,7 @@ def test_a_photo_says_when_it_was_taken_and_how_large_it_is_upright(tmp_path):
     store.close()
 
 
-def test_killed_at_any_point_it_goes_on(tmp_path, monkeypatch):
+def test_a_killed_sync_continues(tmp_path, monkeypatch):
     folder, index = tmp_path / "photos", tmp_path / "index"
     for number in range(24):
         put(folder / f"{number:02}.png", number)
@@ -249,7 +249,7 @@ def test_killed_at_any_point_it_goes_on(tmp_path, monkeypatch):
     assert view(index) == view(sync_now(folder, tmp_path / "now"))
 
 
-def test_interrupted_it_finishes_the_transaction(photos, tmp_path):
+def test_an_interrupted_sync_finishes_its_transaction(photos, tmp_path):
     def interrupt(done, _total):
         if done == 4:
             os.kill(os.getpid(), signal.SIGINT)
@@ -260,7 +260,7 @@ def test_interrupted_it_finishes_the_transaction(photos, tmp_path):
     assert view(tmp_path / "index") == view(sync_now(photos, tmp_path / "now"))
 
 
-def test_a_full_disk_is_one_line_and_what_was_finished_stays(photos, tmp_path, monkeypatch):
+def test_a_full_disk_is_one_line_and_finished_work_stays(photos, tmp_path, monkeypatch):
     opened = Database._open
     for number in range(9):
         draw(number, (320, 240)).save(photos / f"large-{number}.bmp")
@@ -281,7 +281,7 @@ def test_a_full_disk_is_one_line_and_what_was_finished_stays(photos, tmp_path, m
     assert view(tmp_path / "index") == view(sync_now(photos, tmp_path / "now"))
 
 
-def test_nothing_is_forgotten_because_a_disk_is_not_there(photos, tmp_path, monkeypatch):
+def test_nothing_is_removed_because_a_disk_is_not_connected(photos, tmp_path, monkeypatch):
     index = tmp_path / "index"
     sync(Fake(), str(photos), index)
     before = view(index)
@@ -296,7 +296,7 @@ def test_nothing_is_forgotten_because_a_disk_is_not_there(photos, tmp_path, monk
     result = sync(Fake(), str(photos), index)
     assert (result.kept, result.removed, result.problems) == (9, 0, 1)
     model = Model("fake", Fake().identity, Fake)
-    with pytest.raises(DataError, match=r"sub.* cannot be read, and what is in it would be forgotten"):
+    with pytest.raises(DataError, match=r"sub.* cannot be read, and its images would be lost"):
         rebuild(index, model)
     monkeypatch.undo()
     assert sync(Fake(), str(photos), index).problems == 0
@@ -304,16 +304,16 @@ def test_nothing_is_forgotten_because_a_disk_is_not_there(photos, tmp_path, monk
     with pytest.raises(DataError, match="no such file or folder"):
         sync(Fake(), str(photos), index)
     photos.mkdir()
-    with pytest.raises(DataError, match=r"no image in it, the index has 9; is its disk there\?.* --fresh"):
+    with pytest.raises(DataError, match=r"contains no image, but the index has 9; is its disk connected\?.* --fresh"):
         sync(Fake(), str(photos), index)
-    with pytest.raises(DataError, match="no image in it, the index has 9"):
+    with pytest.raises(DataError, match="contains no image, but the index has 9"):
         rebuild(index, model)
     assert view(index) == before
     sync(Fake(), str(photos), index, fresh=True)
     assert view(index)[0] == {}
 
 
-def test_links_that_leave_the_folder_are_named_and_not_read(photos, tmp_path):
+def test_links_that_leave_the_folder_are_reported_and_not_followed(photos, tmp_path):
     put(tmp_path / "photos-secret" / "x.png", 50)
     put(tmp_path / "secret.txt", b"a secret")
     (photos / "out.png").symlink_to(tmp_path / "photos-secret" / "x.png")
@@ -383,7 +383,7 @@ def refused(*arguments, **options):
     return str(error.value)
 
 
-def test_what_would_mix_two_things_is_refused_with_the_command(photos, tmp_path, monkeypatch):
+def test_models_sources_and_storage_types_are_not_mixed(photos, tmp_path, monkeypatch):
     index, address = tmp_path / "my index", str(photos)
     sync(Fake(), address, index)
     before = view(index)
@@ -392,11 +392,13 @@ def test_what_would_mix_two_things_is_refused_with_the_command(photos, tmp_path,
     assert other.endswith(f"diptych index rebuild '{index}' --run fake")
     assert refused(Fake(), "scenes:test=1,val=1,train=1", index).endswith(f"train=1 --into '{index}' --fresh")
     assert refused(Fake(), address, index, storage="int8").endswith("--storage int8 --fresh")
-    monkeypatch.setattr(syncing, "PATIENCE", 0.05)
+    monkeypatch.setattr(syncing, "LOCK_TIMEOUT", 0.05)
     with locked_file(index, IndexFileError):
         assert f"process {os.getpid()} is writing here" in refused(Fake(), address, index)
     (tmp_path / "letter.doc").write_text("dear")
-    assert "not replaced, for it may be something else" in refused(Fake(), address, tmp_path / "letter.doc", fresh=True)
+    assert "not replaced, because it may not be an index" in refused(
+        Fake(), address, tmp_path / "letter.doc", fresh=True
+    )
     assert "is a folder; name a file" in refused(Fake(), address, tmp_path)
     assert view(index) == before
 
@@ -414,11 +416,11 @@ def test_rebuilding_leaves_the_old_file_until_the_new_one_is_complete(photos, tm
 
     assert rebuild(index, model, workers=0, progress=interrupt).interrupted
     assert index.read_bytes() == before
-    assert rebuild(index, model).encoded == 5  # it goes on
+    assert rebuild(index, model).encoded == 5  # it continues
     assert reader.spec.identity == "e" * 64 and reader.spec.storage == "int8" and reader.counts()["image"] == 9
     reader.close()
     index.write_bytes(b"x" * 5000)
-    with pytest.raises(IndexFileError, match=r"too damaged to say.*diptych index fake SOURCE --into .* --fresh"):
+    with pytest.raises(IndexFileError, match=r"too damaged to read.*diptych index fake SOURCE --into .* --fresh"):
         rebuild(index, model)
     assert sync(Fake(), str(photos), index, fresh=True).encoded == 9
     assert sorted(file.name for file in tmp_path.iterdir()) == ["an.diptych", "photos"]

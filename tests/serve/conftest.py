@@ -1,7 +1,8 @@
-"""A service over a real index of a few generated photos, whose model is a hash."""
+"""A service over a real index of a few generated photos, with a fake model."""
 
 import asyncio
 import hashlib
+import io
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -16,11 +17,12 @@ from diptych.index.search import Searcher
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
 from diptych.serve.app import create_app
+from diptych.serve.schemas import SearchAnswer
 from diptych.text.tokenisers.treebank import tokenise
 
 
 class Encoder:
-    """A text is the sum of its words, an image that of the word for its colour; counts how often it is asked."""
+    """A text is the sum of its words, an image the word for its colour; records the size of each pass."""
 
     address, identity, size, rescores = "runs/fake", "fake", 64, False
 
@@ -71,16 +73,20 @@ def fill(folder, names=("red", "green", "blue"), size=(60, 40)):
         (place / f"{name}.txt").write_text(f"a {name} thing")
 
 
+def client_of(app):
+    """A client of a service, in which an unexpected exception becomes a response."""
+    return TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=False)
+
+
 @contextmanager
 def served(searchers, **options):
-    """A client of a service over these indexes; what it raises by mistake, the client gets as an answer."""
-    app = create_app(searchers, **options)
-    with TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=False) as client:
+    """A client of a service over these indexes."""
+    with client_of(create_app(searchers, **options)) as client:
         yield client
 
 
 def together(app, addresses):
-    """The answers to some addresses that are asked at the same time."""
+    """The responses to requests that are sent at the same time."""
 
     async def ask():
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as client:
@@ -96,10 +102,55 @@ def searcher_of(folder, file, encoder=None):
     return Searcher(Store.open(file), encoder)
 
 
+def keys(response):
+    """The keys of the hits in a response, which must conform to its schema."""
+    assert response.status_code == 200, response.text
+    SearchAnswer.model_validate(response.json())  # the response is written without pydantic
+    return [hit["key"] for hit in response.json()["hits"]]
+
+
+def error_of(response, status):
+    """The one sentence of an error response."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    assert list(body) == ["error"]
+    assert body["error"]
+    assert "\n" not in body["error"]
+    return body["error"]
+
+
+def picture(colour, size=(50, 50), form="PNG"):
+    """The bytes of an image file."""
+    out = io.BytesIO()
+    Image.new("RGB", size, colour).save(out, form)
+    return out.getvalue()
+
+
+SCOPE = {
+    "type": "http",
+    "method": "HEAD",
+    "scheme": "http",
+    "query_string": b"",
+    "headers": [(b"host", b"127.0.0.1")],
+}
+
+
 @pytest.fixture(scope="session")
 def kit():
-    """What tests make services of."""
-    return SimpleNamespace(Encoder=Encoder, fill=fill, served=served, together=together, searcher_of=searcher_of)
+    """Helpers to make and to use services."""
+    return SimpleNamespace(
+        Encoder=Encoder,
+        SCOPE=SCOPE,
+        client_of=client_of,
+        error_of=error_of,
+        fill=fill,
+        keys=keys,
+        picture=picture,
+        searcher_of=searcher_of,
+        served=served,
+        together=together,
+    )
 
 
 @pytest.fixture
@@ -116,12 +167,23 @@ def searcher(folder, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def standing(tmp_path_factory):
+def client(tmp_path_factory):
     """A client of a service that no test changes."""
-    place = tmp_path_factory.mktemp("standing")
+    place = tmp_path_factory.mktemp("client")
     fill(place / "photos")
     searcher = searcher_of(place / "photos", place / "photos.diptych")
     with served({"photos": searcher}) as client:
         client.searcher = searcher
         yield client
     searcher.store.close()
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """Two indexes of one model."""
+    place = tmp_path_factory.mktemp("two")
+    encoder = Encoder()
+    fill(place / "first")
+    fill(place / "second", names=("blue", "red"))
+    files = {name: place / f"{name}.diptych" for name in ("first", "second")}
+    return {name: searcher_of(place / name, file, encoder) for name, file in files.items()}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SYNC = "sync"
 
-_HELP = """Make an index of photos to search, keep it up to date, and look after it.
+_HELP = """Index photos for search, keep the index up to date, and check it.
 
 `diptych index RUN SOURCE` encodes the images of SOURCE with the model RUN into one file. \
 Run it again whenever something has changed: only new and changed images are encoded. \
@@ -40,11 +40,11 @@ Examples:
     diptych index rebuild Pictures.diptych --run runs/first
 """
 
-IndexFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file of an index.")]
+IndexFile = Annotated[Path, typer.Argument(metavar="FILE", help="An index file.")]
 
 
 class _Group(TyperGroup):
-    """What does not begin with a command's name is a model and a source."""
+    """Arguments that do not begin with a command's name are a model and a source."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
@@ -53,7 +53,7 @@ class _Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        return ("" if name == _SYNC else name), command, rest  # nobody has to know that this form has a name
+        return ("" if name == _SYNC else name), command, rest  # the name of this form is not shown
 
 
 app = typer.Typer(
@@ -66,7 +66,7 @@ app = typer.Typer(
 
 @app.callback(help=_HELP)
 def group() -> None:
-    """Make an index, keep it up to date, and look after it."""
+    """Index photos, keep the index up to date, and check it."""
 
 
 @app.command(_SYNC, hidden=True)
@@ -76,7 +76,7 @@ def sync_command(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder of photos (with captions, where there are some, in dog.txt beside dog.jpg), or a corpus: "
+            help="A folder of photos (captions, if any, in dog.txt beside dog.jpg), or a corpus: "
             "a table, a dataset JSON, a folder with captions.csv, 'scenes'. A table's other columns become filters.",
         ),
     ],
@@ -86,18 +86,18 @@ def sync_command(
     storage: Annotated[
         Storage | None,
         typer.Option(
-            help="How vectors are kept: float16 takes half the disk of float32, int8 a quarter; "
+            help="How vectors are stored: float16 takes half the space of float32, int8 a quarter; "
             "`diptych index status` shows what each costs in recall.",
             show_default="float16",
         ),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Make it anew, in place of the one that is there.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Replace an existing index.")] = False,
     workers: Workers = None,
     device: Device = "auto",
 ) -> None:
-    """Bring an index up to date with its source: encode what is new or changed, forget what is gone.
+    """Bring an index up to date with its source: encode new and changed images, remove missing ones.
 
-    Renamed and moved images keep what was encoded. Interrupt it at any time: the same command goes on.
+    Renamed and moved images are not encoded again. It can be interrupted at any time: the same command continues.
 
     Examples:
 
@@ -116,17 +116,17 @@ def sync_command(
             model_at(run, device), source, file, storage=storage, fresh=fresh, workers=workers, progress=progress
         )
     again = f"diptych index {quote(run)} {quote(source)} --into {quote(str(file))}{' --fresh' if fresh else ''}"
-    _tell(result, file, again)
+    _print_summary(result, file, again)
 
 
 @app.command("rebuild")
 def rebuild_command(
     file: IndexFile,
-    run: Annotated[str | None, typer.Option(help="Another model than the one that made it.")] = None,
+    run: Annotated[str | None, typer.Option(help="A model other than the one that made it.")] = None,
     workers: Workers = None,
     device: Device = "auto",
 ) -> None:
-    """Make an index anew from its images; the old file stays until the new one is complete.
+    """Rebuild an index from its images; the old file stays until the new one is complete.
 
     Examples:
 
@@ -142,14 +142,14 @@ def rebuild_command(
         model = None if run is None else model_at(run, device)
         result = rebuild(file, model, workers=workers, progress=progress)
     other = "" if run is None else f" --run {quote(run)}"
-    _tell(result, file, f"diptych index rebuild {quote(str(file))}{other}")
+    _print_summary(result, file, f"diptych index rebuild {quote(str(file))}{other}")
 
 
 @app.command("doctor")
 def doctor_command(file: IndexFile) -> None:
-    """Check an index: the file itself, every vector against its checksum, thumbnails, and what points where.
+    """Check an index: the file, every vector against its checksum, thumbnails, and references.
 
-    Prints a line a fault, and exits with 1 if there is one.
+    Prints one line per fault, and exits with 1 if there is any.
 
     Examples:
 
@@ -162,8 +162,8 @@ def doctor_command(file: IndexFile) -> None:
     for fault in faults:
         print_result(fault)
     if faults:
-        count = "a fault" if len(faults) == 1 else f"{len(faults):,} faults"
-        print_note(f"{count}; make it anew from the images: diptych index rebuild {quote(str(file))}")
+        count = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults"
+        print_note(f"{count}; rebuild it from the images: diptych index rebuild {quote(str(file))}")
         raise typer.Exit(1)
     print_result(f"{file}: sound")
 
@@ -172,7 +172,7 @@ def doctor_command(file: IndexFile) -> None:
 def status_command(
     file: IndexFile, as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False
 ) -> None:
-    """Show what an index holds, by which model and from where, what its storage costs, and which files were skipped.
+    """Show what an index holds, its model and source, what its storage costs, and which files were skipped.
 
     Examples:
 
@@ -191,28 +191,28 @@ def status_command(
     if as_json:
         stdout.print_json(json.dumps(found))
     else:
-        _show(found)
+        _print_status(found)
 
 
-def _tell(result: SyncResult, file: Path, again: str) -> None:
-    """What was done, and how to go on."""
+def _print_summary(result: SyncResult, file: Path, again: str) -> None:
+    """Print what was done, and what to do next; `again` is the command that continues."""
     name = quote(str(file))
     done = f"encoded {result.encoded:,}, kept {result.kept:,}, renamed {result.renamed:,}, removed {result.removed:,}"
     texts = f", {result.texts_encoded:,} new texts" if result.texts_encoded else ""
     skipped = f"; {result.problems:,} skipped: `diptych index status {name}` lists them" if result.problems else ""
     print_result(f"{file}: {done}{texts}{skipped}")
     if result.interrupted:
-        print_note(f"interrupted; what was finished is kept, and this goes on: {again}")
+        print_note(f"interrupted; finished work is kept, and this continues: {again}")
         raise typer.Exit(130)
     if not (result.encoded or result.kept or result.renamed):
-        print_note("no image was found there; is it the right folder?")
+        print_note("no image was found; is it the right folder?")
         return
     print_note(f'next: diptych search {name} "a dog on the beach", or diptych serve {name}')
 
 
-def _show(found: dict[str, Any]) -> None:
-    rescored = ", its own score puts the first in order" if found["rescores"] else ""
-    when = "never" if found["synced"] is None else _local(found["synced"])
+def _print_status(found: dict[str, Any]) -> None:
+    rescored = ", re-ranked by the model's score" if found["rescores"] else ""
+    when = "never" if found["synced"] is None else _local_time(found["synced"])
     lines = [
         ("file", f"{found['file']}, {found['bytes'] / 2**20:,.1f} MB"),
         ("model", f"{found['model']} ({found['identity'][:8]}), vectors of {found['size']:,}{rescored}"),
@@ -222,8 +222,8 @@ def _show(found: dict[str, Any]) -> None:
         ("storage", found["storage"]),
     ]
     for storage, cost in found["storage_cost"].items():
-        own = ", this index" if storage == found["storage"] else ""
-        lines.append(("", f"{storage}: recall@10 {cost['recall@10']:.4f} against float32{own}"))
+        current = ", this index" if storage == found["storage"] else ""
+        lines.append(("", f"{storage}: recall@10 {cost['recall@10']:.4f} against float32{current}"))
     if found["storage_cost"]:
         lines.append(("", f"measured with {found['measured_with']:,} images"))
     lines += [("cache", line) for line in found["caches"]]
@@ -235,5 +235,5 @@ def _show(found: dict[str, Any]) -> None:
         print_result(f"  {problem['key']}: {problem['reason']}")
 
 
-def _local(moment: str) -> str:
+def _local_time(moment: str) -> str:
     return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}"

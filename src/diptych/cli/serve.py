@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 def command(
-    indexes: Annotated[list[Path], typer.Argument(metavar="INDEX...", help="Files that `diptych index` made.")],
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every one.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8000,
+    indexes: Annotated[list[Path], typer.Argument(metavar="INDEX...", help="Index files, made by `diptych index`.")],
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 listens on all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
     run: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="A run or an export of the model that made the indexes."),
+        typer.Option(metavar="RUN", help="A run or an export of the model that made the indexes, if it has moved."),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A name under which the service may be asked; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="A host name that requests may use; repeatable.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads that compute.", show_default="cores")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads for computing.", show_default="cores")] = None,
     device: Device = "auto",
 ) -> None:
-    """Serve indexes to a browser and to programs: a page, and an API that /openapi.json describes.
+    """Serve indexes to browsers and programs: a page, and an HTTP API that /openapi.json describes.
 
-    It is asked from this machine only, unless told otherwise with --host and --allow-host. Ctrl-C ends it.
+    By default only this machine can reach it; --host and --allow-host change that. Ctrl-C ends it.
 
     Examples:
 
@@ -43,12 +43,11 @@ def command(
 
         diptych serve photos.diptych --run exports/starter
     """
-    if threads is not None:  # the libraries that compute read it when they are loaded, below
+    if threads is not None:  # must be set before the libraries are imported, below
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[name] = str(threads)
     from diptych.machine import keep_freed_memory
-    from diptych.serve.listening import address_of, listen
-    from diptych.serve.opening import open_indexes, warm_up
+    from diptych.serve.startup import listen, open_indexes, url_of, warm_up
 
     keep_freed_memory()
     with listen(host, port) as listening:
@@ -56,11 +55,11 @@ def command(
         warm_up(searchers)
         server = _server(searchers, [host, *(allow_host or [])])
         for searcher in searchers.values():
-            for told in searcher.notes():
-                print_note(told)
-        print_result(f"serving {', '.join(searchers)} at {address_of(listening)}")
+            for note in searcher.notes():
+                print_note(note)
+        print_result(f"serving {', '.join(searchers)} at {url_of(listening)}")
         if host in ("0.0.0.0", "::"):
-            print_note("asked by another name than that, it refuses; allow names with --allow-host NAME")
+            print_note("requests under another host name are refused; allow names with --allow-host NAME")
         try:
             server.run(sockets=[listening])
         except KeyboardInterrupt:
@@ -79,6 +78,6 @@ def _server(searchers: dict[str, Searcher], hosts: list[str]) -> uvicorn.Server:
         proxy_headers=False,
         ws="none",
         timeout_graceful_shutdown=3,
-        h11_max_incomplete_event_size=2**18,  # so that a query that is too long is told so by us
+        h11_max_incomplete_event_size=2**18,  # a longer query then gets our error, not that of h11
     )
     return uvicorn.Server(config)

@@ -1,4 +1,4 @@
-"""What an index says of itself."""
+"""The state of an index: contents, model, source, storage and problems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from diptych.index.sqlite.vectors import STORAGES
 
 
 def status(store: Store) -> dict[str, Any]:
-    """Everything that is known of an index, under lasting names."""
+    """The state of an index as JSON; the names of the fields do not change."""
     spec = store.spec
     with store.reading():
         cost = store.meta("storage_cost") or {}

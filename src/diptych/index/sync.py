@@ -1,7 +1,7 @@
-"""Bringing an index up to date with its source: only what is new or changed is encoded.
+"""Brings an index up to date with its source: only what is new or changed is encoded.
 
-A file whose size and time are as they were is not opened; one whose bytes are known is not decoded. Work is written in
-transactions of a few seconds, so that whatever ends it leaves an index that is valid and goes on from there.
+A file whose size and time are unchanged is not opened, and one whose bytes are known is not decoded. Work is written in
+transactions of a few seconds, so that an interrupted sync leaves a valid index, and the next sync continues.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from diptych.machine import available_cores, interrupt_event
 from diptych.models.address import run_folder, run_identity
 from diptych.progress import ProgressCallback
 
-PATIENCE = 3.0  # seconds to wait for another writer
+LOCK_TIMEOUT = 3.0  # seconds to wait for another writer
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Model:
 
 @dataclass(frozen=True)
 class SyncResult:
-    """What a sync did, in images: encoded, kept with the vectors they had, renamed and removed; problems are left out.
+    """The number of images that a sync encoded, left unchanged (`kept`), renamed and removed.
 
-    `interrupted` says that it was asked to stop before everything was done.
+    `problems` counts what was skipped, and `interrupted` is whether the sync was stopped before it was complete.
     """
 
     encoded: int
@@ -88,21 +88,20 @@ def sync(
     workers: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
-    """Make the index in a file equal to what is at a source's address now, and say what was done.
+    """Bring the index in a file up to date with a source, and return what was done.
 
-    An index that another model made, or of another source or storage than the one asked for, is refused; with `fresh`
-    it is made anew, and the file replaced when that is complete.
+    An index of another model, source or storage is refused; with `fresh` a new index replaces it when it is complete.
     """
     if not isinstance(model, Model):
         encoder = model
         model = Model(_absolute(encoder.address), encoder.identity, lambda: encoder)
     into = Path(into)
     _check_target(into, fresh)
-    with locked_file(into, IndexFileError, PATIENCE):
+    with locked_file(into, IndexFileError, LOCK_TIMEOUT):
         opened = open_source(source)
         if fresh and into.exists():
-            return _anew(model, opened, into, storage or "float16", workers, progress)
-        return _into(model, opened, into, storage, workers, progress)
+            return _replace(model, opened, into, storage or "float16", workers, progress)
+        return _sync_file(model, opened, into, storage, workers, progress)
 
 
 def rebuild(
@@ -112,9 +111,9 @@ def rebuild(
     workers: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
-    """Make an index anew from its source, by its own model or another; the old file stays until that is complete."""
+    """Rebuild an index from its source, with its own model or another; the old file stays until that is complete."""
     path = Path(path)
-    with locked_file(path, IndexFileError, PATIENCE):
+    with locked_file(path, IndexFileError, LOCK_TIMEOUT):
         try:
             store = Store.open(path)
         except IndexFileError as reason:
@@ -122,7 +121,7 @@ def rebuild(
                 raise
             run = "RUN" if model is None else quote(model.address)
             raise IndexFileError(
-                f"{path}: too damaged to say what it was made from ({_without(path, reason)}); make it anew: "
+                f"{path}: too damaged to read its model and source ({_without(path, reason)}); make it again: "
                 f"diptych index {run} SOURCE --into {quote(str(path))} --fresh"
             ) from None
         spec, known = store.spec, store.counts()["image"]
@@ -133,13 +132,13 @@ def rebuild(
         if listing.unlisted:
             folder = sorted(listing.unlisted)[0]
             raise DataError(
-                f"{source.address}: {folder} cannot be read, and what is in it would be forgotten; check its "
-                "permissions, nothing was changed"
+                f"{source.address}: {folder} cannot be read, and its images would be lost; check its permissions. "
+                "Nothing was changed"
             )
-        return _anew(model, source, path, spec.storage, workers, progress)
+        return _replace(model, source, path, spec.storage, workers, progress)
 
 
-def _into(
+def _sync_file(
     model: Model,
     source: Source,
     into: Path,
@@ -147,7 +146,7 @@ def _into(
     workers: int | None,
     progress: ProgressCallback | None,
 ) -> SyncResult:
-    """Sync into a file, which is made if there is none; the caller holds it."""
+    """Sync into a file, which is created if missing; the caller holds its lock."""
     listing = source.listing()
     store = Store.open(into, write=True) if into.exists() else _create(model, source, into, storage or "float16")
     try:
@@ -171,10 +170,10 @@ def _create(model: Model, source: Source, into: Path, storage: Storage) -> Store
     return Store.create(into, spec)
 
 
-def _anew(
+def _replace(
     model: Model, source: Source, into: Path, storage: Storage, workers: int | None, progress: ProgressCallback | None
 ) -> SyncResult:
-    """Make an index beside a file and put it in its place; one that was left unfinished goes on."""
+    """Make an index beside a file and replace the file; an unfinished one is continued."""
     beside = into.parent / f".{into.name}.new"
     if beside.exists():
         try:
@@ -186,12 +185,12 @@ def _anew(
             same = False
         if not same:
             _remove(beside)
-    result = _into(model, source, beside, storage, workers, progress)
+    result = _sync_file(model, source, beside, storage, workers, progress)
     if not result.interrupted:
-        with suppress(IndexFileError):  # what is still in its log goes where it belongs, for who reads it now
+        with suppress(IndexFileError):  # apply its log, for those who are reading it
             Store.open(into, write=True).close()
         beside.replace(into)
-        remove_logs(into)  # they belong to the old file, and would be taken for the new one's
+        remove_logs(into)  # SQLite would apply those of the old file to the new one
     return result
 
 
@@ -217,34 +216,34 @@ def _check_target(into: Path, fresh: bool) -> None:
             Store.open(into).close()
         except IndexFileError as reason:
             raise IndexFileError(
-                f"{into}: not replaced, for it may be something else ({_without(into, reason)})"
+                f"{into}: not replaced, because it may not be an index ({_without(into, reason)})"
             ) from None
 
 
 def _check_spec(spec: IndexSpec, model: Model, source: Source, into: Path, storage: Storage | None) -> None:
-    """Refuse what would mix two things in one index, with the command that does what may have been meant."""
+    """Refuse to mix models, sources or storage types in one index; the error names the command that may be meant."""
     file = quote(str(into))
-    anew = f"diptych index {quote(model.address)} {quote(source.address)} --into {file}"
+    command = f"diptych index {quote(model.address)} {quote(source.address)} --into {file}"
     if spec.source != source.address:
         raise IndexFileError(
-            f"{into}: an index of {spec.source}; name another file with --into, or replace it: {anew} --fresh"
+            f"{into}: an index of {spec.source}; name another file with --into, or replace it: {command} --fresh"
         )
     if spec.identity != model.identity:
         raise IndexFileError(
-            f"{into}: made by another model ({spec.model}, {spec.identity[:8]}), and vectors of two models cannot "
-            f"be compared; rebuild it: diptych index rebuild {file} --run {quote(model.address)}"
+            f"{into}: made by another model ({spec.model}, {spec.identity[:8]}); vectors of two models cannot be "
+            f"compared; rebuild it: diptych index rebuild {file} --run {quote(model.address)}"
         )
     if storage is not None and storage != spec.storage:
         raise IndexFileError(
-            f"{into}: keeps its vectors as {spec.storage}; to change that: {anew} --storage {storage} --fresh"
+            f"{into}: stores vectors as {spec.storage}; to change that: {command} --storage {storage} --fresh"
         )
 
 
 def _check_listing(listing: Listing, known: int, into: Path, source: Source, model: Model) -> None:
-    """Refuse to forget all images that are known because a disk is not there."""
+    """Refuse to remove all known images because a disk is not connected."""
     if known and not listing.files and not listing.unlisted:
         raise DataError(
-            f"{source.address}: no image in it, the index has {known:,}; is its disk there? If all are meant to go: "
+            f"{source.address}: contains no image, but the index has {known:,}; is its disk connected? To remove all: "
             f"diptych index {quote(model.address)} {quote(source.address)} --into {quote(str(into))} --fresh"
         )
 

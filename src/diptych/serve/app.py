@@ -1,29 +1,35 @@
-"""The service as an ASGI application: which routes there are, and what every request passes on its way."""
+"""The service as an ASGI application: its routes, its middleware, and the files of the page."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
+from fastapi import FastAPI, Response
 
 from diptych import __version__
 from diptych.index.search import Searcher
-from diptych.serve import about, explaining, pages, pictures, searching
-from diptych.serve.errors import add_handlers
-from diptych.serve.guard import LOCAL, Guard
-from diptych.serve.methods import Heads
-from diptych.serve.metrics import Measured
-from diptych.serve.schemas import Problem
+from diptych.serve.errors import RequestError, add_error_handlers
+from diptych.serve.metrics import MeasureRequests
+from diptych.serve.middleware import LOOPBACK, Guard, HeadAsGet
+from diptych.serve.openapi import document_errors
+from diptych.serve.routes import entries, info, search
 from diptych.serve.service import Service
+
+PAGE_FOLDER = Path(__file__).parent / "page"
+PAGE_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 
 
 def create_app(indexes: Mapping[str, Searcher], hosts: Iterable[str] = ()) -> FastAPI:
-    """The service over some indexes by their names, the first of which is the default.
+    """The service over indexes by their names; the first is the default.
 
-    It answers to the names of this machine's loopback, and to `hosts`.
+    Requests must name a loopback host or one of `hosts`.
     """
     service = Service(indexes)
 
@@ -36,29 +42,39 @@ def create_app(indexes: Mapping[str, Searcher], hosts: Iterable[str] = ()) -> Fa
         title="Diptych",
         version=__version__,
         description="Search images and texts, both ways.",
-        docs_url=None,  # they would load their page from elsewhere
+        docs_url=None,  # FastAPI's documentation pages load scripts from another host
         redoc_url=None,
         lifespan=lifespan,
     )
-    for room in (searching, pictures, explaining, about):
-        room.add_routes(app, service)
-    pages.add_routes(app)
-    add_handlers(app)
-    app.add_middleware(Heads)
-    app.add_middleware(Guard, hosts=(*LOCAL, *hosts))
-    app.add_middleware(Measured, metrics=service.metrics)  # the last is the outermost
-    _document(app)
+    for routes in (search, entries, info):
+        routes.add_routes(app, service)
+    _add_page(app)
+    add_error_handlers(app)
+    app.add_middleware(HeadAsGet)
+    app.add_middleware(Guard, hosts=(*LOOPBACK, *hosts))
+    app.add_middleware(MeasureRequests, metrics=service.metrics)  # the last one added is the outermost
+    document_errors(app)
     return app
 
 
-def _document(app: FastAPI) -> None:
-    """Add the one form of all errors to the OpenAPI document, where the routes point to it."""
+def _add_page(app: FastAPI) -> None:
+    """Add the page and its files, which are read once; no other name opens a file."""
+    files = {file.name: file.read_bytes() for file in sorted(PAGE_FOLDER.glob("*")) if file.suffix in PAGE_TYPES}
 
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            made.setdefault("components", {}).setdefault("schemas", {})["Problem"] = Problem.model_json_schema()
-            app.openapi_schema = made
-        return app.openapi_schema
+    def respond(name: str) -> Response:
+        if name not in files:
+            raise RequestError(404, "the page has no such file")
+        headers = {"Content-Type": PAGE_TYPES[Path(name).suffix], "Cache-Control": "no-cache"}
+        return Response(files[name], headers=headers)
 
-    app.openapi = openapi  # type: ignore[method-assign]
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return respond("index.html")
+
+    @app.get("/page/{file:path}", include_in_schema=False)
+    async def file(file: str) -> Response:
+        return respond(file)
+
+    @app.get("/favicon.ico", include_in_schema=False)
+    async def icon() -> Response:
+        return Response(status_code=204)

@@ -1,7 +1,7 @@
-"""Questions that are asked at the same time share one pass: all that wait when the worker is free go together.
+"""Concurrent queries share one pass: while one batch is processed, the queries that arrive form the next.
 
-Nobody waits for company. A question that finds the worker free goes alone; those that come while it works are the next
-batch. The same question asked twice at a time is answered once, for both.
+Nothing is delayed to fill a batch: a query that arrives while the worker is idle is processed alone. Equal queries that
+are pending at the same time are processed once.
 """
 
 from __future__ import annotations
@@ -12,100 +12,102 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from diptych.serve.errors import RefusedError
+from diptych.serve.errors import RequestError
 
-Question = TypeVar("Question", bound=Hashable)
+Query = TypeVar("Query", bound=Hashable)
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 
-TOGETHER = 64  # questions of a pass at most
-WAITING = 1024  # questions that may wait; at more than that, waiting is worse than asking again
+BATCH_SIZE = 64  # at most
+QUEUE_LIMIT = 1024  # pending queries; with more, it is better to retry than to wait
 
 
-class Batcher(Generic[Question, Result]):
-    """Answers questions in batches on one thread; `work` gives each its result, or the error that is its alone."""
+class Batcher(Generic[Query, Result]):
+    """Processes queries in batches on one thread; `process` returns a result or an exception per query."""
 
     def __init__(
         self,
-        work: Callable[[Sequence[Question]], Sequence[Result | Exception]],
-        together: int = TOGETHER,
-        waiting: int = WAITING,
+        process: Callable[[Sequence[Query]], Sequence[Result | Exception]],
+        batch_size: int = BATCH_SIZE,
+        queue_limit: int = QUEUE_LIMIT,
     ) -> None:
-        self._work = work
-        self._together = together
-        self._waiting = waiting
+        self._process = process
+        self._batch_size = batch_size
+        self._queue_limit = queue_limit
         self._thread = ThreadPoolExecutor(1, "diptych-batches")
-        self._queue: deque[Question] = deque()
-        self._askers: dict[Question, list[asyncio.Future[Result]]] = {}  # of questions that wait or are worked on
+        self._queue: deque[Query] = deque()
+        self._waiting: dict[Query, list[asyncio.Future[Result]]] = {}  # by query, queued or being processed
         self._running: asyncio.Task[None] | None = None
 
-    async def ask(self, question: Question) -> Result:
-        """The question's result; refused where too many wait already."""
-        askers = self._askers.get(question)
-        if askers is None:
-            if len(self._queue) >= self._waiting:
-                raise RefusedError(503, f"{self._waiting:,} questions wait already; try again in a moment")
-            askers = self._askers[question] = []
-            self._queue.append(question)
-        asker: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        askers.append(asker)
+    async def submit(self, query: Query) -> Result:
+        """The result of a query; a RequestError if too many are pending."""
+        waiting = self._waiting.get(query)
+        if waiting is None:
+            if len(self._queue) >= self._queue_limit:
+                raise RequestError(503, f"{self._queue_limit:,} queries are already waiting; try again in a moment")
+            waiting = self._waiting[query] = []
+            self._queue.append(query)
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        waiting.append(future)
         if self._running is None:
             self._running = asyncio.create_task(self._run())
-        return await asker
+        return await future
 
     def close(self) -> None:
-        """End the thread, once it has done what it does; whoever asks again begins a new one."""
+        """End the thread after its current batch; a later query starts a new one."""
         self._thread.shutdown(cancel_futures=True)
         self._thread = ThreadPoolExecutor(1, "diptych-batches")
 
     async def _run(self) -> None:
         try:
             while batch := self._take():
-                for question, result in zip(batch, await self._results(batch), strict=True):
-                    for asker in self._askers.pop(question):
-                        if asker.done():  # who asked has gone
+                for query, result in zip(batch, await self._results(batch), strict=True):
+                    for future in self._waiting.pop(query):
+                        if future.done():  # the client has disconnected
                             continue
                         if isinstance(result, Exception):
-                            asker.set_exception(result)
+                            future.set_exception(result)
                         else:
-                            asker.set_result(result)
+                            future.set_result(result)
         finally:
             self._running = None
-            self._give_up()
+            self._fail_pending()
 
-    def _give_up(self) -> None:
-        """Refuse whoever still waits, which is nobody unless the run was broken off."""
-        for asker in [asker for askers in self._askers.values() for asker in askers if not asker.done()]:
-            asker.set_exception(RefusedError(503, "the service was broken off; try again"))
-        self._askers.clear()
+    def _fail_pending(self) -> None:
+        """Fail the queries that are still waiting, if the run was cancelled."""
+        for future in [future for futures in self._waiting.values() for future in futures if not future.done()]:
+            future.set_exception(RequestError(503, "the service was interrupted; try again"))
+        self._waiting.clear()
         self._queue.clear()
 
-    def _take(self) -> list[Question]:
-        """The next batch; a question that nobody waits for any more is dropped."""
-        batch: list[Question] = []
-        while self._queue and len(batch) < self._together:
-            question = self._queue.popleft()
-            if all(asker.done() for asker in self._askers[question]):
-                del self._askers[question]
+    def _take(self) -> list[Query]:
+        """The next batch, without queries whose clients have all disconnected."""
+        batch: list[Query] = []
+        while self._queue and len(batch) < self._batch_size:
+            query = self._queue.popleft()
+            if all(future.done() for future in self._waiting[query]):
+                del self._waiting[query]
             else:
-                batch.append(question)
+                batch.append(query)
         return batch
 
-    async def _results(self, batch: list[Question]) -> Sequence[Result | Exception]:
+    async def _results(self, batch: list[Query]) -> Sequence[Result | Exception]:
         try:
-            results = await asyncio.get_running_loop().run_in_executor(self._thread, self._work, batch)
+            results = await asyncio.get_running_loop().run_in_executor(self._thread, self._process, batch)
             if len(results) != len(batch):
-                raise RuntimeError(f"{len(results)} results of {len(batch)} questions")
+                raise RuntimeError(f"{len(results)} results for {len(batch)} queries")
             return results
         except Exception as error:
             return [error] * len(batch)
 
 
-def apart(work: Callable[[Sequence[Item]], Sequence[Result]], items: Sequence[Item]) -> list[Result | Exception]:
-    """Do all in one go; if that fails, one by one, so that a bad item does not fail its neighbours."""
+def isolate_failures(
+    process: Callable[[Sequence[Item]], Sequence[Result]], items: Sequence[Item]
+) -> list[Result | Exception]:
+    """Process all items together; if that fails, one by one, so that a bad item does not fail the others."""
     try:
-        return list(work(items)) if items else []
+        return list(process(items)) if items else []
     except Exception as error:
         if len(items) == 1:
             return [error]
-        return [result for item in items for result in apart(work, [item])]
+        return [result for item in items for result in isolate_failures(process, [item])]

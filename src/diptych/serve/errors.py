@@ -1,4 +1,4 @@
-"""What a client is told when something is wrong: one sentence, always as {"error": sentence}."""
+"""Errors of the service: every error response is JSON with one sentence, {"error": sentence}."""
 
 from __future__ import annotations
 
@@ -11,71 +11,72 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from diptych.errors import DataError, DiptychError, IndexFileError, RunError
-from diptych.serve.methods import allowed
 
-SENTENCES = {
-    404: "nothing is at this address; /openapi.json lists what there is",
-    405: "this address cannot be asked that way; /openapi.json lists how",
+MESSAGES = {
+    404: "there is nothing at this address; /openapi.json lists all routes",
+    405: "this address does not support that method; /openapi.json lists those it does",
 }
 
 
-class RefusedError(Exception):
-    """An answer that is an error: its HTTP status, and one sentence."""
+class RequestError(Exception):
+    """A request that is answered with an error: its HTTP status, and one sentence."""
 
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
-def problem(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer that tells one sentence."""
-    told = json.dumps({"error": " ".join(sentence.split())})
-    return Response(told, status, headers, media_type="application/json")
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The response for an error."""
+    body = json.dumps({"error": " ".join(message.split())})
+    return Response(body, status, headers, media_type="application/json")
 
 
-def add_handlers(app: FastAPI) -> None:
-    """Tell every error in the one form, whoever raised it."""
+def add_error_handlers(app: FastAPI) -> None:
+    """Turn every exception into an error response."""
 
-    @app.exception_handler(RefusedError)
-    async def refused(_: Request, error: RefusedError) -> Response:
-        return problem(error.status, str(error))
+    @app.exception_handler(RequestError)
+    async def request_error(_: Request, error: RequestError) -> Response:
+        return error_response(error.status, str(error))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
-        sentence = SENTENCES.get(error.status_code, str(error.detail))
-        headers = {"Allow": allowed(request)} if error.status_code == 405 else error.headers
-        return problem(error.status_code, sentence, headers)
+        message = MESSAGES.get(error.status_code, str(error.detail))
+        headers = {"Allow": allowed_methods(request)} if error.status_code == 405 else error.headers
+        return error_response(error.status_code, message, headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
-        within = [{**mistake, "loc": mistake["loc"][1:]} for mistake in error.errors()]  # the first part is "query"
-        return problem(422, first_mistake(within))
+        mistakes = [{**mistake, "loc": mistake["loc"][1:]} for mistake in error.errors()]  # without the first: "query"
+        return error_response(422, describe_first(mistakes))
 
     @app.exception_handler(DiptychError)
     async def known(_: Request, error: DiptychError) -> Response:
-        return problem(_status(error), str(error))
+        return error_response(_status(error), str(error))
 
     @app.exception_handler(sqlite3.Error)
     async def database(_: Request, error: sqlite3.Error) -> Response:
-        return problem(503, f"the index cannot be read now ({error}); try again, and see /health")
+        return error_response(503, f"the index is temporarily unavailable ({error}); try again, and see /health")
 
     @app.exception_handler(MemoryError)
     async def memory(_: Request, __: MemoryError) -> Response:
-        return problem(503, "out of memory; ask for less, or try again")
+        return error_response(503, "out of memory; request less, or try again")
 
 
-def _status(error: DiptychError) -> int:
-    if isinstance(error, IndexFileError):
-        return 503
-    if isinstance(error, RunError):
-        return 409
-    return 422 if isinstance(error, DataError) else 500
+def allowed_methods(request: Request) -> str:
+    """The methods of all routes at the address of a request, for the header Allow; HEAD is allowed wherever GET is."""
+    methods: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            methods |= getattr(route, "methods", None) or set()
+    return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
 
 
-def first_mistake(mistakes: Sequence[Mapping[str, Any]]) -> str:
-    """The first of pydantic's complaints as a sentence that names the field."""
+def describe_first(mistakes: Sequence[Mapping[str, Any]]) -> str:
+    """The first of pydantic's validation errors as a sentence that names the field."""
     first = mistakes[0]
     field = ".".join(str(part) for part in first["loc"])
     message = str(first["msg"])
@@ -88,3 +89,11 @@ def first_mistake(mistakes: Sequence[Mapping[str, Any]]) -> str:
     if first["type"] == "value_error":
         message = str(first["ctx"]["error"])
     return f"{field[:100] or 'the body'}: {message[:1].lower()}{message[1:]}"
+
+
+def _status(error: DiptychError) -> int:
+    if isinstance(error, IndexFileError):
+        return 503
+    if isinstance(error, RunError):
+        return 409
+    return 422 if isinstance(error, DataError) else 500

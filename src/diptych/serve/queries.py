@@ -1,152 +1,210 @@
-"""Answers a batch of questions: one pass of each tower for all, then one product an index."""
+"""Answers a batch of queries: each tower encodes all of them in one pass, and each index is searched once."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.errors import ScoreError
+from diptych.errors import DataError, ScoreError
 from diptych.index.encoder import Encoder, Encodings
 from diptych.index.entries import Answer, Kind, SearchRequest
 from diptych.index.search import Query, Searcher
-from diptych.serve.batching import apart
-from diptych.serve.cache import Cache
+from diptych.serve.batching import isolate_failures
+from diptych.serve.errors import RequestError
 from diptych.serve.metrics import Metrics
-from diptych.serve.stored import check_model, stored
 
-Name = TypeVar("Name", str, bytes)  # of what is encoded: a text itself, or the hash of an image
+CACHED_QUERIES = 2048
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+Name = TypeVar("Name", str, bytes)  # of an item to encode: a text itself, or the hash of an image
+
+
+class LruCache(Generic[Key, Value]):
+    """The most recently used values, up to a limit; threads may share it."""
+
+    def __init__(self, limit: int = CACHED_QUERIES) -> None:
+        self._limit = limit
+        self._values: OrderedDict[Key, Value] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Key) -> Value | None:
+        """The value, if it is in the cache; it becomes the most recently used."""
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key]
+
+    def put(self, key: Key, value: Value) -> None:
+        """Store a value; the least recently used one is dropped."""
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            if len(self._values) > self._limit:
+                self._values.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A photo by the hash of its bytes, and what the image tower reads of it, or has made of it before."""
+    """An uploaded photo: the hash of its bytes, and the model's input, or its encoding if that is cached."""
 
     digest: bytes
-    read: NDArray[Any] | Encodings = field(compare=False)
+    prepared: NDArray[Any] | Encodings = field(compare=False)
 
 
 @dataclass(frozen=True)
-class Question:
-    """Something that is asked of an index: a text, a photo, or more like an entry of it."""
+class SearchQuery:
+    """A search of an index by a text, by an uploaded photo, or by the id of an entry."""
 
     index: str
-    about: str | Upload | int
-    ask: SearchRequest
+    subject: str | Upload | int
+    request: SearchRequest
+
+    @property
+    def text(self) -> str | None:
+        """The text of a search by text."""
+        return self.subject if isinstance(self.subject, str) else None
 
 
 @dataclass(frozen=True)
-class Found:
-    """An answer, and the captions of the images in it."""
+class SearchResult:
+    """An answer, and the captions of images by id."""
 
     answer: Answer
     captions: Mapping[int, Sequence[str]]
 
 
-Row = tuple[Encodings, Kind]  # one query, and what it is
+EncodedQuery = tuple[Encodings, Kind]  # one row, and what it encodes
 
 
-class Queries:
-    """Encodes and answers questions of several indexes, on one thread; `encoded` may be asked from others."""
+class QueryRunner:
+    """Encodes and answers queries over several indexes, on one thread; `cached_image` may be called from others."""
 
     def __init__(self, searchers: Mapping[str, Searcher], metrics: Metrics) -> None:
         self._searchers = searchers
         self._metrics = metrics
-        self._cache: Cache[tuple[str, str | bytes], Encodings] = Cache()
+        self._cache: LruCache[tuple[str, str | bytes], Encodings] = LruCache()
 
-    def encoded(self, encoder: Encoder, digest: bytes) -> Encodings | None:
-        """What a model has made of the image with this hash, if that is still kept."""
+    def cached_image(self, encoder: Encoder, digest: bytes) -> Encodings | None:
+        """The encoding of the image with this hash, if it is in the cache."""
         return self._cache.get((encoder.identity, digest))
 
-    def answer(self, questions: Sequence[Question]) -> list[Found | Exception]:
-        """A result each; a question that cannot be answered has the error, and the others their answers."""
-        self._metrics.batches.observe(len(questions))
-        rows = self._encoded(questions)
-        results: dict[Question, Found | Exception] = {}
-        by_index: dict[str, list[tuple[Question, Row]]] = {}
-        for question, row in zip(questions, rows, strict=True):
-            if isinstance(row, Exception):
-                results[question] = row
+    def run(self, queries: Sequence[SearchQuery]) -> list[SearchResult | Exception]:
+        """One result per query; a query that fails has its exception, and does not affect the others."""
+        self._metrics.batches.observe(len(queries))
+        results: dict[SearchQuery, SearchResult | Exception] = {}
+        by_index: dict[str, list[tuple[SearchQuery, EncodedQuery]]] = {}
+        for query, encoded in zip(queries, self._encode(queries), strict=True):
+            if isinstance(encoded, Exception):
+                results[query] = encoded
             else:
-                by_index.setdefault(question.index, []).append((question, row))
-        for name, own in by_index.items():
-            found = apart(functools.partial(_searched, self._searchers[name]), own)
-            results.update((question, result) for (question, _), result in zip(own, found, strict=True))
-        return [results[question] for question in questions]
+                by_index.setdefault(query.index, []).append((query, encoded))
+        for name, group in by_index.items():
+            found = isolate_failures(functools.partial(_search, self._searchers[name]), group)
+            results.update((query, result) for (query, _), result in zip(group, found, strict=True))
+        return [results[query] for query in queries]
 
-    def _encoded(self, questions: Sequence[Question]) -> list[Row | Exception]:
-        encoded: dict[Question, Row | Exception] = {}
-        by_model: dict[str, list[Question]] = {}
-        for question in questions:
-            by_model.setdefault(self._searchers[question.index].encoder.identity, []).append(question)
-        for own in by_model.values():
-            encoder = self._searchers[own[0].index].encoder
-            encoded |= self._texts(encoder, [each for each in own if isinstance(each.about, str)])
-            encoded |= self._photos(encoder, [each for each in own if isinstance(each.about, Upload)])
-        for question in questions:
-            if isinstance(question.about, int):
-                encoded[question] = self._stored(question.index, question.about)
-        return [encoded[question] for question in questions]
+    def _encode(self, queries: Sequence[SearchQuery]) -> list[EncodedQuery | Exception]:
+        encoded: dict[SearchQuery, EncodedQuery | Exception] = {}
+        by_model: dict[str, list[SearchQuery]] = {}
+        for query in queries:
+            by_model.setdefault(self._searchers[query.index].encoder.identity, []).append(query)
+        for group in by_model.values():
+            encoder = self._searchers[group[0].index].encoder
+            encoded |= self._encode_texts(encoder, group)
+            encoded |= self._encode_photos(encoder, group)
+        for query in queries:
+            if isinstance(query.subject, int):
+                encoded[query] = self._stored(query.index, query.subject)
+        return [encoded[query] for query in queries]
 
-    def _texts(self, encoder: Encoder, questions: Sequence[Question]) -> dict[Question, Row | Exception]:
-        about = {question: question.about for question in questions if isinstance(question.about, str)}
-        rows = self._rows(encoder.identity, {text: text for text in about.values()}, encoder.texts)
-        return {question: _of("text", rows[text]) for question, text in about.items()}
+    def _encode_texts(
+        self, encoder: Encoder, queries: Sequence[SearchQuery]
+    ) -> dict[SearchQuery, EncodedQuery | Exception]:
+        texts = {query: query.subject for query in queries if isinstance(query.subject, str)}
+        rows = self._encode_items(encoder.identity, {text: text for text in texts.values()}, encoder.texts)
+        return {query: _with_kind("text", rows[text]) for query, text in texts.items()}
 
-    def _photos(self, encoder: Encoder, questions: Sequence[Question]) -> dict[Question, Row | Exception]:
-        about = {question: question.about for question in questions if isinstance(question.about, Upload)}
-        rows = self._rows(encoder.identity, {own.digest: own.read for own in about.values()}, encoder.images)
-        return {question: _of("image", rows[own.digest]) for question, own in about.items()}
+    def _encode_photos(
+        self, encoder: Encoder, queries: Sequence[SearchQuery]
+    ) -> dict[SearchQuery, EncodedQuery | Exception]:
+        uploads = {query: query.subject for query in queries if isinstance(query.subject, Upload)}
+        items = {upload.digest: upload.prepared for upload in uploads.values()}
+        rows = self._encode_items(encoder.identity, items, encoder.images)
+        return {query: _with_kind("image", rows[upload.digest]) for query, upload in uploads.items()}
 
-    def _rows(
+    def _encode_items(
         self, model: str, items: Mapping[Name, Any], encode: Callable[[list[Any]], Encodings]
     ) -> dict[Name, Encodings | Exception]:
-        """The encoding of each item by its name; what is not kept from before is encoded together."""
+        """The encoding of each item by its name; those that are not cached are encoded together."""
         rows: dict[Name, Encodings | Exception] = {}
         for name, item in items.items():
-            kept = item if isinstance(item, Encodings) else self._cache.get((model, name))
-            if kept is not None:
-                rows[name] = kept
+            cached = item if isinstance(item, Encodings) else self._cache.get((model, name))
+            if cached is not None:
+                rows[name] = cached
         new = [name for name in items if name not in rows]
-        self._metrics.hits.inc(len(rows))
-        self._metrics.misses.inc(len(new))
-        encoded = apart(lambda some: _each(encode([items[name] for name in some])), new)
+        self._metrics.cache_hits.inc(len(rows))
+        self._metrics.cache_misses.inc(len(new))
+        encoded = isolate_failures(lambda names: _rows(encode([items[name] for name in names])), new)
         for name, row in zip(new, encoded, strict=True):
             rows[name] = row
             if not isinstance(row, Exception):
                 self._cache.put((model, name), row)
         return rows
 
-    def _stored(self, index: str, entry: int) -> Row | Exception:
+    def _stored(self, index: str, entry: int) -> EncodedQuery | Exception:
         try:
-            return stored(self._searchers[index], entry)
+            return stored_encoding(self._searchers[index], entry)
         except Exception as error:
             return error
 
 
-def _of(kind: Kind, row: Encodings | Exception) -> Row | Exception:
+def stored_encoding(searcher: Searcher, entry: int) -> EncodedQuery:
+    """The encoding of an entry as it was indexed, and its kind; no file is read and nothing is encoded."""
+    check_model(searcher)
+    try:
+        kind, encoding = searcher.store.encoded(entry)
+    except DataError:
+        raise no_such_entry(entry) from None
+    return encoding, kind
+
+
+def check_model(searcher: Searcher) -> None:
+    """Refuse an index that another model has rebuilt since the service started: encodings cannot be compared."""
+    if not searcher.model_matches:
+        raise RequestError(503, "the index has been rebuilt with another model; restart the service")
+
+
+def no_such_entry(entry: int) -> RequestError:
+    """The error for an id without an entry; it does not reveal where the index is stored."""
+    return RequestError(404, f"no entry {entry} in this index; it may have been removed")
+
+
+def _with_kind(kind: Kind, row: Encodings | Exception) -> EncodedQuery | Exception:
     return row if isinstance(row, Exception) else (row, kind)
 
 
-def _each(encodings: Encodings) -> list[Encodings]:
-    """The rows one by one, each in memory of its own, so that one that is kept does not keep its neighbours."""
+def _rows(encodings: Encodings) -> list[Encodings]:
+    """The rows one by one, each with its own memory, so that a cached row does not keep the others alive."""
     if not np.isfinite(encodings.vectors).all():
-        raise ScoreError("the model makes no finite numbers of this query; is the run's model whole?")
+        raise ScoreError("the model's encoding of the query is not finite; is the model damaged?")
     return [encodings.take([row]) for row in range(len(encodings))]
 
 
-def _searched(searcher: Searcher, questions: Sequence[tuple[Question, Row]]) -> list[Found]:
+def _search(searcher: Searcher, queries: Sequence[tuple[SearchQuery, EncodedQuery]]) -> list[SearchResult]:
     check_model(searcher)
-    answers = searcher.search(
-        [
-            Query(row, kind, question.ask, question.about if isinstance(question.about, str) else None)
-            for question, (row, kind) in questions
-        ]
-    )
+    answers = searcher.search([Query(encoding, kind, query.request, query.text) for query, (encoding, kind) in queries])
     images = {hit.entry.id for answer in answers for hit in answer.hits if hit.entry.kind == "image"}
     captions = searcher.store.captions(sorted(images)) if images else {}
-    return [Found(answer, captions) for answer in answers]
+    return [SearchResult(answer, captions) for answer in answers]

@@ -1,128 +1,107 @@
-"""What may be asked and what is answered, as OpenAPI tells it."""
+"""Requests and responses of the HTTP API, as the OpenAPI document describes them."""
 
 from __future__ import annotations
 
-import re
-from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from diptych.index.entries import Filters, Kind, SearchRequest
+from diptych.index.entries import EMPTY_QUERY, Filters, Kind, SearchRequest, column_filters
 
-CHARACTERS = 1000  # of a query
-MOST = 500  # hits
-DAY = re.compile("^([0-9]{4}-[0-9]{2}-[0-9]{2})?$")
-LARGEST = 2**63 - 1  # of an id, which SQLite counts with 64 bits
+MAX_CHARACTERS = 1000  # of a query
+MAX_HITS = 500
+MAX_ID = 2**63 - 1  # SQLite's ids have 64 bits
 
 
-def _said(text: str) -> str:
+def _not_blank(text: str) -> str:
     if not text.strip():
-        raise ValueError("is empty; ask in words, such as 'two dogs on a beach'")
+        raise ValueError(EMPTY_QUERY)
     return text
 
 
-def _day(day: str) -> str:
-    try:
-        if DAY.fullmatch(day):
-            return str(date.fromisoformat(day)) if day else day
-    except ValueError:
-        pass
-    raise ValueError(f"{day[:100]!r} is not a day; write it as 2026-11-16")
-
-
-def _condition(condition: str) -> str:
-    if condition.find("=") < 1:
-        raise ValueError("write a condition as column=value")
-    return condition
-
-
+# The patterns of days and conditions are for the documentation; `Filters` and `column_filters` check them.
 Words = Annotated[
     str,
-    Field(max_length=CHARACTERS, description="A query in words", json_schema_extra={"pattern": r"\S"}),
-    AfterValidator(_said),
+    Field(max_length=MAX_CHARACTERS, description="A query in words", json_schema_extra={"pattern": r"\S"}),
+    AfterValidator(_not_blank),
 ]
 Day = Annotated[
     str,
-    Field(description="As 2026-11-16", json_schema_extra={"pattern": DAY.pattern}),
-    AfterValidator(_day),
+    Field(description="A day, such as 2026-11-16", json_schema_extra={"pattern": "^([0-9]{4}-[0-9]{2}-[0-9]{2})?$"}),
 ]
-Condition = Annotated[
-    str,
-    Field(max_length=2000, description="column=value", json_schema_extra={"pattern": "^[^=]+="}),
-    AfterValidator(_condition),
-]
+Condition = Annotated[str, Field(max_length=2000, description="column=value", json_schema_extra={"pattern": "^[^=]+="})]
 Name = Annotated[str, Field(max_length=1000)]
-Id = Annotated[int, Field(ge=1, le=LARGEST, description="An entry's id")]
+Id = Annotated[int, Field(ge=1, le=MAX_ID, description="An entry's id")]
 
 
-class Wanted(BaseModel):
-    """Which index is asked, for what, and what may be found; an empty filter lets everything through."""
+class SearchOptions(BaseModel):
+    """The index to search, what to find, and filters; an empty filter lets everything through."""
 
     model_config = ConfigDict(extra="forbid")
 
-    index: Name = Field("", description="An index by its name; the first, unless told")
+    index: Name = Field("", description="The name of an index; defaults to the first")
     to: Kind = Field("image", description="What to find")
-    k: int = Field(20, ge=1, le=MOST, description="How many to find")
-    folder: Name = Field("", description="Only in this folder of the source, and below it")
+    k: int = Field(20, ge=1, le=MAX_HITS, description="The number of hits")
+    folder: Name = Field("", description="Only entries in this folder of the source or below it")
     since: Day = ""
     until: Day = ""
     split: Name = ""
 
-    def columns(self) -> tuple[tuple[str, str], ...]:
-        """Values that columns of the source's table must have."""
+    def column_filters(self) -> tuple[tuple[str, str], ...]:
+        """Columns of the source's table and the values that they must have."""
         return ()
 
-    def ask(self, without: int | None = None) -> SearchRequest:
-        """The same as an index takes it."""
+    def request(self, without: int | None = None) -> SearchRequest:
+        """The same options as the index takes them; a DataError if one is invalid."""
         filters = Filters(
             folder=self.folder or None,
             since=self.since or None,
             until=self.until or None,
             split=self.split or None,
-            columns=self.columns(),
+            columns=self.column_filters(),
         )
         return SearchRequest(to=self.to, k=self.k, filters=filters, without=without)
 
 
-class WantedInAddress(Wanted):
-    """The same with columns as column=value, as an address can tell them."""
+class UrlOptions(SearchOptions):
+    """The options in a URL, with columns as column=value."""
 
-    where: list[Condition] = Field([], max_length=20, description="column=value of the source's table; repeatable")
+    where: list[Condition] = Field(
+        [], max_length=20, description="A column of the source's table and its value, as column=value; repeatable"
+    )
 
-    def columns(self) -> tuple[tuple[str, str], ...]:
-        """Values that columns of the source's table must have."""
-        pairs = [condition.partition("=") for condition in self.where]
-        return tuple((column, value) for column, _, value in pairs)
+    def column_filters(self) -> tuple[tuple[str, str], ...]:
+        """Columns of the source's table and the values that they must have."""
+        return column_filters(self.where)
 
 
-class SearchInAddress(WantedInAddress):
-    """A query in words."""
+class SearchParameters(UrlOptions):
+    """A search by text."""
 
     text: Words
 
 
-class SimilarInAddress(WantedInAddress):
-    """Entries like one of the index."""
+class SimilarParameters(UrlOptions):
+    """A search for entries similar to one of the index."""
 
     id: Id
 
 
-class SearchBody(Wanted):
-    """A query in words; `where` is column: value of the source's table."""
+class SearchBody(SearchOptions):
+    """A search by text; `where` maps columns of the source's table to their values."""
 
-    model_config = ConfigDict(strict=True)  # JSON has numbers, which an address has not
+    model_config = ConfigDict(strict=True)  # unlike a URL, JSON has numbers
 
     text: Words
     where: dict[Name, Name] = Field({}, max_length=20)
 
-    def columns(self) -> tuple[tuple[str, str], ...]:
-        """Values that columns of the source's table must have."""
+    def column_filters(self) -> tuple[tuple[str, str], ...]:
+        """Columns of the source's table and the values that they must have."""
         return tuple(self.where.items())
 
 
-class AboutEntry(BaseModel):
-    """A text and an entry that it is held against."""
+class EntryAndText(BaseModel):
+    """An entry and a text that is compared with it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -131,8 +110,8 @@ class AboutEntry(BaseModel):
     index: Name = ""
 
 
-class PictureInAddress(BaseModel):
-    """How large a picture shall be."""
+class PictureParameters(BaseModel):
+    """The index and the size of a picture."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -141,13 +120,13 @@ class PictureInAddress(BaseModel):
 
 
 class Problem(BaseModel):
-    """What is wrong, in one sentence."""
+    """The error in one sentence."""
 
     error: str
 
 
 class FoundEntry(BaseModel):
-    """An entry that was found; `near` are entries that show the same."""
+    """An entry that was found; `near` are the ids of its near-duplicates."""
 
     id: int
     kind: Kind
@@ -167,7 +146,7 @@ class FoundEntry(BaseModel):
 
 
 class SearchAnswer(BaseModel):
-    """The hits, best first; `message` is there where a person should know more."""
+    """The hits, best first; `message` is a sentence for people, if there is anything to say about the answer."""
 
     index: str
     text: str | None
@@ -182,7 +161,7 @@ class SearchAnswer(BaseModel):
 
 
 class IndexAbout(BaseModel):
-    """An index, what it holds, and what can be asked of it."""
+    """An index, what it holds, and what it supports."""
 
     name: str
     images: int
@@ -197,13 +176,13 @@ class IndexAbout(BaseModel):
 
 
 class Indexes(BaseModel):
-    """All indexes that are served, the default first."""
+    """All served indexes, the default first."""
 
     indexes: list[IndexAbout]
 
 
 class WordAbout(BaseModel):
-    """A word and what the score loses without it; nothing where the model does not know it."""
+    """A word and how much the score drops without it; null if the model does not know the word."""
 
     place: int
     word: str
@@ -211,7 +190,7 @@ class WordAbout(BaseModel):
 
 
 class Explained(BaseModel):
-    """A text's score with an image, and what each of its words is worth."""
+    """The score of a text with an image, and the importance of each word."""
 
     id: int
     text: str
@@ -220,47 +199,30 @@ class Explained(BaseModel):
 
 
 class PlaceAbout(BaseModel):
-    """A box, left, top, right, bottom from 0 to 1, and its score."""
+    """A box (left, top, right, bottom, each from 0 to 1) and its score."""
 
     box: list[float]
     score: float
 
 
 class PhrasePlaces(BaseModel):
-    """A phrase and where it is, best first."""
+    """A phrase and its places, best first."""
 
     phrase: str
     places: list[PlaceAbout]
 
 
 class Localized(BaseModel):
-    """The phrases of a text and where they are in an image."""
+    """The phrases of a text and their places in an image."""
 
     id: int
     phrases: list[PhrasePlaces]
 
 
 class Health(BaseModel):
-    """Whether all is well; if not, what is wrong."""
+    """The state of the service, and its problems, if any."""
 
     status: Literal["ok", "degraded"]
     problems: list[str]
     version: str
     indexes: dict[str, dict[str, Any]]
-
-
-def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The errors that a route can answer with, for its documentation."""
-    told = {
-        400: "The host is not served here",
-        403: "Asked by a page of another host",
-        404: "No such index or entry",
-        408: "The body did not come",
-        409: "This index cannot",
-        413: "Too large",
-        415: "Not what is read here",
-        422: "Something in the question is wrong",
-        503: "Not now",
-    }
-    schema = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": told[status], "content": schema} for status in (400, 403, *statuses)}

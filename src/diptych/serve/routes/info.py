@@ -1,4 +1,4 @@
-"""/indexes, /health and /metrics: what is served, whether all is well, and how it goes."""
+"""/indexes, /health and /metrics: what is served, its problems, and metrics."""
 
 from __future__ import annotations
 
@@ -10,41 +10,42 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from diptych import __version__
 from diptych.index.search import Searcher
-from diptych.serve.explaining import localizing
-from diptych.serve.schemas import Health, Indexes, errors
-from diptych.serve.service import FAILURES, Service
+from diptych.serve.openapi import errors
+from diptych.serve.routes.entries import localising_run
+from diptych.serve.schemas import Health, Indexes
+from diptych.serve.service import UNAVAILABLE, Service
 
-FOLDERS = 200  # that are named, at most
+MAX_FOLDERS = 200
 
 
 class PrometheusText(Response):
-    """Figures in Prometheus' text form."""
+    """Metrics in the text format of Prometheus."""
 
     media_type = CONTENT_TYPE_LATEST
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
-    """Add the routes that tell of the service itself."""
+    """Add the routes about the service itself."""
 
     @app.get("/indexes", response_model=Indexes, responses=errors(503))
     async def indexes() -> Any:
-        """The indexes, the default first, and what can be asked of each."""
+        """The served indexes, the default first, and what each supports."""
         named = list(service.searchers.items())
-        return {"indexes": [await service.in_thread(about, name, searcher) for name, searcher in named]}
+        return {"indexes": [await service.run_in_thread(describe, name, searcher) for name, searcher in named]}
 
     @app.get("/health", response_model=Health, responses=errors())
     async def health() -> Any:
-        """Whether every index can be read and its images are where they were."""
-        return await service.in_thread(condition, service)
+        """Whether every index can be read and its images still exist."""
+        return await service.run_in_thread(check_health, service)
 
     @app.get("/metrics", response_class=PrometheusText, responses=errors())
     async def metrics() -> Response:
-        """Counters and times for Prometheus."""
-        return PrometheusText(await service.in_thread(service.metrics.text))
+        """Metrics for Prometheus."""
+        return PrometheusText(await service.run_in_thread(service.metrics.text))
 
 
-def about(name: str, searcher: Searcher) -> dict[str, Any]:
-    """What there is to know about an index; addresses are told by their last part, not where they lie."""
+def describe(name: str, searcher: Searcher) -> dict[str, Any]:
+    """What clients may know about an index; of model and source only the last part of their paths."""
     store = searcher.store
     with store.reading():
         counts, spec = store.counts(), store.spec
@@ -52,18 +53,18 @@ def about(name: str, searcher: Searcher) -> dict[str, Any]:
             "name": name,
             "images": counts["image"],
             "texts": counts["text"],
-            "model": _last(spec.model),
-            "source_name": _last(spec.source),
-            "localizes": localizing(searcher.encoder) is not None,
+            "model": _last_part(spec.model),
+            "source_name": _last_part(spec.source),
+            "localizes": localising_run(searcher.encoder) is not None,
             "explains": True,
             "splits": store.splits(),
-            "folders": store.folders()[:FOLDERS],
+            "folders": store.folders()[:MAX_FOLDERS],
             "columns": store.columns(),
         }
 
 
-def condition(service: Service) -> dict[str, Any]:
-    """What works and what does not; an index that cannot be read does not hide the others."""
+def check_health(service: Service) -> dict[str, Any]:
+    """The state of every index; one that cannot be read does not hide the others."""
     problems: list[str] = []
     indexes: dict[str, dict[str, Any]] = {}
     for name, searcher in service.searchers.items():
@@ -73,7 +74,7 @@ def condition(service: Service) -> dict[str, Any]:
             skipped = len(searcher.store.problems())
             indexes[name] = {"images": counts["image"], "texts": counts["text"], "skipped": skipped}
             problems += [f"{name}: {problem}" for problem in _problems(searcher)]
-        except FAILURES as error:
+        except UNAVAILABLE as error:
             problems.append(f"{name}: {error}")
     status = "degraded" if problems else "ok"
     return {"status": status, "problems": problems, "version": __version__, "indexes": indexes}
@@ -82,14 +83,14 @@ def condition(service: Service) -> dict[str, Any]:
 def _problems(searcher: Searcher) -> list[str]:
     problems = []
     if not searcher.store.path.exists():
-        problems.append("the file of the index was removed; it is served as it was, until the service ends")
-    spec = searcher.store.spec
-    if spec.identity != searcher.encoder.identity:
-        problems.append("the index was made anew by another model; start the service again")
-    if spec.root is not None and not Path(spec.root).is_dir():
-        problems.append("the folder of its images is not there; only thumbnails can be shown")
+        problems.append("the index file was deleted; it is served as it was until the service ends")
+    if not searcher.model_matches:
+        problems.append("the index has been rebuilt with another model; restart the service")
+    root = searcher.store.spec.root
+    if root is not None and not Path(root).is_dir():
+        problems.append("the folder of its images does not exist; only thumbnails can be shown")
     return problems
 
 
-def _last(address: str) -> str:
+def _last_part(address: str) -> str:
     return address.rstrip("/").rpartition("/")[2] or address

@@ -1,4 +1,4 @@
-"""What happens to a service when what it serves changes or goes."""
+"""The state of the service: several indexes, and what happens when an index changes or disappears."""
 
 import shutil
 import sqlite3
@@ -14,6 +14,15 @@ def found(client, text="red"):
     return {hit["key"]: hit["id"] for hit in answer.json()["hits"]}
 
 
+def test_the_first_index_is_the_default(kit, two):
+    with kit.served(two) as client:
+        assert len(kit.keys(client.get("/search?text=red"))) == 3
+        assert kit.keys(client.get("/search?text=red&index=second")) == ["below/red.jpg", "blue.jpg"]
+        refused = client.get("/search?text=red&index=secund")
+        assert refused.status_code == 404
+        assert "did you mean 'second'?" in refused.json()["error"]
+
+
 def test_a_removed_folder_leaves_search_and_thumbnails(kit, folder, searcher):
     with kit.served({"photos": searcher}) as client:
         ids = found(client)
@@ -22,7 +31,7 @@ def test_a_removed_folder_leaves_search_and_thumbnails(kit, folder, searcher):
         gone = client.get(f"/image/{ids['red.jpg']}?size=large")
         assert (gone.status_code, gone.json()) == (
             404,
-            {"error": "red.jpg: the file is not there any more; only its thumbnail is left"},
+            {"error": "red.jpg: the file no longer exists; only its thumbnail is left"},
         )
         assert client.get(f"/image/{ids['red.jpg']}").status_code == 200
         assert client.get(f"/explain?id={ids['red.jpg']}&text=red").status_code == 200
@@ -30,11 +39,11 @@ def test_a_removed_folder_leaves_search_and_thumbnails(kit, folder, searcher):
         assert health.status_code == 200
         assert health.json()["status"] == "degraded"
         assert health.json()["problems"] == [
-            "photos: the folder of its images is not there; only thumbnails can be shown"
+            "photos: the folder of its images does not exist; only thumbnails can be shown"
         ]
 
 
-def test_what_is_indexed_meanwhile_is_found(kit, folder, searcher):
+def test_changes_of_the_index_are_seen(kit, folder, searcher):
     with kit.served({"photos": searcher}) as client:
         ids = found(client)
         (folder / "red.jpg").unlink()
@@ -48,7 +57,7 @@ def test_what_is_indexed_meanwhile_is_found(kit, folder, searcher):
         assert client.get("/health").json()["status"] == "ok"
 
 
-def test_another_models_index_in_its_place_is_not_searched(kit, folder, searcher):
+def test_an_index_that_another_model_rebuilt_is_not_searched(kit, folder, searcher):
     class Other(kit.Encoder):
         address, identity, size = "runs/other", "other", 32
 
@@ -56,9 +65,9 @@ def test_another_models_index_in_its_place_is_not_searched(kit, folder, searcher
         found(client)
         sync(Other(), str(folder), searcher.store.path, fresh=True)
         for address in ("/search?text=red", "/similar?id=1", "/explain?id=1&text=red"):
-            told = client.get(address)
-            assert told.status_code == 503, told.text
-            assert "another model" in told.json()["error"]
+            reply = client.get(address)
+            assert reply.status_code == 503, reply.text
+            assert "another model" in reply.json()["error"]
         assert "another model" in client.get("/health").json()["problems"][0]
 
 
@@ -68,11 +77,11 @@ def test_a_removed_index_is_served_as_it_was(kit, searcher):
         searcher.store.path.unlink()
         assert found(client, "blue") == ids
         assert client.get("/health").json()["problems"] == [
-            "photos: the file of the index was removed; it is served as it was, until the service ends"
+            "photos: the index file was deleted; it is served as it was until the service ends"
         ]
 
 
-def test_a_database_that_fails_is_told_and_survived(kit, searcher, monkeypatch):
+def test_a_failing_database_is_reported_and_survived(kit, searcher, monkeypatch):
     with kit.served({"photos": searcher, "empty": searcher}) as client:
         ids = found(client)
 
@@ -83,9 +92,9 @@ def test_a_database_that_fails_is_told_and_survived(kit, searcher, monkeypatch):
             patch.setattr(Store, "entries", full)
             patch.setattr(Store, "counts", full)
             for address in ("/search?text=red", f"/image/{ids['red.jpg']}", "/similar?id=1", "/indexes"):
-                told = client.get(address)
-                assert told.status_code == 503, address
-                assert "disk is full" in told.json()["error"]
+                reply = client.get(address)
+                assert reply.status_code == 503, address
+                assert "disk is full" in reply.json()["error"]
             health = client.get("/health")
             assert (health.status_code, health.json()["status"]) == (200, "degraded")
             assert "disk is full" in health.json()["problems"][0]
@@ -97,8 +106,8 @@ def test_a_database_that_fails_is_told_and_survived(kit, searcher, monkeypatch):
 def test_an_empty_index_says_so(kit, tmp_path):
     spec = IndexSpec("runs/fake", "fake", 64, False, "float32", str(tmp_path), str(tmp_path), "0")
     with kit.served({"empty": Searcher(Store.create(tmp_path / "index", spec), kit.Encoder())}) as client:
-        told = client.get("/search?text=red").json()
-        assert (told["hits"], told["found"], told["searched"]) == ([], False, 0)
-        assert told["message"] == "The index has no images yet; `diptych index` adds some."
+        reply = client.get("/search?text=red").json()
+        assert (reply["hits"], reply["found"], reply["searched"]) == ([], False, 0)
+        assert reply["message"] == "The index has no images yet; `diptych index` adds some."
         assert client.get("/health").json()["status"] == "ok"
         assert client.get("/image/1").status_code == 404

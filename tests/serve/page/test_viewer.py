@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from diptych.serve.pages import FOLDER
+from diptych.serve.app import PAGE_FOLDER
 
 MARKUP = "<img src=x onerror=window.broken=1>"
 
@@ -78,14 +78,14 @@ def test_back_closes_the_large_image_first(open_page):
 def test_more_like_this(open_page):
     page = open_page("?q=gone+away")
     page.locator("button.hit").first.click()
-    expect(page.locator("dialog")).to_contain_text("the file is not there any more")
+    expect(page.locator("dialog")).to_contain_text("the file no longer exists")
     page.get_by_role("button", name="More like this").click()
     status(page, "like the picture")
     assert "like=" in page.url and page.locator("#text").input_value() == ""
     assert page.locator("dialog").is_hidden() and page.evaluate("document.activeElement.id") == "results"
     assert captions(page, ".hits.texts .caption")[0] == "gone away"
     page.select_option("[name=beside]", "others")  # an id means nothing there, and the file is gone
-    expect(page.locator(".pane").last.locator(".problem")).to_contain_text("the file is not there any more")
+    expect(page.locator(".pane").last.locator(".problem")).to_contain_text("the file no longer exists")
     page.get_by_role("button", name="Remove").click()
     expect(page.locator(".lead").first).to_be_visible()
 
@@ -223,7 +223,7 @@ def test_texts_can_be_read_and_controls_have_names(open_page, scheme):
 
 
 def test_the_files_hold_no_markup_from_text_no_inline_code_and_no_address():
-    files = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.iterdir()}
+    files = {file.name: file.read_text(encoding="utf-8") for file in PAGE_FOLDER.iterdir()}
     assert {"index.html", "style.css", "main.js"} <= set(files)
     for name, text in files.items():
         plain = text.replace("http://www.w3.org/2000/svg", "")  # the name of a language, which nobody opens

@@ -1,0 +1,71 @@
+"""What `diptych serve` does before it serves: listens on an address, opens the indexes, warms up the models."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from diptych.errors import DiptychError
+from diptych.index.encoder import Encoder
+from diptych.index.entries import SearchRequest
+from diptych.index.search import Searcher, encoder_of, open_store
+
+BACKLOG = 1024
+_UNKNOWN_HOST = "--host {}: not an address of this machine; use 127.0.0.1 to serve this machine only"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 is any free port. Errors are one line with the remedy."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except (socket.gaierror, UnicodeError):
+        raise DiptychError(_UNKNOWN_HOST.format(host)) from None
+    except OSError as reason:
+        raise DiptychError(_describe(host, port, reason)) from None
+
+
+def url_of(listening: socket.socket) -> str:
+    """The URL of the service on a socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def open_indexes(paths: Sequence[Path], run: str | None = None, device: str = "auto") -> dict[str, Searcher]:
+    """The indexes in some files by name, with their models or with the one at `run`; each model is loaded once."""
+    stores = [open_store(path) for path in paths]
+    encoders: dict[str, Encoder] = {}
+    searchers: dict[str, Searcher] = {}
+    for store in stores:
+        identity = store.spec.identity
+        if identity not in encoders:
+            encoders[identity] = encoder_of(store, run, device)
+        searchers[_unique_name(store.path, searchers)] = Searcher(store, encoders[identity])
+    return searchers
+
+
+def warm_up(searchers: Mapping[str, Searcher]) -> None:
+    """Search every index once, so that the first request does not wait for vectors to be loaded."""
+    for searcher in searchers.values():
+        searcher.search_texts(["a"], SearchRequest(k=1))
+
+
+def _unique_name(path: Path, taken: Mapping[str, Searcher]) -> str:
+    """The name of a file, with a number if another index has the same name."""
+    name, number = path.stem, 1
+    while name in taken:
+        number += 1
+        name = f"{path.stem}-{number}"
+    return name
+
+
+def _describe(host: str, port: int, reason: OSError) -> str:
+    if reason.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use; choose another with --port, or --port 0 for any free one"
+    if reason.errno in (errno.EACCES, errno.EPERM):
+        return f"port {port} of {host} requires elevated privileges; choose one above 1023, such as --port 8000"
+    if reason.errno == errno.EADDRNOTAVAIL:
+        return _UNKNOWN_HOST.format(host)
+    return f"{host}:{port}: cannot listen on this address ({reason.strerror})"

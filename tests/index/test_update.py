@@ -1,0 +1,115 @@
+"""One pass over a source; what it does to the index is tested with sync."""
+
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from diptych.index import update
+from diptych.index.encoder import Encodings
+from diptych.index.source import FolderSource
+from diptych.index.sqlite.store import IndexSpec, Store
+from diptych.index.update import Update
+
+
+class Encoder:
+    """Encodes a photo as its colour, and a text as its length; records the size of each batch."""
+
+    address, identity, size, rescores = "runs/fake", "fake", 3, False
+
+    def __init__(self):
+        self.batches = []
+
+    def prepare(self, photo):
+        return np.asarray(photo.resize((1, 1)), np.float32)[0, 0]
+
+    def images(self, prepared):
+        self.batches.append(len(prepared))
+        vectors = np.stack(prepared)
+        return Encodings(np.where(vectors[:, :1] == 66, np.nan, vectors).astype(np.float32))
+
+    def texts(self, texts):
+        return Encodings(np.array([[len(text), 0, 1] for text in texts], np.float32))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(6):
+        Image.new("RGB", (8, 8), (40 + number, 0, 0)).save(folder / f"{number}.png")
+    (folder / "0.txt").write_text("a dog\na cat")
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path, folder):
+    spec = IndexSpec("runs/fake", "fake", 3, False, "float32", str(folder), str(folder), "0")
+    store = Store.create(tmp_path / "x.diptych", spec)
+    yield store
+    store.close()
+
+
+def run(store, folder, encoder=None, interrupted=None, progress=None):
+    source = FolderSource(folder)
+    listing = source.listing()
+    one = Update(store, store.spec, source, listing, lambda: encoder or Encoder(), workers=0)
+    one.run(interrupted or threading.Event(), progress)
+    return one
+
+
+def test_new_images_and_texts_are_encoded_once(store, folder):
+    done = []
+    first = run(store, folder, progress=lambda *numbers: done.append(numbers))
+    assert (first.encoded, first.texts_encoded, first.removed) == (6, 2, 0)
+    assert done == [(number, 6) for number in range(1, 7)]
+    generation = store.generation
+
+    def never():
+        raise AssertionError("the model was opened")
+
+    again = Update(store, store.spec, FolderSource(folder), FolderSource(folder).listing(), never, workers=0)
+    again.run(threading.Event(), None)
+    assert (again.encoded, again.texts_encoded) == (0, 0)
+    assert store.generation == generation
+    assert store.meta("storage_cost")["of"] == 6
+
+
+def test_equal_images_are_encoded_once(store, folder):
+    (folder / "copy.png").write_bytes((folder / "0.png").read_bytes())
+    assert run(store, folder).encoded == 6
+    assert store.counts()["image"] == 7
+
+
+def test_an_interrupted_pass_writes_what_is_finished(store, folder):
+    interrupted = threading.Event()
+    first = run(store, folder, interrupted=interrupted, progress=lambda done, _: done == 2 and interrupted.set())
+    assert first.interrupted
+    assert store.counts()["image"] == 2
+    assert store.meta("unfinished")
+    second = run(store, folder)
+    assert (second.encoded, second.interrupted, store.counts()["image"]) == (4, False, 6)
+    assert not store.meta("unfinished")
+
+
+def test_a_batch_is_written_at_the_latest_after_so_many_images(store, folder, monkeypatch):
+    monkeypatch.setattr(update, "IMAGES_PER_TRANSACTION", 2)
+    before, encoder = store.generation, Encoder()
+    run(store, folder, encoder)
+    assert store.generation - before >= 3
+    assert encoder.batches == [2, 2, 2]
+
+
+def test_an_encoding_that_is_not_finite_is_a_problem_of_its_image(store, folder):
+    Image.new("RGB", (8, 8), (66, 0, 0)).save(folder / "bad.png")
+    result = run(store, folder)
+    assert result.encoded == 6
+    assert store.problems() == [("bad.png", "the model's encoding of it is not finite")]
+    assert run(store, folder).encoded == 0  # it is not tried again
+
+
+def test_a_file_above_the_limit_is_not_read(store, folder, monkeypatch):
+    monkeypatch.setattr(update, "_LARGEST_FILE", 10)
+    assert run(store, folder).encoded == 0
+    assert all("more than the limit of 10; save a smaller copy" in reason for _, reason in store.problems())

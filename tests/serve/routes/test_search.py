@@ -1,0 +1,155 @@
+"""/search and /similar over a real index."""
+
+import asyncio
+import json
+from typing import ClassVar
+
+import httpx2
+import pytest
+
+from diptych.index.entries import SearchRequest
+from diptych.serve.app import create_app
+
+
+def test_http_and_python_give_the_same_answer(kit, client):
+    answer = client.get("/search", params={"text": "something green", "k": 2})
+    expected = client.searcher.search_texts(["something green"], SearchRequest(k=2))[0]
+    assert kit.keys(answer) == [hit.entry.key for hit in expected.hits]
+    reply = answer.json()
+    assert reply["hits"][0]["key"] == "green.jpg"
+    assert reply["hits"][0]["score"] == pytest.approx(expected.hits[0].score, abs=1e-6)
+    assert reply["hits"][0]["captions"] == ["a green thing"]
+    assert (reply["index"], reply["text"], reply["to"], reply["searched"]) == ("photos", "something green", "image", 3)
+    assert client.post("/search", json={"text": "something green", "k": 2}).json()["hits"] == reply["hits"]
+
+
+def test_texts_are_found_and_filters_apply(kit, client):
+    assert kit.keys(client.get("/search?text=a blue thing&to=text&k=1")) == ["below/blue.jpg#0"]
+    assert kit.keys(client.get("/search?text=green&folder=below")) == ["below/blue.jpg"]
+    assert kit.keys(client.post("/search", json={"text": "green", "folder": "below"})) == ["below/blue.jpg"]
+    nothing = client.get("/search?text=green&until=1990-01-01")
+    assert kit.keys(nothing) == []
+    assert nothing.json()["message"] == "No image passes the filters; widen them."
+    assert len(kit.keys(client.get("/search?text=green&folder=&since=&until=&split="))) == 3  # a form with empty fields
+
+
+def test_a_search_for_similar_entries_excludes_the_entry_itself(kit, client):
+    ids = {hit["key"]: hit["id"] for hit in client.get("/search?text=red").json()["hits"]}
+    assert set(kit.keys(client.get("/similar", params={"id": ids["red.jpg"]}))) == {"green.jpg", "below/blue.jpg"}
+    assert kit.keys(client.get("/similar", params={"id": ids["red.jpg"], "to": "text", "k": 1})) == ["red.jpg#0"]
+
+
+def test_an_uploaded_image_finds_similar_images_and_captions(kit, client):
+    assert kit.keys(client.post("/similar?k=1", content=kit.picture("blue"))) == ["below/blue.jpg"]
+    answer = client.post("/similar?k=1&to=text", content=kit.picture("lime", form="JPEG"))
+    assert kit.keys(answer) == ["green.jpg#0"]
+    assert answer.json()["text"] is None
+
+
+def test_an_upload_is_encoded_once_and_like_the_indexed_file(kit, tmp_path):
+    class Encoder(kit.Encoder):
+        seen: ClassVar = []
+
+        def prepare(self, photo):
+            self.seen.append(photo.size)
+            return super().prepare(photo)
+
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/red.jpg").write_bytes(kit.picture("red", (2000, 1500), "JPEG"))
+    searcher = kit.searcher_of(tmp_path / "photos", tmp_path / "index", Encoder())
+    indexed = Encoder.seen[-1]
+    assert indexed < (2000, 1500)
+    app = create_app({"photos": searcher})
+    searcher.encoder.passes.clear()
+    Encoder.seen.clear()
+    sent = (tmp_path / "photos/red.jpg").read_bytes()
+
+    async def ask():
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            addresses = ["/similar", "/similar?to=text", "/similar?k=1"]
+            first = await asyncio.gather(*(client.post(address, content=sent) for address in addresses))
+            return [*first, await client.post("/similar?k=2", content=sent)]
+
+    answers = asyncio.run(ask())
+    assert [len(kit.keys(answer)) for answer in answers] == [1, 0, 1, 1]
+    assert searcher.encoder.passes == [1]
+    assert Encoder.seen == [(64, 64), indexed]  # the first is a sample: which size does the model need?
+
+
+def test_the_answer_names_unknown_words_as_in_python(client):
+    some = client.get("/search?text=a red zebra").json()
+    assert some["unknown"] == ["zebra"]
+    assert some["message"].startswith("The model does not know “zebra”.")
+    none = client.get("/search?text=zebra").json()
+    (expected,) = client.searcher.search_texts(["zebra"], SearchRequest())
+    assert (none["message"], none["unknown"]) == (expected.message, list(expected.unknown_words))
+    assert "none of these words" in none["message"]
+    assert none["hits"]
+    assert not none["found"]
+    assert not any(hit["stands_out"] for hit in none["hits"])
+
+
+BAD_QUERIES = {
+    "none": ({}, "text is missing"),
+    "empty": ({"text": ""}, "is empty"),
+    "blank": ({"text": " \t"}, "is empty"),
+    "long": ({"text": "a" * 1001}, "at most 1000 characters"),
+    "huge": ({"text": "a " * 30_000}, "at most 1000 characters"),
+    "no-hits": ({"text": "a", "k": 0}, "k: "),
+    "all-hits": ({"text": "a", "k": 10**9}, "k: "),
+    "huge-k": ({"text": "a", "k": "9" * 5000}, "k: "),
+    "word-k": ({"text": "a", "k": "many"}, "k: "),
+    "kind": ({"text": "a", "to": "video"}, "to: "),
+    "day": ({"text": "a", "since": "yesterday"}, "not a day"),
+    "no-such-day": ({"text": "a", "until": "2026-02-30"}, "not a day"),
+    "split": ({"text": "a", "split": "nope"}, "no split 'nope'"),
+    "field": ({"text": "a", "kk": 3}, "kk: there is no such field"),
+    "field-query": ({"text": "a", "query": 3}, "query: there is no such field"),
+}
+
+
+@pytest.mark.parametrize(("query", "reason"), BAD_QUERIES.values(), ids=BAD_QUERIES.keys())
+def test_a_bad_query_is_answered_with_one_sentence(kit, client, query, reason):
+    assert reason in kit.error_of(client.get("/search", params=query), 422)
+    posted = client.post("/search", json=query)
+    if posted.status_code == 413:
+        assert "1,000 characters" in kit.error_of(posted, 413)
+    else:
+        assert reason in kit.error_of(posted, 422)
+
+
+def test_unknown_columns_and_bad_conditions_are_refused(kit, client):
+    assert "no column 'colour'" in kit.error_of(client.get("/search?text=a&where=colour=red"), 422)
+    assert "no column 'colour'" in kit.error_of(
+        client.post("/search", json={"text": "a", "where": {"colour": "red"}}), 422
+    )
+    assert "column=value" in kit.error_of(client.get("/search?text=a&where=colour"), 422)
+
+
+BODIES = {
+    "not-json": (b"{text: a}", 422),
+    "cut": (b'{"text": "a"', 422),
+    "list": (b'["a"]', 422),
+    "null": (b"null", 422),
+    "nothing": (b"", 422),
+    "nested": (b"[" * 50_000, 422),
+    "not-utf8": b'{"text": "\xff"}',
+    "half-a-character": (rb'{"text": "\ud800"}', 422),
+    "numbers": (b'{"text": 3}', 422),
+    "number-as-text": (b'{"text": "a", "k": "5"}', 422),
+    "number-as-truth": (b'{"text": "a", "k": true}', 422),
+    "huge": (b" " * 70_000, 413),
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
+def test_a_bad_body_is_answered_with_one_sentence(kit, client, body):
+    content, status = body if isinstance(body, tuple) else (body, 422)
+    kit.error_of(client.post("/search", content=content, headers={"content-type": "application/json"}), status)
+
+
+def test_a_form_of_another_site_cannot_search(kit, client):
+    query = json.dumps({"text": "red"})
+    kit.error_of(client.post("/search", content=query, headers={"content-type": "text/plain"}), 415)
+    headers = {"content-type": "application/json", "origin": "http://evil.example"}
+    kit.error_of(client.post("/search", content=query, headers=headers), 403)

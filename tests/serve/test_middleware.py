@@ -1,0 +1,67 @@
+"""Which requests are let through, and what every response says to a browser."""
+
+import asyncio
+
+import pytest
+
+ALLOWED = ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "LOCALHOST.", "[::1]:8000", "photos.home:80", "192.168.7.7"]
+REFUSED = [
+    "evil.example",
+    "127.0.0.1.evil.example",
+    "localhost.evil.example:8000",
+    "",
+    "[::2]",
+    "127.0.0.1:8000:1",
+    "::1@x",
+]
+
+
+def test_the_host_must_be_served(kit, client):
+    with kit.served({"photos": client.searcher}, hosts=["photos.home", "192.168.7.7"]) as guarded:
+        for host in ALLOWED:
+            assert guarded.get("/search?text=red", headers={"host": host}).status_code == 200, host
+        for host in REFUSED:
+            assert "--allow-host" in kit.error_of(guarded.get("/search?text=red", headers={"host": host}), 400), host
+    kit.error_of(client.get("/search?text=red", headers={"host": "photos.home"}), 400)
+
+
+def test_pages_of_other_origins_are_refused(kit, client):
+    host = {"host": "localhost:8000"}
+    assert client.get("/health", headers={**host, "origin": "http://localhost:8000"}).status_code == 200
+    for origin in ("http://evil.example", "http://localhost:3000", "null", "http://[", "localhost:8000"):
+        reply = client.get("/health", headers={**host, "origin": origin})
+        kit.error_of(reply, 403)
+        assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize(
+    "address", ["/", "/health", "/nope", "/search", "/image/1", "/page/../app.py", "/openapi.json"]
+)
+def test_every_response_has_security_headers(client, address):
+    headers = client.get(address).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert headers["content-security-policy"].startswith("default-src 'self'; ")
+    assert "unsafe" not in headers["content-security-policy"]
+    assert "server" not in headers
+
+
+def test_head_is_get_without_the_body(kit, client):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    for address in ("/", "/health", "/openapi.json", "/nope", "/image/1"):
+        expected, scope = client.get(address), dict(kit.SCOPE, path=address, raw_path=address.encode())
+        sent.clear()
+        asyncio.run(client.app(scope, receive, send))
+        assert sent[0]["status"] == expected.status_code
+        assert dict(sent[0]["headers"])[b"content-length"].decode() == expected.headers["content-length"]
+        assert not any(message["body"] for message in sent[1:])
+        assert scope["method"] == "HEAD"
+    assert scope["route"].path_format == "/image/{id}"  # requests are counted by route

@@ -1,0 +1,54 @@
+import socket
+
+import pytest
+
+from diptych.errors import DiptychError
+from diptych.serve import startup
+from diptych.serve.startup import listen, open_indexes, url_of, warm_up
+
+
+def test_a_free_port_and_its_url():
+    with listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        assert url_of(listening) == f"http://127.0.0.1:{port}"
+        with pytest.raises(DiptychError, match=rf"^port {port} of 127.0.0.1 is in use; .* --port 0 for any free one$"):
+            listen("127.0.0.1", port)
+
+
+def test_the_url_of_an_ipv6_address_has_brackets():
+    class Listening:
+        def getsockname(self):
+            return ("::1", 8000, 0, 0)
+
+    assert url_of(Listening()) == "http://[::1]:8000"
+
+
+@pytest.mark.parametrize("host", ["no such host", "203.0.113.7"])
+def test_a_foreign_address_is_one_line(host):
+    with pytest.raises(DiptychError, match=f"^--host {host}: not an address of this machine"):
+        listen(host, 0)
+
+
+def test_a_privileged_port_is_one_line_with_the_remedy(monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket, "create_server", refuse)
+    with pytest.raises(DiptychError, match="requires elevated privileges; choose one above 1023"):
+        listen("127.0.0.1", 80)
+
+
+def test_indexes_of_one_model_share_it_and_names_are_unique(kit, folder, tmp_path, monkeypatch):
+    files = [tmp_path / place / "photos.diptych" for place in ("a", "b")]
+    for file in files:
+        file.parent.mkdir()
+        kit.searcher_of(folder, file).store.close()
+    opened = []
+    monkeypatch.setattr(startup, "encoder_of", lambda *_: opened.append(kit.Encoder()) or opened[-1])
+    searchers = open_indexes(files)
+    assert list(searchers) == ["photos", "photos-2"]
+    assert len(opened) == 1
+    warm_up(searchers)
+    assert opened[0].passes == [1, 1]
+    for searcher in searchers.values():
+        searcher.store.close()
