@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from diptych.data import images
-from diptych.data.images import ImageFinder, PictureFile, decode, square_array, square_pixels
-from diptych.errors import DataError, ImageError
+from diptych.data.images import PictureFile, decode, square_array, square_pixels
+from diptych.errors import ImageError
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
@@ -284,29 +284,3 @@ def test_threads_get_what_one_thread_gets(tmp_path: Path) -> None:
     with warnings.catch_warnings(), ThreadPoolExecutor(8) as pool:
         warnings.simplefilter("error")
         assert list(pool.map(look, paths)) == [look(path) for path in paths]
-
-
-def test_finder_takes_the_first_name_in_the_first_folder(tmp_path: Path) -> None:
-    for name in ("one/a.jpg", "two/a.jpg", "two/b.jpg", "two/sub/c.jpg"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "one" / "b.jpg").mkdir()  # a folder is no image
-    finder = ImageFinder([tmp_path / "none", tmp_path / "one", tmp_path / "two"])
-    assert finder.find("a.jpg") == tmp_path / "one/a.jpg"
-    assert finder.find("b.jpg") == tmp_path / "two/b.jpg"
-    assert finder.find("sub/a.jpg", "sub/c.jpg") == tmp_path / "two/sub/c.jpg"
-    assert finder.find(str(tmp_path / "two/b.jpg")) == tmp_path / "two/b.jpg"
-    for name in ("c.jpg", "sub", "sub/", "", "..", "x\0/y", "\udcff"):
-        with pytest.raises(DataError, match=r"no image .* in .*one or .*two"):
-            finder.find(name)
-
-
-def test_finder_lists_a_folder_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.jpg").touch()
-    scans = []
-    scandir = os.scandir
-    monkeypatch.setattr(images.os, "scandir", lambda folder: scans.append(folder) or scandir(folder))
-    finder = ImageFinder([tmp_path])
-    for _ in range(100):
-        assert finder.find("a.jpg") == tmp_path / "a.jpg"
-    assert len(scans) == 1

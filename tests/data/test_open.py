@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import zipfile
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 from diptych.data.corpus import Corpus
+from diptych.data.formats import precomputed, scenes
 from diptych.data.open import open_corpus
 from diptych.errors import DataError
 
@@ -25,7 +25,7 @@ def written(file: Path, content: object) -> Path:
     return file
 
 
-def precomputed(folder: Path, *names: str) -> Path:
+def features(folder: Path, *names: str) -> Path:
     folder.mkdir(exist_ok=True)
     for name in names:
         np.save(folder / f"{name}_ims.npy", np.ones((1, 2), np.float32))
@@ -67,7 +67,7 @@ def test_other_folders(tmp_path: Path) -> None:
 
 
 def test_precomputed_features_and_their_testall(tmp_path: Path) -> None:
-    folder = precomputed(tmp_path / "f30k", "train", "test", "testall")
+    folder = features(tmp_path / "f30k", "train", "test", "testall")
     assert list(open_corpus(folder).split("test").texts) == ["precomputed test"]
     assert list(open_corpus(f"{folder}#testall").split("test").texts) == ["precomputed testall"]
     with pytest.raises(DataError, match=r"no other_ims\.npy in it"):
@@ -112,23 +112,53 @@ def test_a_data_set_beside_the_annotations_is_what_the_folder_is(tmp_path: Path)
     assert (list(corpus.texts), corpus.address) == (["entities"], str(folder / "annotations.zip"))
 
 
-def test_scenes_are_drawn_as_the_address_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+def test_scenes_are_drawn_with_the_settings_in_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = []
     corpus = open_corpus(written(tmp_path / "scenes/t.csv", "image,text\na.jpg,on disk\n"))
 
-    def draw(address: str) -> Corpus:
-        asked.append(address)
+    def draw(**values: int) -> Corpus:
+        settings.append(values)
         return corpus
 
-    monkeypatch.setattr(sys.modules["diptych.data.open"], "scenes_corpus", draw)
+    monkeypatch.setattr(scenes, "make_scenes", draw)
     monkeypatch.chdir(tmp_path)
     for address in ("scenes", "scenes:train=300,images=2"):
         drawn = open_corpus(address)
         assert (drawn.texts, drawn.address) == (corpus.texts, address)
-    assert asked == ["", "train=300,images=2"]
+    assert settings == [{}, {"train": 300, "images": 2}]
     for folder in ("./scenes", Path("scenes")):
         assert list(open_corpus(folder).texts) == ["on disk"]
-    assert len(asked) == 2
+    assert len(settings) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("dataset_x.json", KARPATHY),
+        ("captions_val.json", COCO),
+        ("reid_raw.json", PEDES),
+        ("t.csv", "image,text\na.jpg,csv\n"),
+        ("lines.token", "a.jpg#0\tlines\n"),
+    ],
+)
+def test_images_elsewhere_are_named_after_a_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: object
+) -> None:
+    file = written(tmp_path / "data" / name, content)
+    (tmp_path / "photos").mkdir()
+    (file.parent / "a.jpg").rename(tmp_path / "photos/a.jpg")
+    assert "no usable image" in refused(file)
+    monkeypatch.chdir(tmp_path)
+    corpus = open_corpus(f"data/{name}#photos")
+    assert corpus.address == f"{file}#{tmp_path}/photos"
+    monkeypatch.chdir("/")
+    assert open_corpus(corpus.address).digest() == corpus.digest()
+
+
+def test_a_path_that_exists_is_not_cut_at_its_hash(tmp_path: Path) -> None:
+    written(tmp_path / "data/t.csv", "image,text\na.jpg,short\n")
+    written(tmp_path / "data#2/t.csv", "image,text\na.jpg,long\n")
+    assert list(open_corpus(tmp_path / "data#2").texts) == ["long"]
 
 
 def test_a_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,10 +169,10 @@ def test_a_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_corpus_remembers_its_address_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = written(tmp_path / "here/t.csv", "image,text\na.jpg,x\n")
-    features = precomputed(tmp_path / "f30k", "train", "test", "testall")
+    folder = features(tmp_path / "f30k", "train", "test", "testall")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path / "here")
-    given = {"t.csv": table, Path("./t.csv"): table, "~/here/t.csv": table, "../f30k#testall": f"{features}#testall"}
+    given = {"t.csv": table, Path("./t.csv"): table, "~/here/t.csv": table, "../f30k#testall": f"{folder}#testall"}
     found = {address: str(open_corpus(address).address) for address in given}
     monkeypatch.chdir(tmp_path)
     for address, wanted in given.items():
@@ -158,28 +188,28 @@ def refused(address: str | Path) -> str:
     return str(caught.value)
 
 
-def test_a_missing_path_offers_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_path_suggests_a_similar_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "flickr8k/t.csv", "image,text\na.jpg,x\n")
     message = refused(tmp_path / "flicker8k")
     assert message.startswith(
         f"{tmp_path / 'flicker8k'}: no such file or folder; did you mean {tmp_path / 'flickr8k'}?"
     )
-    assert "understood: Karpathy's dataset_*.json, COCO's captions_*.json, a table" in message
+    assert "known formats: scenes for the built-in corpus, a folder of precomputed *_ims.npy, Karpathy's" in message
     assert f"did you mean {tmp_path / 'flickr8k'}?" in refused(tmp_path / "flikr8k/sub/t.csv")
     assert "did you mean" not in refused(tmp_path / "zzz")
     monkeypatch.chdir(tmp_path)
     assert "did you mean flickr8k?" in refused("flickr-8k")
     assert "did you mean scenes?" in refused("scene")
-    assert refused("").startswith("an empty address; understood: Karpathy's")
+    assert refused("").startswith("an empty address; known formats: scenes")
     for nothing in ("\0", "a" * 5000, "~nobody-of-this-name/data"):
         refused(nothing)
 
 
-def test_what_is_not_recognised_lists_what_is(tmp_path: Path) -> None:
+def test_an_unrecognised_path_lists_the_known_formats(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "empty: nothing in it is recognised; understood: Karpathy's" in refused(tmp_path / "empty")
-    assert "x.docx: not recognised; understood: Karpathy's" in refused(written(tmp_path / "x.docx", "x"))
-    assert "x.json: not recognised; understood: Karpathy's" in refused(written(tmp_path / "x.json", {"a": 1}))
+    assert "empty: nothing in it is recognised; known formats: scenes" in refused(tmp_path / "empty")
+    assert "x.docx: not recognised; known formats: scenes" in refused(written(tmp_path / "x.docx", "x"))
+    assert "x.json: not recognised; known formats: scenes" in refused(written(tmp_path / "x.json", {"a": 1}))
     assert "cut.json:1: not valid JSON" in refused(written(tmp_path / "cut.json", '{"a": '))
 
 
@@ -193,5 +223,5 @@ def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.Mon
     def denied(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(sys.modules["diptych.data.open"], "is_precomputed", denied)
+    monkeypatch.setattr(precomputed, "recognises", denied)
     assert refused(tmp_path) == f"{tmp_path}: cannot be read (Permission denied)"

@@ -1,15 +1,13 @@
-"""Image files: found with one scan a folder, decoded to upright RGB or refused with a line that says why."""
+"""Decoding image files to upright RGB; a file that cannot be decoded raises an ImageError with the reason."""
 
 from __future__ import annotations
 
 import functools
 import io
-import os
 import re
 import stat
 import threading
 import warnings
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -21,18 +19,18 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from diptych.data.corpus import Picture
-from diptych.errors import DataError, ImageError
+from diptych.errors import ImageError
 
 MAX_PIXELS = 100_000_000  # width times height as the header declares it, checked before anything is decoded
 
 _ENDINGS = "jpg jpeg jpe jfif png gif webp bmp tif tiff ppm pgm jp2 avif"
 IMAGE_SUFFIXES = frozenset(f".{ending}" for ending in _ENDINGS.split())
 
-# Formats that PIL decodes by itself; others it hands on, EPS to an interpreter and WMF to the system.
+# Formats that Pillow decodes itself; it passes others on, EPS to an interpreter and WMF to the system.
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 
 _ORIENTATION_TAG, _EXIF_TAG, _TAKEN_TAG = 0x0112, 0x8769, 0x9003
-_FIRST_ON_ITS_SIDE = 5
+_FIRST_ROTATED_ORIENTATION = 5
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -51,7 +49,7 @@ _filter_lock = threading.Lock()
 
 @dataclass(frozen=True)
 class PictureFile:
-    """An image in a file, decoded each time it is asked for."""
+    """An image file, decoded each time it is loaded."""
 
     path: Path
 
@@ -62,7 +60,7 @@ class PictureFile:
 
 @dataclass(frozen=True)
 class DecodedPicture:
-    """An image that somebody has decoded already."""
+    """An image that is already decoded."""
 
     image: Image.Image
 
@@ -71,78 +69,43 @@ class DecodedPicture:
         return self.image
 
 
-class ImageFinder:
-    """Finds named images below a few folders; a folder is listed once, however many names are asked for."""
-
-    def __init__(self, roots: Iterable[Path]) -> None:
-        self._roots = [root for root in dict.fromkeys(roots) if root.is_dir()]
-        self._listings: dict[str, list[tuple[Path, frozenset[str]]]] = {}
-
-    def find(self, *names: str) -> Path:
-        """The file of the first name that a folder holds, or a DataError that says where it looked."""
-        for name in names:
-            folder, _, file = name.rpartition("/")
-            if folder not in self._listings:
-                self._listings[folder] = [(root / folder, _files_in(root / folder)) for root in self._roots]
-            for place, files in self._listings[folder]:
-                if file in files:
-                    return place / file
-        looked = " or ".join(str(root) for root in self._roots)
-        raise DataError(f"no image {names[0]!r} in {looked or 'any folder'}")
-
-
-def _files_in(folder: Path) -> frozenset[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return frozenset(entry.name for entry in entries if entry.is_file())
-    except (OSError, ValueError):  # no such folder, or a name that no folder can have
-        return frozenset()
-
-
-def folder_of(images: Path) -> Path:
-    """A folder of images that somebody named, which must exist."""
-    if not images.is_dir():
-        raise DataError(f"{images}: no such folder of images")
-    return images
-
-
 def square_pixels(picture: Picture, size: int) -> NDArray[np.uint8]:
-    """The picture squashed to a square of this size, as (3, size, size) bytes."""
+    """A picture resized to a square, whatever its aspect ratio, as (3, size, size) bytes."""
     image = decode(picture.path, size) if isinstance(picture, PictureFile) else picture.load()
     return square_array(image, size)
 
 
 def square_array(image: Image.Image, size: int) -> NDArray[np.uint8]:
-    """An RGB image squashed to a square with antialiasing, as (3, size, size) bytes."""
+    """An RGB image resized to a square with antialiasing, as (3, size, size) bytes."""
     square = image.resize((size, size), Image.Resampling.BILINEAR)
     return np.ascontiguousarray(np.asarray(square, np.uint8).transpose(2, 0, 1))  # (3, size, size)
 
 
 def decode(path: Path, size: int | None = None) -> Image.Image:
-    """The file as an upright RGB image; what cannot be decoded is an ImageError that names it and the reason.
+    """Decode a file to an upright RGB image, or raise an ImageError that names the file and the reason.
 
-    With `size`, a large JPEG is decoded at a fraction of its size, but at least at twice the wanted one; that
-    is several times faster.
+    With `size`, a large JPEG is decoded at a reduced resolution of at least twice that size, which is several times
+    faster.
     """
     try:
         return _decode(path, size)
     except Exception as reason:  # a damaged file makes decoders raise anything from OSError to IndexError
-        raise ImageError(" ".join(f"{path}: {_why(reason)}".splitlines())) from None
+        raise ImageError(" ".join(f"{path}: {_describe(reason)}".splitlines())) from None
 
 
 def decode_bytes(content: bytes, name: str, size: int | None = None, limit: int = MAX_PIXELS) -> Image.Image:
-    """The bytes of a file as `decode` gives the file itself; `limit` bounds width times height."""
+    """Decode the content of a file as `decode` does; `limit` is the largest width times height."""
     try:
         if not content:
             raise ImageError(_EMPTY)
         return _decode_open(io.BytesIO(content), size, limit)
     except Exception as reason:
-        raise ImageError(" ".join(f"{name}: {_why(reason, limit)}".splitlines())) from None
+        raise ImageError(" ".join(f"{name}: {_describe(reason, limit)}".splitlines())) from None
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of its photo: width and height as it is shown, and the day it was taken, if it says so."""
+    """The upright width and height of a photo, and the day it was taken, if the file has it."""
 
     width: int
     height: int
@@ -150,13 +113,13 @@ class Header:
 
 
 def read_header(content: bytes) -> Header:
-    """The header of bytes that can be decoded; nothing else of them is."""
+    """Read the header of an image file that can be decoded, without decoding its pixels."""
     _silence_pil()
     with Image.open(io.BytesIO(content), formats=_formats()) as image:
         width, height, taken = image.width, image.height, None
-        with suppress(Exception):  # a damaged EXIF block says nothing
+        with suppress(Exception):  # a damaged EXIF block is ignored
             exif = image.getexif()
-            if exif.get(_ORIENTATION_TAG, 1) >= _FIRST_ON_ITS_SIDE:
+            if exif.get(_ORIENTATION_TAG, 1) >= _FIRST_ROTATED_ORIENTATION:
                 width, height = height, width
             taken = _day(str(exif.get_ifd(_EXIF_TAG)[_TAKEN_TAG]))
         return Header(width, height, taken)
@@ -188,18 +151,18 @@ def _decode_open(file: BinaryIO, size: int | None, limit: int) -> Image.Image:
         return _rgb(_upright(image))
 
 
-def _why(reason: Exception, limit: int = MAX_PIXELS) -> str:
-    if isinstance(reason, ImageError):
-        return str(reason)
-    if isinstance(reason, Image.DecompressionBombError):
+def _describe(error: Exception, limit: int = MAX_PIXELS) -> str:
+    if isinstance(error, ImageError):
+        return str(error)
+    if isinstance(error, Image.DecompressionBombError):
         return _too_large("too large", limit)
-    if isinstance(reason, UnidentifiedImageError):
-        return f"not an image in a known format ({', '.join(_formats())}), or damaged where it begins"
-    if isinstance(reason, FileNotFoundError):
+    if isinstance(error, UnidentifiedImageError):
+        return f"not an image in a known format ({', '.join(_formats())}), or its beginning is damaged"
+    if isinstance(error, FileNotFoundError):
         return "no such file"
-    if isinstance(reason, OSError) and reason.strerror:
-        return f"cannot be read ({reason.strerror})"
-    return f"damaged or cut short ({str(reason) or type(reason).__name__}); copy or export it again"
+    if isinstance(error, OSError) and error.strerror:
+        return f"cannot be read ({error.strerror})"
+    return f"damaged or cut short ({str(error) or type(error).__name__}); copy or export it again"
 
 
 def _too_large(size: str, limit: int) -> str:
@@ -213,8 +176,8 @@ def _formats() -> tuple[str, ...]:
 
 
 def _silence_pil() -> None:
-    # What PIL has to say about a file is an ImageError or nothing. catch_warnings would swap the filters of
-    # other threads, so one narrow filter is put in front, again whenever another has been put before it.
+    # Pillow's warnings are either an ImageError or of no interest. catch_warnings would also swap the filters of other
+    # threads, so one narrow filter is put in front, again whenever another one has been put before it.
     if list(warnings.filters[:1]) != [_PIL_FILTER]:
         with _filter_lock:
             warnings.filterwarnings("ignore", module=_PIL_FILTER[3].pattern)
@@ -223,7 +186,7 @@ def _silence_pil() -> None:
 def _upright(image: Image.Image) -> Image.Image:
     try:
         turn = _UPRIGHT.get(image.getexif().get(_ORIENTATION_TAG, 1))
-    except Exception:  # a damaged EXIF block says nothing about the pixels
+    except Exception:  # a damaged EXIF block does not make the pixels unreadable
         return image
     return image if turn is None else image.transpose(turn)
 

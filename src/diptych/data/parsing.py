@@ -65,3 +65,16 @@ def read_lines(file: Path) -> list[str]:
             return list(lines)
     except OSError as reason:
         raise DataError(f"{file}: cannot be read ({reason.strerror})") from None
+
+
+def json_mentions(file: Path, opening: str, *keys: str) -> bool:
+    """Whether a JSON file begins with `{` or `[`, as `opening` says, and mentions all of these keys.
+
+    The file is searched and not parsed: inside a JSON string a quote is escaped, so a key in quotes is a key, or a
+    whole string, which is rare.
+    """
+    if file.suffix.lower() != ".json" or not file.is_file():
+        return False
+    content = file.read_bytes()
+    begins = content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == opening.encode()
+    return begins and all(f'"{key}"'.encode() in content for key in keys)

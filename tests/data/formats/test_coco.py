@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from diptych.data.address import Address
 from diptych.data.corpus import Corpus
-from diptych.data.formats.coco import read_coco
+from diptych.data.formats.coco import read
 from diptych.data.images import PictureFile
 from diptych.errors import DataError
 
@@ -48,7 +49,7 @@ def test_captions_find_their_image_in_any_order(tmp_path: Path) -> None:
         [image(30, "a.jpg"), image(10, "b.jpg"), image("x", "c.jpg")],
         [annotation(10, "b1\n", id=1), annotation("x", "c1", id=2), annotation(30, "a1"), annotation(10, "b2")],
     )
-    corpus = read_coco(file)
+    corpus = read(Address(file))
     assert texts_of(corpus) == {"a.jpg": ["a1"], "b.jpg": ["b1", "b2"], "c.jpg": ["c1"]}
     assert corpus.image_splits.tolist() == ["train"] * 3
     assert corpus.text_splits.tolist() == ["train"] * 4
@@ -70,7 +71,7 @@ def test_captions_find_their_image_in_any_order(tmp_path: Path) -> None:
 )
 def test_the_name_tells_the_split(tmp_path: Path, name: str, split: str) -> None:
     folder_with(tmp_path, "a.jpg")
-    corpus = read_coco(captions(tmp_path / name, [image(1, "a.jpg")], [annotation(1, "a")]))
+    corpus = read(Address(captions(tmp_path / name, [image(1, "a.jpg")], [annotation(1, "a")])))
     assert corpus.image_splits.tolist() == corpus.text_splits.tolist() == [split]
 
 
@@ -84,7 +85,7 @@ def test_a_folder_of_files_has_a_split_for_each_and_ids_of_its_own(tmp_path: Pat
     )
     captions(tmp_path / "annotations/instances_val2014.json", [image(1, "1.jpg")], [annotation(1, None)])
     for source in (tmp_path, tmp_path / "annotations"):
-        corpus = read_coco(source)
+        corpus = read(Address(source))
         assert texts_of(corpus) == {
             "train2014/1.jpg": ["in train"],
             "val2014/1.jpg": ["first in val"],
@@ -101,19 +102,19 @@ def test_a_folder_of_files_has_a_split_for_each_and_ids_of_its_own(tmp_path: Pat
 def test_usual_places_of_images(tmp_path: Path, place: str) -> None:
     folder_with(tmp_path, f"{place}a.jpg")
     file = captions(tmp_path / "data/captions_val2017.json", [image(1, "a.jpg")], [annotation(1, "a")])
-    assert read_coco(file).pictures == (PictureFile(tmp_path / f"{place}a.jpg"),)
+    assert read(Address(file)).pictures == (PictureFile(tmp_path / f"{place}a.jpg"),)
 
 
 def test_the_folder_of_the_split_comes_first(tmp_path: Path) -> None:
     folder_with(tmp_path, "a.jpg", "val2017/a.jpg")
     file = captions(tmp_path / "captions_val2017.json", [image(1, "a.jpg")], [annotation(1, "a")])
-    assert read_coco(file).pictures == (PictureFile(tmp_path / "val2017/a.jpg"),)
+    assert read(Address(file)).pictures == (PictureFile(tmp_path / "val2017/a.jpg"),)
 
 
 def test_images_where_told(tmp_path: Path) -> None:
     folder_with(tmp_path, "else/train/a.jpg", "data/a.jpg")
     file = captions(tmp_path / "data/train.json", [image(1, "a.jpg")], [annotation(1, "a")])
-    assert read_coco(file, tmp_path / "else").pictures == (PictureFile(tmp_path / "else/train/a.jpg"),)
+    assert read(Address(file, str(tmp_path / "else"))).pictures == (PictureFile(tmp_path / "else/train/a.jpg"),)
 
 
 def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Path) -> None:
@@ -147,16 +148,16 @@ def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Pat
             annotation(6, "of e, too"),
         ],
     )
-    corpus = read_coco(file)
+    corpus = read(Address(file))
     assert texts_of(corpus) == {"a.jpg": ["of a"], "e.jpg": ["of e", "of e, too"]}
-    unknown = "is used by several images; whose the captions are is unknown"
+    unknown = "is used by several images; its captions could belong to any of them"
     assert {(problem.row, problem.message) for problem in corpus.problems} == {
         (2, f"no image 'gone.jpg' in {tmp_path} or {tmp_path.parent}"),
         (3, "no id"),
         (4, "no file_name"),
         (5, f"id 5 {unknown}"),
         (6, f"id 5 {unknown}"),
-        (7, "id 1 is there twice"),
+        (7, "id 1 is used twice"),
         (8, "a str, not a JSON object"),
         (10, "the id is of type list, not a string"),
         (11, f"image '{tmp_path / 'a.jpg'}' is already at {file}:1"),
@@ -164,7 +165,7 @@ def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Pat
         (5, "the text is empty"),
         (6, "no text"),
         (7, "no image_id"),
-        (9, "annotation id 6 is there twice"),
+        (9, "annotation id 6 is used twice"),
         (10, "a NoneType, not a JSON object"),
     }
 
@@ -185,11 +186,11 @@ def test_files_that_are_broken_as_a_whole(tmp_path: Path, content: str, reason: 
     file = tmp_path / "train.json"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=reason) as caught:
-        read_coco(file)
+        read(Address(file))
     assert str(caught.value).startswith(str(file))
     assert "\n" not in str(caught.value)
 
 
 def test_a_folder_without_caption_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no caption file in it"):
-        read_coco(tmp_path)
+        read(Address(tmp_path))

@@ -4,12 +4,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from diptych.data.address import Address
 from diptych.data.corpus import Box, Corpus, Phrase
-from diptych.data.entities.markup import read_boxes, read_sentence
-from diptych.data.formats.entities import read_entities
+from diptych.data.formats.entities import read
 from diptych.data.images import PictureFile
 from diptych.data.phrases import find_mentions
 from diptych.errors import DataError
@@ -76,7 +74,7 @@ def test_photos_sentences_phrases_and_boxes(tmp_path: Path, packed: bool) -> Non
         "[/EN#0/notvisual It] is [/EN#10/scene a day] , [/EN#7/people They] wave.\n\n"
     )
     folder = data(tmp_path, {"1": (boxes, sentences), "2": DOG, "3": DOG}, packed, train="2\n", val="\n1\r\n")
-    corpus = read_entities(folder)
+    corpus = read(Address(folder))
     assert corpus.problems == ()
     assert list(corpus.image_ids) == ["2.jpg", "1.jpg"]  # nobody lists 3
     assert corpus.pictures == (PictureFile(folder / "images/2.jpg"), PictureFile(folder / "images/1.jpg"))
@@ -103,21 +101,21 @@ def test_photos_sentences_phrases_and_boxes(tmp_path: Path, packed: bool) -> Non
 def test_photos_are_found_by_their_id_in_the_usual_places_or_where_they_are_said_to_be(tmp_path: Path) -> None:
     for place in ("images", "flickr30k-images", "."):
         folder = data(tmp_path / place.strip("."), {"12": DOG}, images=place)
-        assert read_entities(folder).pictures == (PictureFile(folder / place / "12.jpg"),)
+        assert read(Address(folder)).pictures == (PictureFile(folder / place / "12.jpg"),)
     elsewhere = tmp_path / "photos"
     elsewhere.mkdir()
     for name in ("12_ab.jpg", "12_ab.txt", "12345_ab.jpg", "122.jpg"):
         (elsewhere / name).touch()
     folder = data(tmp_path / "more", {"12": DOG})
-    corpus = read_entities(folder, elsewhere)
+    corpus = read(Address(folder, str(elsewhere)))
     assert (list(corpus.image_ids), corpus.pictures) == (["12_ab.jpg"], (PictureFile(elsewhere / "12_ab.jpg"),))
     (elsewhere / "12_cd.png").touch()
-    with pytest.raises(DataError, match=r"train\.txt:1: id '12' could be any of 12_ab\.jpg, 12_cd\.png"):
-        read_entities(folder, elsewhere)
+    with pytest.raises(DataError, match=r"train\.txt:1: the photo of id '12' could be any of 12_ab\.jpg, 12_cd\.png"):
+        read(Address(folder, str(elsewhere)))
     (elsewhere / "12.png").touch()
-    assert list(read_entities(folder, elsewhere).image_ids) == ["12.png"]  # the whole name comes first
+    assert list(read(Address(folder, str(elsewhere))).image_ids) == ["12.png"]  # the whole name comes first
     with pytest.raises(DataError, match="no such folder of images"):
-        read_entities(folder, tmp_path / "gone")
+        read(Address(folder, str(tmp_path / "gone")))
 
 
 def test_ids_without_photo_or_annotation_are_named_and_left_out(tmp_path: Path) -> None:
@@ -130,7 +128,7 @@ def test_ids_without_photo_or_annotation_are_named_and_left_out(tmp_path: Path) 
     }
     folder = data(tmp_path, photos, train="1\n2\n3\n4\n../1\n1\n", test="1\n\n5\n")
     (folder / "images/4.jpg").unlink()
-    corpus = read_entities(folder)
+    corpus = read(Address(folder))
     assert list(corpus.image_ids) == ["1.jpg", "3.jpg", "5.jpg"]
     assert corpus.boxes is not None and [len(boxes) for boxes in corpus.boxes] == [1, 0, 1]
     zipped, looked = folder / "annotations.zip", f"{folder / 'images'} or {folder}"
@@ -153,30 +151,30 @@ BILLION = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;">]><annotation>&y;</a
         ("<annotation>\n<object>", [], [": broken XML (no element found in line 2); the photo has no boxes"]),
         ("boxes", [], [": broken XML (syntax error in line 1); the photo has no boxes"]),
         (b'<?xml version="1.0" encoding="none"?><a/>', [], [": XML in an unknown encoding; save it as UTF-8; the"]),
-        (BILLION, [], [": a document type declaration in the XML; annotations have none, and it is not followed; the"]),
-        (xml(thing(7, box=(1, 1, 2, 2)), size=""), [], [": no size of the photo, or none above zero; its boxes"]),
-        (xml(size=SIZE.replace("50", "0")), [], [": no size of the photo, or none above zero; its boxes"]),
-        (xml(size=SIZE.replace("50", "1e999")), [], [": no size of the photo, or none above zero; its boxes"]),
+        (BILLION, [], [": a document type declaration in the XML; annotations have none; remove it; the"]),
+        (xml(thing(7, box=(1, 1, 2, 2)), size=""), [], [": no size of the photo, or not above zero; its boxes"]),
+        (xml(size=SIZE.replace("50", "0")), [], [": no size of the photo, or not above zero; its boxes"]),
+        (xml(size=SIZE.replace("50", "1e999")), [], [": no size of the photo, or not above zero; its boxes"]),
         (
             xml(thing(7, box=(0, 1, 120, 50))),
             [Box("7", 0.0, 0.0, 1.0, 1.0)],
-            [":3: box 0 1 120 50 goes beyond the photo of 100 x 50; it is cut there"],
+            [":3: box 0 1 120 50 goes beyond the photo of 100 x 50; it is clipped"],
         ),
         (
             xml(thing(7, box=(101, 1, 120, 50))),
             [],
-            [":3: box 101 1 120 50 has no area in the photo of 100 x 50 and is left out"],
+            [":3: box 101 1 120 50 has no area in the photo of 100 x 50; it is left out"],
         ),
         (
             xml(thing(7, box=(9, 9, 8, 20)), thing(7, box=(9, 5, 9, 5))),
             [Box("7", 0.08, 0.08, 0.09, 0.1)],
-            [":3: box 9 9 8 20 has no area and is left out"],
+            [":3: box 9 9 8 20 has no area; it is left out"],
         ),
-        (xml(thing(7, box=(1, 2, 3))), [], [":3: a box without four numbers is left out"]),
-        (xml(thing(7, box=(1, 2, 3, "many"))), [], [":3: a box without four numbers is left out"]),
+        (xml(thing(7, box=(1, 2, 3))), [], [":3: a box without four numbers; it is left out"]),
+        (xml(thing(7, box=(1, 2, 3, "many"))), [], [":3: a box without four numbers; it is left out"]),
         (xml(thing(7)), [], [":3: chain 7 has no box, and no flag says so"]),
         (xml(thing(7, nobndbox=0, scene=0)), [], [":3: chain 7 has no box, and no flag says so"]),
-        (xml(), [], ["TEXT:1: the XML does not know chain 7"]),
+        (xml(), [], ["TEXT:1: chain 7 is not in the XML"]),
         (b"<annotation>" + b" " * 2**20 + b"</annotation>", [], [": more than 1,048,576 bytes; no annotation is that"]),
     ],
     ids=lambda value: None,
@@ -186,7 +184,7 @@ def test_boxes_that_cannot_be_used_are_named_and_cost_no_sentence(
 ) -> None:
     sentences = "[/EN#7/animals A dog] runs .\n[/EN#7/animals It] barks .\n"
     folder = data(tmp_path, {"1": (boxes, sentences), "2": DOG})
-    corpus = read_entities(folder)
+    corpus = read(Address(folder))
     assert corpus.boxes is not None and list(corpus.boxes[0]) == kept
     assert list(corpus.texts) == ["A dog runs .", "It barks .", "A dog runs ."]
     assert corpus.phrases is not None and [phrase.text for phrase in corpus.phrases[0]] == ["A dog"]
@@ -214,7 +212,7 @@ def test_boxes_that_cannot_be_used_are_named_and_cost_no_sentence(
 )
 def test_a_sentence_with_broken_markup_is_left_out_alone(tmp_path: Path, broken: str) -> None:
     folder = data(tmp_path, {"1": (DOG[0], f"{DOG[1]}{broken}\n[/EN#7/animals It] barks .")})
-    corpus = read_entities(folder)
+    corpus = read(Address(folder))
     assert list(corpus.texts) == ["A dog runs .", "It barks ."]
     assert corpus.phrases is not None and [phrase.text for (phrase,) in corpus.phrases] == ["A dog", "It"]
     (problem,) = problems_of(corpus, folder)
@@ -223,7 +221,7 @@ def test_a_sentence_with_broken_markup_is_left_out_alone(tmp_path: Path, broken:
 
 def test_a_sentence_that_is_not_utf_8_is_left_out_alone(tmp_path: Path) -> None:
     folder = data(tmp_path, {"1": (DOG[0], "\ufeffA café .\n".encode() + "A café .\n".encode("latin-1") + b"A bar .")})
-    corpus = read_entities(folder)
+    corpus = read(Address(folder))
     assert list(corpus.texts) == ["A café .", "A bar ."]
     assert problems_of(corpus, folder) == [
         "annotations.zip/Sentences/1.txt:2: the sentence is not valid UTF-8; write it in UTF-8"
@@ -232,7 +230,7 @@ def test_a_sentence_that_is_not_utf_8_is_left_out_alone(tmp_path: Path) -> None:
 
 def refused(folder: Path) -> str:
     with pytest.raises(DataError) as caught:
-        read_entities(folder)
+        read(Address(folder))
     assert "\n" not in str(caught.value)
     return str(caught.value).removeprefix(str(folder))
 
@@ -241,7 +239,7 @@ def test_folders_that_cannot_be_read_as_a_whole(tmp_path: Path) -> None:
     assert refused(tmp_path) == ": no annotations; put annotations.zip in it, or unpack it there"
     zipped = tmp_path / "annotations.zip"
     zipped.write_bytes(b"not a zip")
-    assert refused(tmp_path) == "/annotations.zip: not a zip file, or cut short; fetch it again"
+    assert refused(tmp_path) == "/annotations.zip: not a zip file, or cut short; download it again"
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.writestr("Sentences/1.txt", "x")
     assert refused(tmp_path) == "/annotations.zip: no Annotations in it; Flickr30K Entities has both"
@@ -252,49 +250,10 @@ def test_folders_that_cannot_be_read_as_a_whole(tmp_path: Path) -> None:
     (tmp_path / "val.txt").write_text("1", encoding="utf-8")
     assert refused(tmp_path).startswith(": no usable image in it; first problem: ")
     (tmp_path / "1.jpg").touch()
-    assert read_entities(tmp_path).problems == ()
+    assert read(Address(tmp_path)).problems == ()
     content = bytearray(zipped.read_bytes())
     content[content.index(b"<annotation>") + 3] ^= 1  # stored as it is, so only the checksum can tell
     zipped.write_bytes(content)
-    assert problems_of(read_entities(tmp_path), tmp_path) == [
-        "annotations.zip/Annotations/1.xml: damaged inside the zip; fetch it again; the photo has no boxes"
+    assert problems_of(read(Address(tmp_path)), tmp_path) == [
+        "annotations.zip/Annotations/1.xml: damaged inside the zip; download it again; the photo has no boxes"
     ]
-
-
-WORDS = st.lists(st.text(st.characters(exclude_characters="[]", exclude_categories=["C", "Z"]), min_size=1), min_size=1)
-KINDS = st.lists(st.sampled_from(["people", "other", "scene"]), min_size=1, max_size=3)
-
-
-@given(st.lists(st.tuples(WORDS, st.none() | st.tuples(st.integers(0, 5), KINDS))))
-def test_a_marked_sentence_has_the_words_of_the_plain_one(parts: list) -> None:
-    plain = " ".join(" ".join(words) for words, _ in parts)
-    marked = " ".join(
-        " ".join(words) if mark is None else f"[/EN#{mark[0]}/{'/'.join(mark[1])} {' '.join(words)}]"
-        for words, mark in parts
-    )
-    wanted = [Phrase(" ".join(words), str(mark[0]), tuple(mark[1])) for words, mark in parts if mark and mark[0]]
-    assert read_sentence(marked) == (plain, wanted)
-
-
-@given(st.lists(st.tuples(*(st.integers(-20, 130) for _ in range(4)), st.integers(1, 3)), max_size=6))
-def test_a_box_is_around_the_pixels_of_its_chain(boxes: list[tuple[int, ...]]) -> None:
-    content = xml(*(thing(chain, box=sides) for *sides, chain in boxes))
-    found = read_boxes(content.encode())
-    pixels: dict[str, tuple[set[int], set[int]]] = {}
-    for left, top, right, bottom, chain in boxes:
-        columns = {x for x in range(left, right + 1) if 1 <= x <= 100}
-        rows = {y for y in range(top, bottom + 1) if 1 <= y <= 50}
-        if columns and rows:
-            across, down = pixels.setdefault(str(chain), (set(), set()))
-            across |= columns
-            down |= rows
-    assert found.boxes == [
-        Box(chain, (min(across) - 1) / 100, (min(down) - 1) / 50, max(across) / 100, max(down) / 50)
-        for chain, (across, down) in pixels.items()
-    ]
-    assert found.chains == {str(chain) for *_, chain in boxes}
-
-
-def test_nesting_without_end_is_only_slow_to_write() -> None:
-    with pytest.raises(DataError, match="no size of the photo"):
-        read_boxes(b"<a>" * 100_000 + b"</a>" * 100_000)

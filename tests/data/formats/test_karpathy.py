@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from diptych.data.address import Address
 from diptych.data.corpus import Corpus
-from diptych.data.formats.karpathy import read_karpathy
+from diptych.data.formats.karpathy import read
 from diptych.data.images import PictureFile
 from diptych.errors import DataError
 
@@ -41,7 +42,7 @@ def test_any_number_of_texts_and_every_split(tmp_path: Path) -> None:
         entry("d.jpg", "restval", "same", "same"),
         images=("images/a.jpg", "images/b.jpg", "images/c.jpg", "images/d.jpg"),
     )
-    corpus = read_karpathy(file)
+    corpus = read(Address(file))
     assert texts_of(corpus) == {
         "a.jpg": ["a dog .", "two dogs"],
         "b.jpg": ["a cat"],
@@ -65,13 +66,13 @@ def test_images_beside_the_file_in_folders_of_coco_or_elsewhere(tmp_path: Path) 
         )
     ):
         folder = tmp_path / str(number)
-        corpus = read_karpathy(dataset(folder, a, b, images=places))
+        corpus = read(Address(dataset(folder, a, b, images=places)))
         assert corpus.pictures == tuple(PictureFile(folder / place) for place in places)
         assert texts_of(corpus) == {"val2014/a.jpg": ["a"], "b.jpg": ["b"]}
-    elsewhere = read_karpathy(tmp_path / "0/dataset_own.json", tmp_path / "1")
+    elsewhere = read(Address(tmp_path / "0/dataset_own.json", str(tmp_path / "1")))
     assert elsewhere.pictures == (PictureFile(tmp_path / "1/val2014/a.jpg"), PictureFile(tmp_path / "1/b.jpg"))
     with pytest.raises(DataError, match="no such folder of images"):
-        read_karpathy(tmp_path / "0/dataset_own.json", tmp_path / "gone")
+        read(Address(tmp_path / "0/dataset_own.json", str(tmp_path / "gone")))
 
 
 def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Pat
         {"filename": "d.jpg", "split": "val", "sentences": ["no object", {"tokens": ["x"]}, {"raw": "last"}]},
         images=("a.jpg", "b.jpg", "c.jpg", "d.jpg"),
     )
-    corpus = read_karpathy(file)
+    corpus = read(Address(file))
     assert texts_of(corpus) == {"a.jpg": ["first"], "b.jpg": ["kept", "kept too"], "d.jpg": ["last"]}
     assert corpus.image_splits.tolist() == ["train", "test", "val"]
     assert corpus.text_splits.tolist() == ["train", "test", "test", "val"]
@@ -116,7 +117,7 @@ def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Pat
 
 def test_an_image_without_texts_stays_an_image(tmp_path: Path) -> None:
     file = dataset(tmp_path, entry("a.jpg", "train", "a"), entry("b.jpg", "train"), images=("a.jpg", "b.jpg"))
-    corpus = read_karpathy(file)
+    corpus = read(Address(file))
     assert texts_of(corpus) == {"a.jpg": ["a"], "b.jpg": []}
     assert list(corpus.matched().image_ids) == ["a.jpg"]
 
@@ -136,6 +137,6 @@ def test_files_that_are_broken_as_a_whole(tmp_path: Path, content: str, reason: 
     file = tmp_path / "dataset_x.json"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=reason) as caught:
-        read_karpathy(file)
+        read(Address(file))
     assert str(caught.value).startswith(str(file))
     assert "\n" not in str(caught.value)

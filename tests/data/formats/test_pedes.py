@@ -9,9 +9,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from diptych.cli.main import app
+from diptych.data.address import Address
 from diptych.data.check import check
 from diptych.data.corpus import Corpus
-from diptych.data.formats.pedes import read_pedes
+from diptych.data.formats.pedes import read
 from diptych.data.images import PictureFile
 from diptych.data.open import open_corpus
 from diptych.errors import DataError
@@ -60,7 +61,7 @@ def test_a_person_is_a_group_of_all_photos_and_all_descriptions(tmp_path: Path) 
         entry("4.png", "7", "test", ("somebody else",)),
         images=("imgs/CUHK01/1.png", "imgs/Market/2.png", "imgs/Market/3.png", "imgs/4.png"),
     )
-    corpus = read_pedes(file)
+    corpus = read(Address(file))
     assert persons(corpus) == [
         (["CUHK01/1.png", "Market/3.png"], ["A man in blue.", "He walks.", "a tall man", "He walks."], {"train"}),
         (["Market/2.png"], ["a woman"], {"val"}),
@@ -90,9 +91,9 @@ def test_the_folder_and_the_file_under_any_name_are_addresses(tmp_path: Path) ->
 
 def test_photos_elsewhere(tmp_path: Path) -> None:
     file = people(tmp_path / "cuhk", entry("s/a.png", 1), images=("../photos/s/a.png",))
-    assert read_pedes(file, tmp_path / "photos").pictures == (PictureFile(tmp_path / "photos/s/a.png"),)
+    assert read(Address(file, str(tmp_path / "photos"))).pictures == (PictureFile(tmp_path / "photos/s/a.png"),)
     with pytest.raises(DataError, match="no such folder of images"):
-        read_pedes(file, tmp_path / "gone")
+        read(Address(file, str(tmp_path / "gone")))
 
 
 def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Pat
         (entry("d.png", 1, captions=("last",)), None),
     ]
     images = ("imgs/a.png", "imgs/b.png", "imgs/c.png", "imgs/d.png")
-    corpus = read_pedes(people(tmp_path, *(told for told, _ in rows), images=images))
+    corpus = read(Address(people(tmp_path, *(told for told, _ in rows), images=images)))
     assert persons(corpus) == [
         (["a.png", "d.png"], ["first", "last"], {"train"}),
         (["b.png"], ["kept", "kept too"], {"test"}),
@@ -135,7 +136,7 @@ def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Pat
 def test_a_path_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
     rows = entry("a.png", 1), entry(name, 1, captions=("out",)), entry("s/../b.png", 1, captions=("in",))
     file = people(tmp_path / "cuhk", *rows, images=("imgs/a.png", "imgs/b.png", "imgs/s/c.png", "secret.png"))
-    corpus = read_pedes(file)
+    corpus = read(Address(file))
     assert (list(corpus.texts), list(corpus.image_ids)) == (["a man", "in"], ["a.png", "b.png"])
     assert [(problem.row, problem.message) for problem in corpus.problems] == [
         (2, f"the file_path {name!r} leads out of the folder of photos; make it relative to it")
@@ -144,14 +145,14 @@ def test_a_path_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: st
 
 def test_a_refused_row_does_not_decide_the_split_of_its_person(tmp_path: Path) -> None:
     rows = entry("gone.png", 1, "train"), entry("a.png", 1, "test")
-    corpus = read_pedes(people(tmp_path, *rows, images=("imgs/a.png",)))
+    corpus = read(Address(people(tmp_path, *rows, images=("imgs/a.png",))))
     assert corpus.image_splits.tolist() == ["test"]
 
 
 def test_a_photo_without_a_description_has_those_of_its_person(tmp_path: Path) -> None:
     rows = entry("a.png", 1, captions=("told",)), entry("b.png", 1, captions=()), entry("c.png", 2, captions=())
     file = people(tmp_path, *rows, images=("imgs/a.png", "imgs/b.png", "imgs/c.png"))
-    corpus = read_pedes(file)
+    corpus = read(Address(file))
     assert persons(corpus) == [(["a.png", "b.png"], ["told"], {"train"}), (["c.png"], [], {"train"})]
     assert list(corpus.matched().image_ids) == ["a.png", "b.png"]
     report = check(corpus)
@@ -184,6 +185,6 @@ def test_files_that_are_broken_as_a_whole(tmp_path: Path, content: str, reason: 
     file = tmp_path / "people.json"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=reason) as caught:
-        read_pedes(file)
+        read(Address(file))
     assert str(caught.value).startswith(str(file))
     assert "\n" not in str(caught.value)

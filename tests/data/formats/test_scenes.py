@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diptych.data.formats.scenes import Scene, Thing, make_scenes, scenes_corpus, siblings
+from diptych.data.address import Address
+from diptych.data.formats.scenes import make_scenes, read
 from diptych.errors import DataError
 
 SPLITS = ("train", "val", "test")
@@ -156,22 +157,12 @@ def test_every_text_names_every_thing_of_its_scene_by_the_chain_of_its_box():
     assert len({phrase.text for phrases in corpus.phrases for phrase in phrases if "circle" in phrase.kinds}) > 20
 
 
-@pytest.mark.parametrize(("attribute", "expected"), [("colour", 6 + 6), ("count", 2), ("place", 7 + 7)])
-def test_siblings_differ_in_one_attribute_of_one_thing(attribute, expected):
-    scene = Scene((Thing(1, "small", "red", "star", "top"), Thing(2, "", "blue", "ring", "left")))
-    found = siblings(scene, attribute)
-    assert len(set(found)) == len(found) == expected
-    for sibling in found:
-        assert sibling != scene
-        assert len(set(without(sibling, attribute)) & set(without(scene, attribute))) == 1
-
-
 def test_an_empty_address_is_the_default_corpus(corpus):
-    assert scenes_corpus().texts == corpus.texts
+    assert read(Address.parse("scenes")).texts == corpus.texts
 
 
 def test_an_address_sets_what_it_names():
-    corpus = scenes_corpus(" train=30, val=4 ,test=5,images=2,texts=3,seed=7,")
+    corpus = read(Address.parse("scenes: train=30, val=4 ,test=5,images=2,texts=3,seed=7,"))
     assert rows(corpus) == rows(make_scenes(30, 4, 5, 2, 3, 7))
     assert corpus.split_sizes() == {"train": 60, "val": 8, "test": 10}
 
@@ -195,7 +186,7 @@ def test_an_address_sets_what_it_names():
 )
 def test_an_address_that_cannot_be_drawn_is_refused_in_one_line(address, message):
     with pytest.raises(DataError, match=re.escape(message)) as caught:
-        scenes_corpus(address)
+        read(Address.parse(f"scenes:{address}"))
     assert "\n" not in str(caught.value)
 
 

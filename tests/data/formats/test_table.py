@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from diptych.data.address import Address
 from diptych.data.corpus import Corpus
-from diptych.data.formats.table import read_table
+from diptych.data.formats.table import read
 from diptych.data.images import PictureFile
 from diptych.data.parsing import hashed_split
 from diptych.errors import DataError
@@ -46,7 +47,7 @@ def problems(corpus: Corpus) -> list[tuple[int | None, str]]:
 def test_rows_of_the_same_image_are_one_image(tmp_path: Path) -> None:
     folder_with(tmp_path, "a.jpg", "b.jpg")
     file = written(tmp_path / "t.csv", "image,text,split\na.jpg,one dog,train\nb.jpg,a cat,test\na.jpg,a dog,train\n")
-    corpus = read_table(file)
+    corpus = read(Address(file))
     assert texts_of(corpus) == {"a.jpg": ["one dog", "a dog"], "b.jpg": ["a cat"]}
     assert corpus.image_splits.tolist() == ["train", "test"]
     assert corpus.text_splits.tolist() == ["train", "test", "train"]
@@ -58,7 +59,7 @@ def test_rows_of_the_same_image_are_one_image(tmp_path: Path) -> None:
 def test_a_group_has_several_images_and_a_repeated_text_once(tmp_path: Path) -> None:
     folder_with(tmp_path, "1.jpg", "2.jpg", "3.jpg", "x.jpg")
     rows = ["image,text,group", "1.jpg,tall man,7", "2.jpg,tall man,7", "3.jpg,a man in black,7", "x.jpg,tall man,8"]
-    corpus = read_table(written(tmp_path / "t.csv", "\n".join(rows)))
+    corpus = read(Address(written(tmp_path / "t.csv", "\n".join(rows))))
     man = ["tall man", "a man in black"]
     assert texts_of(corpus) == {"1.jpg": man, "2.jpg": man, "3.jpg": man, "x.jpg": ["tall man"]}
     assert len(corpus.texts) == 3
@@ -67,7 +68,7 @@ def test_a_group_has_several_images_and_a_repeated_text_once(tmp_path: Path) -> 
 
 def test_an_empty_group_is_the_image_alone(tmp_path: Path) -> None:
     folder_with(tmp_path, "1.jpg", "2.jpg")
-    corpus = read_table(written(tmp_path / "t.csv", "image,text,group\n1.jpg,a,\n2.jpg,b, \n"))
+    corpus = read(Address(written(tmp_path / "t.csv", "image,text,group\n1.jpg,a,\n2.jpg,b, \n")))
     assert texts_of(corpus) == {"1.jpg": ["a"], "2.jpg": ["b"]}
 
 
@@ -75,14 +76,14 @@ def test_an_empty_group_is_the_image_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["text", "caption", "sentence", "description", "TEXT"])
 def test_column_names(tmp_path: Path, image: str, text: str) -> None:
     folder_with(tmp_path, "a.jpg")
-    assert texts_of(read_table(written(tmp_path / "t.csv", f"{text},other,{image}\na dog,5,a.jpg\n"))) == {
+    assert texts_of(read(Address(written(tmp_path / "t.csv", f"{text},other,{image}\na dog,5,a.jpg\n")))) == {
         "a.jpg": ["a dog"]
     }
 
 
 def test_the_plainest_name_wins_over_its_aliases(tmp_path: Path) -> None:
     folder_with(tmp_path, "a.jpg")
-    corpus = read_table(written(tmp_path / "t.csv", "filename,image,description,text\nx.jpg,a.jpg,no,yes\n"))
+    corpus = read(Address(written(tmp_path / "t.csv", "filename,image,description,text\nx.jpg,a.jpg,no,yes\n")))
     assert texts_of(corpus) == {"a.jpg": ["yes"]}
 
 
@@ -90,20 +91,20 @@ def test_images_are_found_beside_the_table_in_images_or_where_told(tmp_path: Pat
     folder_with(tmp_path, "data/a.jpg", "data/images/b.jpg", "data/sub/c.jpg", "else/d.jpg")
     absolute = tmp_path / "else/d.jpg"
     rows = f"image,text\na.jpg,a\nb.jpg,b\nsub/c.jpg,c\n./sub/c.jpg,c again\n{absolute},d\n"
-    corpus = read_table(written(tmp_path / "data/t.csv", rows))
+    corpus = read(Address(written(tmp_path / "data/t.csv", rows)))
     assert texts_of(corpus) == {
         "a.jpg": ["a"], "b.jpg": ["b"], "sub/c.jpg": ["c", "c again"], str(absolute): ["d"],
     }  # fmt: skip
-    corpus = read_table(written(tmp_path / "data/u.csv", "image,text\nd.jpg,d\n"), tmp_path / "else")
+    corpus = read(Address(written(tmp_path / "data/u.csv", "image,text\nd.jpg,d\n"), str(tmp_path / "else")))
     assert corpus.pictures == (PictureFile(absolute),)
     with pytest.raises(DataError, match=r"nowhere: no such folder of images"):
-        read_table(tmp_path / "data/u.csv", tmp_path / "nowhere")
+        read(Address(tmp_path / "data/u.csv", str(tmp_path / "nowhere")))
 
 
 def test_tsv_with_and_without_quotes(tmp_path: Path) -> None:
     folder_with(tmp_path, "a.jpg", "b.jpg", "c.jpg")
     rows = 'image\ttext\na.jpg\t"stop" says a sign\nb.jpg\t"a ""big"" dog"\nc.jpg\tone, two; three\n'
-    assert texts_of(read_table(written(tmp_path / "t.tsv", rows))) == {
+    assert texts_of(read(Address(written(tmp_path / "t.tsv", rows)))) == {
         "a.jpg": ['"stop" says a sign'], "b.jpg": ['a "big" dog'], "c.jpg": ["one, two; three"],
     }  # fmt: skip
 
@@ -115,7 +116,7 @@ def test_csv_dialects(tmp_path: Path) -> None:
         'image, text\na.jpg, "one; two"\n\nb.jpg, three',
         "\ufeffimage,text\ra.jpg,one; two\rb.jpg,three\r",
     ):
-        assert texts_of(read_table(written(tmp_path / "t.csv", content))) == {
+        assert texts_of(read(Address(written(tmp_path / "t.csv", content)))) == {
             "a.jpg": ["one; two"], "b.jpg": ["three"],
         }  # fmt: skip
 
@@ -134,7 +135,7 @@ def test_jsonl_and_parquet_give_what_csv_gives(tmp_path: Path) -> None:
     written(tmp_path / "t.jsonl", "\n\n".join(json.dumps(row) for row in rows))
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "t.parquet")
     for suffix in ("csv", "jsonl", "parquet"):
-        corpus = read_table(tmp_path / f"t.{suffix}")
+        corpus = read(Address(tmp_path / f"t.{suffix}"))
         both = ["one dog", "two dogs"]
         assert texts_of(corpus) == {"a.jpg": both, "b.jpg": both, "c.jpg": ["ein Hündchen 犬"]}
         assert corpus.image_splits.tolist() == corpus.text_splits.tolist() == ["train", "train", "val"]
@@ -144,7 +145,7 @@ def test_jsonl_and_parquet_give_what_csv_gives(tmp_path: Path) -> None:
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"t\.parquet: .*pip install 'diptych\[parquet\]'"):
-        read_table(tmp_path / "t.parquet")
+        read(Address(tmp_path / "t.parquet"))
 
 
 BROKEN_CSV = """image,text,split
@@ -166,7 +167,7 @@ i.jpg,last,test
 
 def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Path) -> None:
     folder_with(tmp_path, *(f"{letter}.jpg" for letter in "abcdefghi"))
-    corpus = read_table(written(tmp_path / "t.csv", BROKEN_CSV))
+    corpus = read(Address(written(tmp_path / "t.csv", BROKEN_CSV)))
     assert texts_of(corpus) == {"a.jpg": ["first"], "g.jpg": ["closed"], "i.jpg": ["last"]}
     assert [problem.file for problem in corpus.problems] == [str(tmp_path / "t.csv")] * 10
     assert problems(corpus) == [
@@ -187,7 +188,7 @@ def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Pat
 def test_line_numbers_count_lines_not_rows(tmp_path: Path) -> None:
     folder_with(tmp_path, "a.jpg")
     content = 'image,text\na.jpg,"two\nlines"\n\na.jpg,\na.jpg,"open to the end\n'
-    corpus = read_table(written(tmp_path / "t.csv", content))
+    corpus = read(Address(written(tmp_path / "t.csv", content)))
     assert texts_of(corpus) == {"a.jpg": ["two lines"]}
     assert problems(corpus) == [(5, "the text is empty"), (6, "not readable as CSV (unexpected end of data)")]
 
@@ -202,7 +203,7 @@ def test_a_row_that_is_not_utf8_costs_that_row_only(tmp_path: Path) -> None:
             b'{"image":"a.jpg","text":"one"}\n{"image":"b.jpg","text":"\\ud800"}\n{"image":"c.jpg","text":"three"}',
         ),
     ):
-        corpus = read_table(written(tmp_path / name, content))
+        corpus = read(Address(written(tmp_path / name, content)))
         assert texts_of(corpus) == {"a.jpg": ["one"], "c.jpg": ["three"]}
         row = 2 if name == "t.jsonl" else 3
         assert problems(corpus) == [(row, "the text is not valid UTF-8; write it in UTF-8")]
@@ -221,7 +222,7 @@ def test_broken_json_lines(tmp_path: Path) -> None:
         "[" * 100_000,
         '{"image": "b.jpg", "text": "last", "split": "val"}',
     ]
-    corpus = read_table(written(tmp_path / "t.jsonl", "\n".join(lines)))
+    corpus = read(Address(written(tmp_path / "t.jsonl", "\n".join(lines))))
     assert texts_of(corpus) == {"a.jpg": ["one"], "b.jpg": ["last"]}
     assert sorted(problems(corpus)) == [
         (2, "not valid JSON (Expecting value)"),
@@ -237,7 +238,7 @@ def test_broken_json_lines(tmp_path: Path) -> None:
 def test_an_image_in_two_groups_keeps_the_first(tmp_path: Path) -> None:
     folder_with(tmp_path, "a.jpg", "b.jpg")
     rows = "image,text,group,split\na.jpg,one,1,train\nb.jpg,two,2,train\na.jpg,three,2,train\n"
-    corpus = read_table(written(tmp_path / "t.csv", rows))
+    corpus = read(Address(written(tmp_path / "t.csv", rows)))
     assert texts_of(corpus) == {"a.jpg": ["one"], "b.jpg": ["two"]}
     assert problems(corpus) == [(4, "image 'a.jpg' is in another group at row 2")]
 
@@ -260,7 +261,7 @@ def test_an_image_in_two_groups_keeps_the_first(tmp_path: Path) -> None:
 def test_tables_that_are_broken_as_a_whole(tmp_path: Path, name: str, content: str | bytes, reason: str) -> None:
     folder_with(tmp_path, "a.jpg")
     with pytest.raises(DataError, match=reason) as caught:
-        read_table(written(tmp_path / name, content))
+        read(Address(written(tmp_path / name, content)))
     assert str(caught.value).startswith(str(tmp_path / name))
     assert "\n" not in str(caught.value)
 
@@ -268,7 +269,7 @@ def test_tables_that_are_broken_as_a_whole(tmp_path: Path, name: str, content: s
 def test_a_missing_table(tmp_path: Path) -> None:
     for name in ("t.csv", "t.jsonl", "t.parquet"):
         with pytest.raises(DataError, match="No such file"):
-            read_table(tmp_path / name)
+            read(Address(tmp_path / name))
 
 
 def test_the_hash_splits_nine_to_a_half_to_a_half_and_never_changes() -> None:
@@ -283,10 +284,10 @@ def test_without_a_split_column_the_group_decides(tmp_path: Path) -> None:
     names = [f"{i}.jpg" for i in range(60)]
     folder_with(tmp_path, *names)
     rows = "".join(f"{name},text {name},g{i // 3}\n" for i, name in enumerate(names))
-    corpus = read_table(written(tmp_path / "t.csv", "image,text,group\n" + rows))
+    corpus = read(Address(written(tmp_path / "t.csv", "image,text,group\n" + rows)))
     assert corpus.image_splits.tolist() == [hashed_split(f"g{i // 3}") for i in range(60)]
     assert corpus.text_splits.tolist() == corpus.image_splits.tolist()
-    alone = read_table(written(tmp_path / "u.csv", "image,text\n" + "".join(f"{name},a\n" for name in names)))
+    alone = read(Address(written(tmp_path / "u.csv", "image,text\n" + "".join(f"{name},a\n" for name in names))))
     assert alone.image_splits.tolist() == [hashed_split(name) for name in names]
     assert len(set(alone.image_splits)) > 1
 
@@ -330,9 +331,9 @@ def test_whatever_the_rows_the_relation_survives(
 
     if not rows:
         with pytest.raises(DataError, match=r"gone\.jpg"):
-            read_table(file)
+            read(Address(file))
         return
-    corpus = read_table(file)
+    corpus = read(Address(file))
     expected: dict[str, set[str]] = {}
     for image, _, _ in rows:
         mine = {" ".join(t.split()) for other, t, _ in rows if group_of[other] == group_of[image]}

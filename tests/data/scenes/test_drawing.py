@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from diptych.data.scenes.drawing import INKS, ScenePicture
-from diptych.data.scenes.wording import COLOURS, PLACES, SHAPES, Scene, Thing
+from diptych.data.scenes.scene import COLOURS, PLACES, SHAPES, Scene, Thing
 
 KINDS = [(1, ""), (1, "small"), (2, ""), (3, "")]
 

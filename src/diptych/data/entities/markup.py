@@ -1,7 +1,7 @@
 """The two notations of Flickr30K Entities: sentences whose phrases are marked, and boxes in XML.
 
-A marked phrase is `[/EN#283585/people A group of people]`: the chain of what it names, one or more kinds, the words.
-Chain 0 is nothing that could be seen. In the XML, boxes are whole pixels from 1, both ends included.
+A marked phrase is `[/EN#283585/people A group of people]`: the chain of the entity, one or more kinds, the phrase.
+Chain 0 is for what cannot be seen. In the XML, boxes are in whole pixels counted from 1, both ends included.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from diptych.errors import DataError
 
 _PHRASE = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+) ([^\[\]]*[^\[\] ][^\[\]]*)\]")
 _NOT_VISUAL = "0"
-_PLACED = ("object", "bndbox")  # what a problem may lie in, so that its line is kept
+_WITH_LINE = ("object", "bndbox")  # elements whose line number is kept for problems
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 @dataclass
-class Boxes:
-    """What an XML file says: a box a chain, all chains that it knows, and what is wrong, with its line."""
+class Annotation:
+    """The content of an XML file: one box per chain, all chains in the file, and problems with their lines."""
 
     boxes: list[Box] = field(default_factory=list)
     chains: set[str] = field(default_factory=set)
@@ -31,50 +31,51 @@ class Boxes:
 
 
 def read_sentence(line: str) -> tuple[str, list[Phrase]]:
-    """A sentence without its marks, and the phrases in it that can be seen."""
-    between, *marked = _PHRASE.split(" ".join(line.split()))  # then chain, kinds, words and what is between, in turn
+    """A sentence without its markup, and its phrases that name something visible."""
+    # Splitting gives the text before the first phrase, then chain, kinds, phrase and the text behind it, in turn.
+    between, *marked = _PHRASE.split(" ".join(line.split()))
     parts, phrases = [between], []
-    for chain, kinds, words, between in zip(*(marked[i::4] for i in range(4)), strict=True):
-        parts += (words, between)
+    for chain, kinds, phrase, between in zip(*(marked[i::4] for i in range(4)), strict=True):
+        parts += (phrase, between)
         if chain != _NOT_VISUAL:
-            phrases.append(Phrase(words.strip(), chain, tuple(kinds[1:].split("/"))))
+            phrases.append(Phrase(phrase.strip(), chain, tuple(kinds[1:].split("/"))))
     text = "".join(parts)
     if "[" in text or "]" in text:
         raise DataError("broken markup; a phrase looks like [/EN#12/people A man], and none lies inside another")
     return " ".join(text.split()), phrases
 
 
-def read_boxes(content: bytes) -> Boxes:
-    """The boxes in an XML file, relative to the photo; several of one chain become the one around them.
+def read_boxes(content: bytes) -> Annotation:
+    """The boxes in an XML file, relative to the photo; several boxes of one chain become the one around them.
 
-    What goes beyond the photo is cut off. A file that is broken as a whole is a DataError.
+    Boxes are clipped to the photo. A file that cannot be read at all raises a DataError.
     """
-    root = _parsed(content)
+    root = _parse(content)
     width, height = (_number(root, f"size/{side}") for side in ("width", "height"))
     if not (width > 0 and height > 0):  # nor if one is not a number
-        raise DataError("no size of the photo, or none above zero; its boxes cannot be placed")
-    found, around = Boxes(), dict[str, tuple[float, ...]]()
-    for thing in root.findall("object"):
-        chains = [name.text.strip() for name in thing.findall("name") if name.text]
-        found.chains.update(chains)
-        boxes = thing.findall("bndbox")
-        if not boxes and not any(thing.findtext(flag, "").strip() == "1" for flag in ("nobndbox", "scene")):
-            found.problems.append((_line(thing), f"chain {', '.join(chains)} has no box, and no flag says so"))
+        raise DataError("no size of the photo, or not above zero; its boxes are unknown")
+    annotation, around = Annotation(), dict[str, tuple[float, ...]]()
+    for item in root.findall("object"):
+        chains = [name.text.strip() for name in item.findall("name") if name.text]
+        annotation.chains.update(chains)
+        boxes = item.findall("bndbox")
+        if not boxes and not any(item.findtext(flag, "").strip() == "1" for flag in ("nobndbox", "scene")):
+            annotation.problems.append((_line(item), f"chain {', '.join(chains)} has no box, and no flag says so"))
         for box in boxes:
-            if (sides := _placed(box, width, height, found)) is None:
+            if (sides := _relative_box(box, width, height, annotation)) is None:
                 continue
             for chain in chains:
                 known = around.get(chain, sides)
                 around[chain] = (*map(min, known[:2], sides[:2]), *map(max, known[2:], sides[2:]))
-    found.boxes = [Box(chain, *sides) for chain, sides in around.items()]
-    return found
+    annotation.boxes = [Box(chain, *sides) for chain, sides in around.items()]
+    return annotation
 
 
-def _placed(box: Element, width: float, height: float, found: Boxes) -> tuple[float, ...] | None:
-    """The sides of a box, relative to the photo, or nothing without an area; what is wrong is noted."""
+def _relative_box(box: Element, width: float, height: float, annotation: Annotation) -> tuple[float, ...] | None:
+    """The sides of a box, relative to the photo; None if it has no area. Adds problems to the annotation."""
     left, top, right, bottom = sides = [_number(box, side) for side in _SIDES]
     if any(map(math.isnan, sides)):
-        found.problems.append((_line(box), "a box without four numbers is left out"))
+        annotation.problems.append((_line(box), "a box without four numbers; it is left out"))
         return None
     shown = "box " + " ".join(f"{side:g}" for side in sides)
     beyond = left < 1 or top < 1 or right > width or bottom > height
@@ -82,22 +83,22 @@ def _placed(box: Element, width: float, height: float, found: Boxes) -> tuple[fl
     photo = f"the photo of {width:g} x {height:g}"
     if right < left or bottom < top:  # both ends are included: from 5 to 5 is one pixel
         where = f"no area in {photo}" if beyond else "no area"
-        found.problems.append((_line(box), f"{shown} has {where} and is left out"))
+        annotation.problems.append((_line(box), f"{shown} has {where}; it is left out"))
         return None
     if beyond:
-        found.problems.append((_line(box), f"{shown} goes beyond {photo}; it is cut there"))
+        annotation.problems.append((_line(box), f"{shown} goes beyond {photo}; it is clipped"))
     return (left - 1) / width, (top - 1) / height, right / width, bottom / height
 
 
-def _parsed(content: bytes) -> Element:
-    """The tree of an XML file; things and boxes know their line. Document types, and so entities, are refused."""
+def _parse(content: bytes) -> Element:
+    """The tree of an XML file; objects and boxes have their line. A document type, and so XML entities, are refused."""
     builder, parser = TreeBuilder(), expat.ParserCreate()
 
     def refuse(*_: object) -> None:
-        raise DataError("a document type declaration in the XML; annotations have none, and it is not followed")
+        raise DataError("a document type declaration in the XML; annotations have none; remove it")
 
     def start(tag: str, _: object) -> None:
-        builder.start(tag, {"line": str(parser.CurrentLineNumber)} if tag in _PLACED else {})
+        builder.start(tag, {"line": str(parser.CurrentLineNumber)} if tag in _WITH_LINE else {})
 
     parser.buffer_text = True
     parser.StartDoctypeDeclHandler = refuse
@@ -114,7 +115,7 @@ def _parsed(content: bytes) -> Element:
 
 
 def _number(element: Element, path: str) -> float:
-    """A finite number in an element below this one, or nan."""
+    """The finite number in an element below this one; NaN if there is none."""
     try:
         number = float(element.findtext(path, ""))
     except ValueError:

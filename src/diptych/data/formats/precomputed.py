@@ -1,34 +1,38 @@
-"""The originals' layout of stored features: `train_ims.npy` with `train_caps.txt`, and so for dev and test.
+"""Precomputed features in the layout of the original systems: `train_ims.npy` with `train_caps.txt`, and so on.
 
-`*_ims.npy` holds a row an image, (images, size) or (images, regions, size). `*_caps.txt` holds a caption a
-line in the images' order, as many for each image as the numbers of lines and rows say. `*_ids.txt`, a line an
-image or a caption, may name the images. Where there is a row for each caption, a row that equals the one
-above it is the same image.
+The parts are train, dev, test and testall. `*_ims.npy` has one row per image, (images, size) or (images, regions,
+size). `*_caps.txt` has one caption per line in the images' order, the same number for each image. `*_ids.txt`,
+optional, names the images: one line per image or per caption. If there is one row per caption, a row that equals the
+one above it is the same image.
 
-`*_boxes.npy`, (images, regions, 4), may say where the regions lie: left, top, right, bottom, relative to the photo, or
-in pixels where `*_sizes.npy` has the width and height of each photo.
+`*_boxes.npy`, optional, (images, regions, 4), has the boxes of the regions: left, top, right, bottom, relative to the
+photo, or in pixels if `*_sizes.npy` has the width and height of each photo.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from diptych.data.address import Address
 from diptych.data.corpus import Corpus, Features, Floats, Integers, Problem
 from diptych.data.parsing import clean_text
 from diptych.errors import DataError
 
+ORDER = 10
+DESCRIPTION = "a folder of precomputed *_ims.npy"
+
 _SPLITS = {"train": "train", "dev": "val", "test": "test", "testall": "test"}
-_ROUNDING = 0.01  # of the photo: about a pixel that a box may leave it by
+_ROUNDING = 0.01  # a box may leave its photo by this share of it, about a pixel
 
 
 @dataclass
 class _Part:
-    """One of the files' parts; images and texts are numbered within it."""
+    """One part, such as train; images and texts are numbered within it."""
 
     split: str
     vectors: NDArray[np.floating]
@@ -39,16 +43,21 @@ class _Part:
     images_of_texts: list[int]
 
 
-def is_precomputed(folder: Path) -> bool:
-    """Whether a folder holds the features of some part."""
-    return any(_vectors_file(folder, part).is_file() for part in _SPLITS)
+def recognises(address: Address) -> bool:
+    """A folder with the features of any part."""
+    return any(_vectors_file(address.path, part).is_file() for part in _SPLITS)
 
 
-def read_precomputed(folder: Path, test: str | None = None) -> Corpus:
-    """The corpus in a folder of stored features; `test` says which of test and testall is the test split.
+def read(address: Address) -> Corpus:
+    """Read a folder of stored features; the arrays stay on disk until rows of them are read.
 
-    Left open, it is test where there is one. The arrays stay on disk until rows of them are asked for.
+    The option of the address says which of test and testall is the test split; it defaults to test if there is one.
     """
+    corpus = _read_folder(address.path, address.option)
+    return corpus if address.option is None else replace(corpus, address=f"{address.path.absolute()}#{address.option}")
+
+
+def _read_folder(folder: Path, test: str | None) -> Corpus:
     problems: list[Problem] = []
     names = [name for name in _SPLITS if _vectors_file(folder, name).is_file()]
     if not names or (test is not None and (test not in names or _SPLITS[test] != "test")):
@@ -62,10 +71,10 @@ def read_precomputed(folder: Path, test: str | None = None) -> Corpus:
             raise DataError(f"{_vectors_file(folder, name)}: an image has the shape {shapes}")
     if not any(part.texts for part in parts):
         raise DataError(f"{folder}: no usable text in it; first problem: {problems[0]}")
-    return _joined(folder, parts, problems)
+    return _join(folder, parts, problems)
 
 
-def _joined(folder: Path, parts: list[_Part], problems: list[Problem]) -> Corpus:
+def _join(folder: Path, parts: list[_Part], problems: list[Problem]) -> Corpus:
     starts = np.cumsum([0, *(len(part.vectors) for part in parts)])
     first_group = np.cumsum([0, *(len(part.ids) for part in parts)])
     rows = [start + part.rows for start, part in zip(starts, parts, strict=False)]
@@ -85,7 +94,7 @@ def _joined(folder: Path, parts: list[_Part], problems: list[Problem]) -> Corpus
 
 
 def _region_boxes(parts: list[_Part], rows: Integers) -> Features | None:
-    """The boxes of all parts, zeros for a part that has none."""
+    """The boxes of all parts, zeros for a part without boxes."""
     if all(part.boxes is None for part in parts):
         return None
     boxes = []
@@ -98,12 +107,12 @@ def _region_boxes(parts: list[_Part], rows: Integers) -> Features | None:
 def _read_part(folder: Path, name: str, problems: list[Problem]) -> _Part:
     vectors, captions_file = _load(_vectors_file(folder, name)), folder / f"{name}_caps.txt"
     captions = _captions(captions_file, _vectors_file(folder, name), len(vectors))
-    each = len(captions) // len(vectors)
-    image_of_row, ids = _images(folder, name, vectors, each, problems)
+    captions_per_row = len(captions) // len(vectors)
+    image_of_row, ids = _images(folder, name, vectors, captions_per_row, problems)
     texts: list[str] = []
     images_of_texts: list[int] = []
     for line, caption in enumerate(captions):
-        if (image := image_of_row[line // each]) is None:
+        if (image := image_of_row[line // captions_per_row]) is None:
             continue
         try:
             texts.append(clean_text(caption))
@@ -128,16 +137,16 @@ def _captions(file: Path, vectors_file: Path, images: int) -> list[str]:
 
 
 def _images(
-    folder: Path, name: str, vectors: NDArray[np.floating], each: int, problems: list[Problem]
+    folder: Path, name: str, vectors: NDArray[np.floating], captions_per_row: int, problems: list[Problem]
 ) -> tuple[list[int | None], dict[str, int]]:
-    """The image that each row shows (None if left out), and each image's id with its row."""
-    repeated = _repeats(vectors) if each == 1 else np.zeros(len(vectors), np.bool_)
+    """The image that each row shows (None if it is left out), and the row of each image's id."""
+    repeated = _repeats(vectors) if captions_per_row == 1 else np.zeros(len(vectors), np.bool_)
     if count := int(repeated.sum()):
         message = f"{count} rows repeat the row above them; they are read as one image with several texts"
         problems.append(Problem(str(_vectors_file(folder, name)), int(repeated.argmax()) + 1, message))
     image_of_row: list[int | None] = []
     ids: dict[str, int] = {}
-    for row, identity in enumerate(_ids(folder, name, len(vectors), each, problems)):
+    for row, identity in enumerate(_ids(folder, name, len(vectors), captions_per_row, problems)):
         if repeated[row]:
             image_of_row.append(image_of_row[-1])
         elif identity in ids:
@@ -151,7 +160,7 @@ def _images(
 
 
 def _boxes(folder: Path, name: str, vectors: NDArray[np.floating], problems: list[Problem]) -> Floats | None:
-    """Where the regions lie, relative to the photo; what cannot be used is a problem, and the corpus has none of it."""
+    """Where the regions lie, relative to the photo; a file that cannot be used is a problem, and ignored."""
     file, sizes_file = folder / f"{name}_boxes.npy", folder / f"{name}_sizes.npy"
     if not file.is_file():
         return None
@@ -161,7 +170,7 @@ def _boxes(folder: Path, name: str, vectors: NDArray[np.floating], problems: lis
         boxes = _numbers(file, (*vectors.shape[:2], 4))
         if boxes.max(initial=0) > 1 + _ROUNDING:  # pixels
             if not sizes_file.is_file():
-                raise DataError(f"boxes in pixels need the photos' sizes, (width, height) each, in {sizes_file.name}")
+                raise DataError(f"boxes in pixels need the width and height of each photo in {sizes_file.name}")
             sizes = _numbers(sizes_file, (len(vectors), 2))
             if sizes.min() <= 0:
                 raise DataError(f"a photo without width or height in {sizes_file.name}")
@@ -176,12 +185,12 @@ def _boxes(folder: Path, name: str, vectors: NDArray[np.floating], problems: lis
 
 
 def _numbers(file: Path, shape: tuple[int, ...]) -> Floats:
-    """A small array as float32, which must have this shape."""
+    """A small array as float32; it must have this shape."""
     stored = _array(file)
     if not np.issubdtype(stored.dtype, np.number) or np.issubdtype(stored.dtype, np.complexfloating):
-        raise DataError(f"{file.name} holds {stored.dtype}, no numbers")
+        raise DataError(f"{file.name} holds {stored.dtype}, not numbers")
     if stored.shape != shape:
-        raise DataError(f"{file.name} has the shape {stored.shape}, not {shape} as the features ask for")
+        raise DataError(f"{file.name} has the shape {stored.shape}, but the features need {shape}")
     values: Floats = stored.astype(np.float32)
     if not np.isfinite(values).all():
         raise DataError(f"{file.name} holds numbers that are not finite")
@@ -193,14 +202,14 @@ def _vectors_file(folder: Path, name: str) -> Path:
 
 
 def _array(file: Path) -> NDArray[Any]:
-    """The array of a file, mapped."""
+    """The array in a file, memory-mapped."""
     try:
         stored = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as reason:
         raise DataError(f"not a complete npy array of numbers ({str(reason).splitlines()[0]})") from None
     if isinstance(stored, np.lib.npyio.NpzFile):
         stored.close()
-        raise DataError("an archive of arrays; save the array itself with numpy.save")
+        raise DataError("an npz archive; save the array itself with numpy.save")
     array: NDArray[Any] = stored
     return array
 
@@ -223,7 +232,7 @@ def _lines(file: Path) -> list[str]:
     try:
         content = file.read_bytes().removeprefix(b"\xef\xbb\xbf")
     except FileNotFoundError:
-        raise DataError(f"{file}: no such file, but its features are there") from None
+        raise DataError(f"{file}: no such file, but its features exist") from None
     except OSError as reason:
         raise DataError(f"{file}: cannot be read ({reason.strerror})") from None
     # Only \n ends a line: splitlines would also split within captions and shift all that follow.
@@ -231,24 +240,24 @@ def _lines(file: Path) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _ids(folder: Path, name: str, images: int, each: int, problems: list[Problem]) -> list[str]:
-    """The images' names, from the file of ids if there is one that fits."""
+def _ids(folder: Path, name: str, images: int, captions_per_row: int, problems: list[Problem]) -> list[str]:
+    """The images' names: from the file of ids if it fits, otherwise their numbers."""
     file = folder / f"{name}_ids.txt"
     numbers = [str(number) for number in range(images)]
     if not file.is_file():
         return numbers
     ids = [line.strip().encode(errors="backslashreplace").decode() for line in _lines(file)]
-    if len(ids) == images * each:
-        ids = ids[::each]
+    if len(ids) == images * captions_per_row:
+        ids = ids[::captions_per_row]
     if len(ids) != images:
-        message = f"{len(ids)} ids for {images} images and {images * each} captions; the ids are not used"
+        message = f"{len(ids)} ids for {images} images and {images * captions_per_row} captions; the ids are not used"
         problems.append(Problem(str(file), None, message))
         return numbers
     return ids
 
 
 def _repeats(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which rows equal the row above; a look at the first few numbers spares reading most other rows."""
+    """Which rows equal the row above; rows are read only if their first eight numbers are equal."""
     probe = vectors[:, :8] if vectors.ndim == 2 else vectors[:, 0, :8]  # (images, 8)
     repeated = np.zeros(len(vectors), np.bool_)
     repeated[1:] = (probe[1:] == probe[:-1]).all(axis=1)

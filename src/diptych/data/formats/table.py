@@ -1,10 +1,10 @@
 """Tables of images and texts: CSV, TSV, JSONL, parquet.
 
-A table has the columns `image` and `text`, and may have `group` and `split`. Rows with the same image are one
-image with several texts; rows with the same group are one group of images and texts, in which a repeated text
-counts once. Without a group an image is a group of its own. Without a `split` column a hash of the group's
-name (of the image's name where it has no group) puts 90 % of the groups in train, 5 % in val and 5 % in test:
-the same name is always in the same split, whatever else the table holds.
+A table has the columns `image` and `text`, and optionally `group` and `split`. Rows with the same image are one image
+with several texts; rows with the same group are one group of images and texts, in which a repeated text counts once.
+Without a group, an image is a group of its own. Without a `split` column, a hash of the group's name (or the image's,
+if it has no group) puts 90 % of the groups in train, 5 % in val and 5 % in test: a name is always in the same split,
+whatever else the table holds. The images are beside the table, or in `images/` there.
 """
 
 from __future__ import annotations
@@ -16,59 +16,66 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from diptych.data.address import Address
 from diptych.data.corpus import Corpus
 from diptych.data.corpus_builder import CorpusBuilder
-from diptych.data.images import ImageFinder, folder_of
+from diptych.data.image_finder import ImageFinder
 from diptych.data.parsing import clean_text, hashed_split, identifier, json_object, non_empty, read_lines, split_name
 from diptych.errors import DataError, location
 
+ORDER = 60
+DESCRIPTION = "a table (.csv, .tsv, .jsonl, .parquet)"
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".parquet"})
 
-_NAMES = {
+_COLUMN_NAMES = {
     "image": ("image", "file", "filename", "file_name", "image_path", "filepath"),
     "text": ("text", "caption", "sentence", "description"),
     "group": ("group",),
     "split": ("split",),
 }
-_KNOWN = frozenset(name for names in _NAMES.values() for name in names)
+_ALL_COLUMN_NAMES = frozenset(name for names in _COLUMN_NAMES.values() for name in names)
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
-_Note = Callable[[int, str], None]  # row and message of a problem
+_AddProblem = Callable[[int, str], None]  # takes the row and the message
 _Records = Iterable[tuple[int, Mapping[str, object]]]  # row and values by column
 
 
 def has_header(line: str) -> bool:
     """Whether the first line of a text file names the columns of a table."""
     names = {name.strip(' "\r\n').lower() for name in re.split("[,;\t]", line)}
-    return bool(names.intersection(_NAMES["image"]) and names.intersection(_NAMES["text"]))
+    return bool(names.intersection(_COLUMN_NAMES["image"]) and names.intersection(_COLUMN_NAMES["text"]))
 
 
-def read_table(file: Path, images: Path | None = None) -> Corpus:
-    """The corpus in a table; its images are in `images`, else beside the table or in `images/` there."""
+def recognises(address: Address) -> bool:
+    """A file whose name ends like that of a table."""
+    return address.path.suffix.lower() in TABLE_SUFFIXES and address.path.is_file()
+
+
+def read(address: Address) -> Corpus:
+    """Read a table."""
+    file, images = address.path, address.images()
     builder = CorpusBuilder(file)
-    roots = [file.parent, file.parent / "images"] if images is None else [folder_of(images)]
-    add_table(builder, file, ImageFinder(roots))
+    add_table(builder, file, ImageFinder([file.parent, file.parent / "images"] if images is None else [images]))
     return builder.build()
 
 
 def extra_columns(file: Path) -> dict[str, dict[str, str]]:
-    """What a table says of each image besides its texts, group and split: strings and numbers of its first row."""
+    """The other columns of a table, by image: the strings and numbers in the first row of each image."""
 
     def ignore(_row: int, _message: str) -> None:
-        """Who reads the corpus has told the problems."""
+        """Reading the corpus has reported the problems."""
 
     names, records = _read_parquet(file, ignore, plain=True) if _is_parquet(file) else _reader(file)(file, ignore)
     columns = _columns(file, names)
-    own = set(columns.values())
+    corpus_columns = set(columns.values())
     found: dict[str, dict[str, str]] = {}
     for _, values in records:
         image = values.get(columns["image"])
         if isinstance(image, str) and (name := posixpath.normpath(image.strip())) not in found:
-            further = {column: value for column, value in values.items() if column not in own}
             found[name] = {
                 column.strip(): str(value).strip()
-                for column, value in further.items()
-                if isinstance(value, str | int | float) and str(value).strip()
+                for column, value in values.items()
+                if column not in corpus_columns and isinstance(value, str | int | float) and str(value).strip()
             }
     return found
 
@@ -81,15 +88,15 @@ def add_table(
     prefix: str = "",
     split_of: Callable[[str], str | None] = lambda _: None,
 ) -> None:
-    """Gather the rows of a table, with a prefix to the images' names.
+    """Add the rows of a table, with a prefix to the images' names.
 
-    Where the table has no split column, `split_of` may give the split of an image; else the hash does.
+    If the table has no split column, `split_of` may tell the split of an image; otherwise the hash does.
     """
 
-    def note(row: int, message: str) -> None:
+    def add_problem(row: int, message: str) -> None:
         builder.add_problem(file, row, message)
 
-    names, records = _reader(file)(file, note)
+    names, records = _reader(file)(file, add_problem)
     columns = _columns(file, names)
     images: dict[str, tuple[Hashable, str, int]] = {}  # group, split and row
     pairs: dict[tuple[str, str], int] = {}
@@ -98,7 +105,7 @@ def add_table(
         with builder.reading_row(file, row):
             text = clean_text(values.get(columns["text"]))
             name = posixpath.normpath(non_empty(values.get(columns["image"]), "image"))
-            group = _group_in(values.get(columns.get("group", "")))
+            group = _group_name(values.get(columns.get("group", "")))
             key: Hashable = ("image", prefix + name) if group is None else group
             if "split" in columns:
                 split = split_name(values.get(columns["split"]))
@@ -122,24 +129,26 @@ def add_table(
 
 
 def _columns(file: Path, names: Iterable[str]) -> dict[str, str]:
-    """Which of the table's columns plays which part."""
+    """The table's own name of each of image, text, group and split that it has."""
     plain = {name.strip().lower(): name for name in names}
-    columns = {part: plain[known] for part, aliases in _NAMES.items() for known in reversed(aliases) if known in plain}
-    for part in ("image", "text"):
-        if part not in columns:
+    columns = {
+        role: plain[alias] for role, aliases in _COLUMN_NAMES.items() for alias in reversed(aliases) if alias in plain
+    }
+    for role in ("image", "text"):
+        if role not in columns:
             found = ", ".join(map(repr, sorted(plain)[:10]))
-            raise DataError(f"{file}: no column {' or '.join(_NAMES[part])}; it has {found or 'none'}")
+            raise DataError(f"{file}: no column {' or '.join(_COLUMN_NAMES[role])}; it has {found or 'none'}")
     return columns
 
 
-def _group_in(value: object) -> str | None:
-    """The name of a group, or nothing where the cell is empty."""
+def _group_name(value: object) -> str | None:
+    """The name of a group; None if the cell is empty."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     return str(identifier(value, "group"))
 
 
-def _reader(file: Path) -> Callable[[Path, _Note], tuple[Iterable[str], _Records]]:
+def _reader(file: Path) -> Callable[[Path, _AddProblem], tuple[Iterable[str], _Records]]:
     if _is_parquet(file):
         return _read_parquet
     return _read_json_lines if file.suffix.lower() == ".jsonl" else _read_cells
@@ -149,13 +158,13 @@ def _is_parquet(file: Path) -> bool:
     return file.suffix.lower() == ".parquet"
 
 
-def _read_cells(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:
-    """A CSV or TSV file: the names in its first line, and its rows."""
+def _read_cells(file: Path, add_problem: _AddProblem) -> tuple[Iterable[str], _Records]:
+    """The column names and the rows of a CSV or TSV file."""
     lines = read_lines(file)
     if not lines or "\0" in lines[0]:
         raise DataError(f"{file}: {'not UTF-8 text; save it as UTF-8' if lines else 'an empty file'}")
     separator = max(",;\t", key=lines[0].count)
-    cells = _tab_cells(lines) if separator == "\t" else _comma_cells(lines, separator, note)
+    cells = _tab_cells(lines) if separator == "\t" else _comma_cells(lines, separator, add_problem)
     _, names = next(cells, (1, []))
     if len(set(names)) < len(names):
         raise DataError(f"{file}:1: two columns have the same name; rename one")
@@ -166,21 +175,21 @@ def _read_cells(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:
                 yield row, dict(zip(names, values, strict=True))
             elif any(values):
                 remedy = f"; quote texts that hold {separator!r}" if len(values) > len(names) else ""
-                note(row, f"{len(values)} columns, not {len(names)}{remedy}")
+                add_problem(row, f"{len(values)} columns, not {len(names)}{remedy}")
 
     return names, records()
 
 
 def _tab_cells(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
-    # Most TSV files of captions quote nothing, some quote like CSV: only a cell quoted as a whole is opened.
+    # Most TSV files of captions quote nothing, some quote as CSV does: only a cell quoted as a whole is unquoted.
     for row, line in enumerate(lines, 1):
         cells = line.rstrip("\r\n").split("\t")
-        yield row, [c[1:-1].replace('""', '"') if _QUOTED.fullmatch(c) else c for c in cells]
+        yield row, [cell[1:-1].replace('""', '"') if _QUOTED.fullmatch(cell) else cell for cell in cells]
 
 
-def _comma_cells(lines: list[str], separator: str, note: _Note) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the line they begin at; one that cannot be parsed costs that line only."""
-    start = 0  # parsing begins again after a bad line, so that a quote never closed swallows no neighbours
+def _comma_cells(lines: list[str], separator: str, add_problem: _AddProblem) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the line they begin at; a row that cannot be parsed costs only its first line."""
+    start = 0  # parsing restarts after a bad line, so that an unclosed quote swallows no other rows
     while start < len(lines):
         rest = map(lines.__getitem__, range(start, len(lines)))
         reader = csv.reader(rest, delimiter=separator, skipinitialspace=True, strict=True)
@@ -191,12 +200,12 @@ def _comma_cells(lines: list[str], separator: str, note: _Note) -> Iterator[tupl
                 taken = reader.line_num
             return
         except csv.Error as reason:
-            note(start + taken + 1, f"not readable as CSV ({reason})")
+            add_problem(start + taken + 1, f"not readable as CSV ({reason})")
             start += taken + 1
 
 
-def _read_json_lines(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:
-    """A JSONL file: all names that its objects use, and its rows."""
+def _read_json_lines(file: Path, add_problem: _AddProblem) -> tuple[Iterable[str], _Records]:
+    """The column names and the rows of a JSONL file: the names are all that its objects use."""
     records: list[tuple[int, Mapping[str, object]]] = []
     problems: list[tuple[int, str]] = []
     for row, line in enumerate(read_lines(file), 1):
@@ -209,15 +218,18 @@ def _read_json_lines(file: Path, note: _Note) -> tuple[Iterable[str], _Records]:
         except DataError as reason:
             problems.append((row, str(reason)))
     for row, message in problems:
-        note(row, message)
+        add_problem(row, message)
     if not records:
         first = f"; first problem: {location(file, problems[0][0])}: {problems[0][1]}" if problems else ""
         raise DataError(f"{file}: no JSON object in it{first}")
     return dict.fromkeys(name for _, values in records for name in values), records
 
 
-def _read_parquet(file: Path, note: _Note, *, plain: bool = False) -> tuple[Iterable[str], _Records]:  # noqa: ARG001
-    """A parquet file: all names, and the rows of the columns that matter, or of all with plain values."""
+def _read_parquet(file: Path, add_problem: _AddProblem, *, plain: bool = False) -> tuple[Iterable[str], _Records]:  # noqa: ARG001
+    """The column names and the rows of a parquet file.
+
+    The rows have only the columns of a corpus; with `plain`, also all others of strings and numbers.
+    """
     try:
         import pyarrow
         from pyarrow import parquet
@@ -226,12 +238,12 @@ def _read_parquet(file: Path, note: _Note, *, plain: bool = False) -> tuple[Iter
     try:
         table = parquet.ParquetFile(file)
         names = table.schema_arrow.names
-        of = pyarrow.types
-        kinds = (of.is_string, of.is_large_string, of.is_integer, of.is_floating, of.is_boolean) if plain else ()
-        wanted = [  # others may hold whole images
+        types = pyarrow.types
+        is_plain = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
+        wanted = [  # other columns may hold whole images
             field.name
             for field in table.schema_arrow
-            if field.name.strip().lower() in _KNOWN or any(kind(field.type) for kind in kinds)
+            if field.name.strip().lower() in _ALL_COLUMN_NAMES or (plain and any(test(field.type) for test in is_plain))
         ]
         rows = [row for batch in table.iter_batches(columns=wanted) for row in batch.to_pylist()]
     except (pyarrow.ArrowException, OSError) as reason:

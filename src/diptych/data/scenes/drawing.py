@@ -1,4 +1,4 @@
-"""Draws a scene, and knows to the pixel where each thing of it went."""
+"""Pictures of scenes, with the exact box of each thing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from random import Random
 from PIL import Image, ImageDraw
 
 from diptych.data.corpus import Box
-from diptych.data.scenes.wording import Scene, Thing, pick
+from diptych.data.scenes.random_choice import pick
+from diptych.data.scenes.scene import Scene, Thing
 
 INKS = {
     "red": (222, 28, 36),
@@ -23,13 +24,13 @@ INKS = {
     "black": (20, 20, 24),
 }
 
-_FINER = 3  # drawn this many times larger, then averaged: Pillow's polygons have hard edges
+_SUPERSAMPLING = 3  # drawn this many times larger, then averaged: Pillow's polygons have hard edges
 
 Point = tuple[float, float]
 
 
 def _regular(corners: int, *radii: float) -> list[Point]:
-    """Corners around the origin, the first one up; several radii take turns, which makes stars."""
+    """Corners around the origin, the first one at the top; several radii alternate, which makes stars."""
     angles = [2 * math.pi * (i / corners - 0.25) for i in range(corners)]
     return [(r * math.cos(angle), r * math.sin(angle)) for r, angle in zip(cycle(radii), angles, strict=False)]
 
@@ -47,7 +48,7 @@ _OUTLINES = {
         *((_ARM, 1.0), (-_ARM, 1.0), (-_ARM, _ARM), (-1.0, _ARM), (-1.0, -_ARM), (-_ARM, -_ARM)),
     ],
 }
-# Where the copies stand in a cell of width 1, for each count, and how large they are.
+# The positions of the copies in a cell of width 1, for each count, and their radii.
 _ARRANGEMENTS: dict[int, tuple[tuple[Point, ...], ...]] = {
     1: (((0.0, 0.0),),),
     2: (((-0.24, 0.0), (0.24, 0.0)), ((-0.21, -0.17), (0.21, 0.17)), ((-0.21, 0.17), (0.21, -0.17))),
@@ -59,9 +60,9 @@ _SMALL_RADIUS = 0.21
 
 @dataclass(frozen=True)
 class ScenePicture:
-    """A scene as one picture, drawn when asked for; the seed decides all that no caption speaks of.
+    """A picture of a scene, drawn when it is loaded; the seed decides all that no caption states.
 
-    That is the tint of the background, and a little of where, how large and how turned each thing is.
+    That is the tint of the background, and small variations of each thing's position, size and angle.
     """
 
     scene: Scene
@@ -69,8 +70,8 @@ class ScenePicture:
     canvas: int = 128
 
     def load(self) -> Image.Image:
-        """Draw it: the same pixels each time."""
-        scale = self.canvas * _FINER
+        """Draw the picture; the pixels are the same each time."""
+        scale = self.canvas * _SUPERSAMPLING
         tint, layout = self._layout()
         image = Image.new("RGB", (scale, scale), tint)
         pen = ImageDraw.Draw(image)
@@ -78,13 +79,13 @@ class ScenePicture:
             for outline in copies:
                 pen.polygon(_pixels(outline, scale), fill=INKS[thing.colour])
                 if thing.shape == "ring":
-                    pen.polygon(_pixels(_shrunk(outline, _HOLE), scale), fill=tint)
-        return image.reduce(_FINER)
+                    pen.polygon(_pixels(_scaled(outline, _HOLE), scale), fill=tint)
+        return image.reduce(_SUPERSAMPLING)
 
     def boxes(self) -> list[Box]:
-        """Where each thing is, to whole pixels of the loaded picture, in the order of the scene's things.
+        """The box of each thing, to whole pixels of the loaded picture, in the order of the scene's things.
 
-        A thing's chain is its number in the scene, so all pictures of a scene have the same chains.
+        The chain of a box is the thing's number in the scene, so all pictures of a scene have the same chains.
         """
         _, layout = self._layout()
         boxes = []
@@ -96,20 +97,20 @@ class ScenePicture:
         return boxes
 
     def _layout(self) -> tuple[tuple[int, int, int], list[list[list[Point]]]]:
-        """The background, and the outlines of each thing's copies on a canvas of width 1."""
-        dice = Random(self.seed)
-        red, green, blue = (int(_between(dice, 226, 252)) for _ in range(3))
-        return (red, green, blue), [_placed(thing, dice) for thing in self.scene.things]
+        """The background's colour, and the outlines of each thing's copies on a canvas of width 1."""
+        random = Random(self.seed)
+        red, green, blue = (int(_uniform(random, 226, 252)) for _ in range(3))
+        return (red, green, blue), [_outlines(thing, random) for thing in self.scene.things]
 
 
-def _placed(thing: Thing, dice: Random) -> list[list[Point]]:
+def _outlines(thing: Thing, random: Random) -> list[list[Point]]:
     row, column = thing.cell
-    centre_x = column + 0.5 + _between(dice, -0.035, 0.035)
-    centre_y = row + 0.5 + _between(dice, -0.035, 0.035)
-    radius = (_SMALL_RADIUS if thing.size == "small" else _RADII[thing.count]) * _between(dice, 0.9, 1.0)
+    centre_x = column + 0.5 + _uniform(random, -0.035, 0.035)
+    centre_y = row + 0.5 + _uniform(random, -0.035, 0.035)
+    radius = (_SMALL_RADIUS if thing.size == "small" else _RADII[thing.count]) * _uniform(random, 0.9, 1.0)
     copies = []
-    for x, y in pick(dice, _ARRANGEMENTS[thing.count]):
-        angle = math.radians(_between(dice, -9, 9))
+    for x, y in pick(random, _ARRANGEMENTS[thing.count]):
+        angle = math.radians(_uniform(random, -9, 9))
         cosine, sine = radius * math.cos(angle), radius * math.sin(angle)
         copies.append(
             [
@@ -120,14 +121,14 @@ def _placed(thing: Thing, dice: Random) -> list[list[Point]]:
     return copies
 
 
-def _between(dice: Random, low: float, high: float) -> float:
-    return low + (high - low) * dice.random()
+def _uniform(random: Random, low: float, high: float) -> float:
+    return low + (high - low) * random.random()
 
 
-def _shrunk(outline: Sequence[Point], share: float) -> list[Point]:
+def _scaled(outline: Sequence[Point], factor: float) -> list[Point]:
     x = sum(point[0] for point in outline) / len(outline)
     y = sum(point[1] for point in outline) / len(outline)
-    return [(x + share * (u - x), y + share * (v - y)) for u, v in outline]
+    return [(x + factor * (u - x), y + factor * (v - y)) for u, v in outline]
 
 
 def _pixels(outline: Sequence[Point], scale: int) -> list[tuple[int, int]]:
