@@ -130,13 +130,13 @@ def test_encode_names_texts_without_a_known_word(run, tmp_path, monkeypatch):
     monkeypatch.setattr("diptych.data.open.open_corpus", lambda address: changed)
     told = invoke(*words)
     assert told.exit_code == 0
-    assert "2 of 12 texts have no word that the run knows; the first is 'Xyzzy'" in told.stderr
+    assert "2 of 12 texts contain no word that the run knows; the first is 'Xyzzy'" in told.stderr
 
 
 def test_encodings_need_no_corpus_and_a_folder_is_no_file(run, tmp_path):
     file = tmp_path / "test.safetensors"
     assert invoke("encode", str(run), SCENES, "--into", str(file)).exit_code == 0
-    assert "leave the corpus out" in refused("evaluate", str(file), SCENES)
+    assert "remove the corpus" in refused("evaluate", str(file), SCENES)
     assert "is a folder" in refused("encode", str(run), SCENES, "--into", str(tmp_path))
 
 

@@ -99,7 +99,7 @@ def test_refusals_are_one_line(runs, tmp_path):
     assert "no split 'tset'; did you mean 'test'?" in refused(*runs, "--split", "tset")
     assert "split restval has no images" in refused(*runs, "--split", "restval")
     assert "is a folder; name a file" in refused(*runs, "--into", tmp_path)
-    assert "table.tex: cannot tell what to write; name a file that ends in .html, .md, .json" in refused(
+    assert "table.tex: unknown format; name a file that ends in .html, .md, .json" in refused(
         *runs, "--into", "a.html", "--into", "table.tex"
     )
     fresh = tmp_path / "fresh"

@@ -156,11 +156,11 @@ def test_a_score_matrix_has_map_too(tmp_path):
 
 def test_refusals_are_one_line(tmp_path):
     scan, cheap = "scan.safetensors", ("--with", "vse.safetensors")
-    assert "--rerank N needs the run that lists" in refused(scan, "--rerank", "5")
-    assert "--rerank N needs the run that lists" in refused(scan, *cheap)
+    assert "--rerank N and --with RUN need each other" in refused(scan, "--rerank", "5")
+    assert "--rerank N and --with RUN need each other" in refused(scan, *cheap)
     for wrong in ("0", "-3", "5,ten", "", "1.5", "²"):
         assert f"--rerank {wrong}: " in refused(scan, f"--rerank={wrong}", *cheap)
-    assert "needs a length" in refused(scan, "--rerank", "all", *cheap)
+    assert "name at least one number" in refused(scan, "--rerank", "all", *cheap)
     assert "scan.safetensors: a model 'scan' scores each pair by itself" in refused(
         "vse.safetensors", "--rerank", "5", "--with", scan
     )
@@ -173,7 +173,7 @@ def test_refusals_are_one_line(tmp_path):
     assert "--report needs one run and a corpus" in refused(scan, "--report")
     assert "runs/none: name the corpus" in refused(scan, "--rerank", "5", "--with", "runs/none")
     np.save(tmp_path / "s.npy", np.zeros((6, 12), np.float32))
-    assert "a score matrix is measured alone" in refused("s.npy", "scenes:train=2,val=2,test=6,texts=2", "--cross")
+    assert "a score matrix is evaluated alone" in refused("s.npy", "scenes:train=2,val=2,test=6,texts=2", "--cross")
 
 
 def in_pairs():
@@ -200,18 +200,18 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path):
     assert "no group has two images" in refused("vse.safetensors", "--within", "images")
     for more in (["--folds", "2"], ["--report"], ["--cross"], ["--map"]):
         line = refused("vse.safetensors", "--within", "texts", *more)
-        assert line == f"--within measures one gallery of one modality; leave {more[0]} out"
-    assert "give runs and the corpus" in refused("vse.safetensors", "--within", "texts", "--gallery", "3")
+        assert line == f"--within measures one gallery of one modality; remove {more[0]}"
+    assert "name runs and the corpus" in refused("vse.safetensors", "--within", "texts", "--gallery", "3")
     both = refused("vse.safetensors", "--rerank", "5", "--with", "vse.safetensors", "--within", "texts", "--cross")
-    assert both == "--rerank measures one gallery; leave --within, --cross out"
-    assert "--phrases joins two scores; leave --report out" in refused("vse.safetensors", "--phrases", "p", "--report")
+    assert both == "--rerank measures one gallery; remove --within, --cross"
+    assert "--phrases combines two scores; remove --report" in refused("vse.safetensors", "--phrases", "p", "--report")
     assert "name it with --phrases RUN" in refused("vse.safetensors", "--share", "0.3")
     assert "name it with --phrases RUN" in refused("vse.safetensors", "--phrases-from", "chunker")
     assert "--phrases needs a run and a corpus" in refused("vse.safetensors", "--phrases", "runs/p")
-    assert "vse.safetensors: is encoded already" in refused("vse.safetensors", "--batch-statistics", "test")
+    assert "vse.safetensors: is already encoded" in refused("vse.safetensors", "--batch-statistics", "test")
     np.save(tmp_path / "s.npy", np.zeros((6, 12), np.float32))
     line = refused("s.npy", "scenes:train=2,val=2,test=6,texts=2", "--within", "texts")
-    assert line.endswith("SCORES.npy DATA; leave --within out")
+    assert line.endswith("SCORES.npy DATA; remove --within")
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +254,7 @@ def test_texts_and_phrases_without_a_known_word_are_named(runs, monkeypatch):
     corpus = open_corpus(SCENES)
     texts = [*corpus.texts[:-2], "Xyzzy", "Qwx"]
     monkeypatch.setattr("diptych.data.open.open_corpus", lambda address: replace(corpus, texts=texts))
-    line = "2 of 12 texts have no word that the run knows; the first is 'Xyzzy'"
+    line = "2 of 12 texts contain no word that the run knows; the first is 'Xyzzy'"
     assert line in " ".join(invoke(str(runs / "two"), SCENES).stderr.split())
     told = refused(str(runs / "vse"), SCENES, "--phrases", str(runs / "two"))
     assert told.startswith(f"--phrases {runs / 'two'}: the model scores whole images")
@@ -270,7 +270,7 @@ def test_a_text_at_all_its_places_however_the_run_was_trained(runs):
         assert json.loads(invoke(str(runs / "dual"), SCENES, "--shifts", shifts, "--json").stdout) == found[shifts]
     assert found["one"] != found["mean"]
     assert json.loads(invoke(str(runs / "dual"), SCENES, "--json").stdout) == found["one"]
-    line = f"{runs / 'vse'}: its model has no places to shift a text to; leave --shifts out"
+    line = f"{runs / 'vse'}: the model does not shift texts; remove --shifts"
     assert refused(str(runs / "vse"), SCENES, "--shifts", "mean") == line
     assert "--shifts needs the run and the corpus" in refused("vse.safetensors", "--shifts", "one")
 
@@ -344,5 +344,5 @@ def test_a_run_trained_on_phrases_is_measured_by_localisation(runs, opencv, tmp_
     assert told == evaluate_phrases(run, SCENES, device="cpu").to_json()
     assert "phrase_r1" in told["metrics"]
     for more in (["--folds", "2"], ["--cross"], ["--within", "texts"], ["--batch-statistics", "test"]):
-        assert refused(str(run), SCENES, *more).endswith(f"by how well it finds them; leave {more[0]} out")
-    assert "give this one run and the corpus" in refused(str(run), str(runs / "vse"), SCENES)
+        assert refused(str(run), SCENES, *more).endswith(f"evaluated by phrase localisation; remove {more[0]}")
+    assert "name one run and the corpus" in refused(str(run), str(runs / "vse"), SCENES)

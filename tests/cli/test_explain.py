@@ -108,8 +108,8 @@ def test_a_run_of_stored_features_is_asked_by_id(photo, tmp_path):
     (data / "test_ids.txt").write_text("x\ny\nz\n")
     reason = refused(features, photo, "red circles")
     assert isinstance(reason, DataError)
-    assert str(reason).startswith(f"{photo}: the run reads features that came with its data; name that data")
-    assert "name that data with --data" in str(refused(features, photo, "red circles", "--data", data))
+    assert str(reason).startswith(f"{photo}: the run reads stored features; name the corpus")
+    assert "name the corpus with --data" in str(refused(features, photo, "red circles", "--data", data))
     told = [
         json.loads(ask(features, name, "red circles", "--data", data, "--json").stdout) for name in ("test/x", "test/y")
     ]
@@ -120,7 +120,7 @@ def test_what_cannot_be_explained_is_one_line(run, photo, tmp_path):
     assert "the sentence is empty" in str(refused(run, photo, " "))
     assert str(refused(run, photo, "zebra")).startswith("'zebra': the run knows none of its words")
     assert isinstance(refused(run, tmp_path / "none.png", "red circles"), ImageError)
-    assert "no image of scenes has this id, and there is no such file" in str(
+    assert "neither the id of an image of scenes nor a file" in str(
         refused(run, "test-99", "red circles", "--data", SCENES)
     )
     assert isinstance(refused(tmp_path / "nothing", photo, "red circles"), RunError)

@@ -50,7 +50,7 @@ def test_graphs_in_the_default_place(run, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("forms", [(), ("--onnx", "--float16")], ids=["none", "both"])
 def test_one_form_is_named(run, forms):
-    with pytest.raises(DiptychError, match="name one form"):
+    with pytest.raises(DiptychError, match="choose one format"):
         export("runs/own", *forms)
 
 

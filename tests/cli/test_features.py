@@ -69,15 +69,15 @@ def refused(*words):
 def test_features_are_computed_once(photos, tmp_path):
     first = invoke(photos)
     assert first.exit_code == 0, first.output
-    assert "computed 3 of 3 images, 0 were there: features/lite0-1C (" in first.stdout
+    assert "computed 3 of 3 images, 0 were already stored: features/lite0-1C (" in first.stdout
     assert np.load(tmp_path / "features" / "lite0-1C" / "part-00000.npy").shape == (3, 3)
     Tiny.shown = 0
     again = invoke(photos)
-    assert "nothing to do: all 3 images were there: features/lite0-1C (" in again.stdout
+    assert "nothing to compute, all 3 images are already stored: features/lite0-1C (" in again.stdout
     assert Tiny.shown == 0
     Image.new("RGB", (20, 16), "white").save(photos / "3.png")
     (photos / "3.txt").write_text("a white wall\n")
-    assert "computed 1 of 4 images, 3 were there" in invoke(photos).stdout
+    assert "computed 1 of 4 images, 3 were already stored" in invoke(photos).stdout
 
 
 def test_the_store_has_what_was_asked_for(photos, tmp_path):
@@ -100,7 +100,7 @@ def test_skipped_and_small_photos_are_named(photos):
     Image.new("RGB", (13, 40), "blue").save(photos / "2.png")
     result = invoke(photos)
     assert f"skipped {photos / '0.png'}: not an image in a known format" in result.stderr
-    small = "1 photo is smaller than the crop of 14 x 14 and had to be enlarged; first 2.png (13 x 40)"
+    small = "1 photo was smaller than the crop of 14 x 14, and enlarged; the first is 2.png (13 x 40)"
     assert small in result.stderr
     assert "computed 2 of 2 images" in result.stdout
 
@@ -108,7 +108,7 @@ def test_skipped_and_small_photos_are_named(photos):
 def test_a_corpus_without_a_readable_photo_is_an_error(photos):
     for photo in photos.glob("*.png"):
         photo.write_bytes(b"nothing")
-    assert "no image could be read; first reason" in refused(photos)
+    assert "no image could be read; the first reason" in refused(photos)
 
 
 def test_mistakes_are_one_line(photos, tmp_path):
@@ -134,7 +134,7 @@ def test_an_interrupt_says_how_to_go_on(photos, monkeypatch):
     monkeypatch.setattr(Tiny, "forward", interrupted)
     result = invoke(photos)
     assert result.exit_code != 0
-    assert "stopped; the same command goes on where this one was (features/lite0-1C)" in result.stderr
+    assert "stopped; run the same command again to continue (features/lite0-1C)" in result.stderr
 
 
 def test_who_does_not_watch_gets_a_line_now_and_then(photos, monkeypatch):
@@ -172,9 +172,9 @@ def test_regions_are_asked_for_by_their_method(photos, tmp_path, monkeypatch):
 def test_mistakes_with_regions_are_one_line(photos, tmp_path):
     search = ("--regions", "selective-search")
     assert "selective-search needs crops = \"whole\", not '1C'" in refused(photos, *search)
-    assert "--regions edge-boxes: needs --edge-model FILE" in refused(photos, "--regions", "edge-boxes")
-    assert "--edge-model: belongs to --regions edge-boxes" in refused(photos, *search, "--edge-model", "x")
-    assert "--edge-model: belongs to --regions edge-boxes" in refused(photos, "--edge-model", "x")
+    assert "--edge-model: edge-boxes needs the file" in refused(photos, "--regions", "edge-boxes")
+    assert "--edge-model: a structured forest belongs to edge-boxes" in refused(photos, *search, "--edge-model", "x")
+    assert "--edge-model: a structured forest belongs to edge-boxes" in refused(photos, "--edge-model", "x")
     edges = ("--crops", "whole", "--regions", "edge-boxes", "--edge-model", tmp_path / "gone.yml")
     assert f"{tmp_path / 'gone.yml'}: no such file of a structured forest" in refused(photos, *edges)
     assert invoke(photos, "--regions", "boxes").exit_code == 2

@@ -110,9 +110,9 @@ def test_a_phrase_is_never_markup(run, photo):
 
 def test_the_image_is_never_written_over(run, photo):
     before = photo.read_bytes()
-    assert "is the image itself" in str(refused(run, photo, "a red ball", "--out", photo))
+    assert "is the input image" in str(refused(run, photo, "a red ball", "--out", photo))
     for wrong in ("x.jpg", "nowhere/x.png", str(photo.parent)):
-        assert "name of a .png file" in str(refused(run, photo, "a red ball", "--out", wrong))
+        assert "name a .png file" in str(refused(run, photo, "a red ball", "--out", wrong))
     assert photo.read_bytes() == before
 
 

@@ -118,7 +118,7 @@ def test_runs_are_compared_by_the_same_phrases(folder, seeds):
 
 def test_what_cannot_be_compared_is_told_in_a_line(seeds, folder):
     _, runs = seeds
-    assert "leave --folds out" in refused("compare", *runs, "--folds", "2")
+    assert "remove --folds" in refused("compare", *runs, "--folds", "2")
     assert "ends in .md or .json, not c.html" in refused("compare", *runs, "--into", "c.html")
     (folder / "other").mkdir()
     line = refused("compare", "other", runs[0])

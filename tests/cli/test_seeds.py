@@ -56,7 +56,7 @@ def test_a_table_a_summary_and_a_report_a_run(trained):
     assert f"{summary['mean']['rsum']:.1f}" in result.stdout
     assert f"({summary['std']['rsum']:.2f})" in result.stdout
     printed = "".join(result.stdout.split())
-    assert f"medianrunbyrsum:{folder / summary['median_run']},thelowerofthetwointhemiddle" in printed
+    assert f"medianrunbyrsum:{folder / summary['median_run']},thelowerofthetwomiddleones" in printed
     for name in summary["runs"]:
         best = json.loads((folder / name / "best" / "metrics.json").read_text())
         assert summary["runs"][name] == best["val"]
@@ -88,7 +88,7 @@ def test_stopped_the_same_command_goes_on(trained, tmp_path, monkeypatch):
         patched.setattr(Bar, "step", stopped)
         ended = invoke("--seeds", "0,3", "--into", str(tmp_path))
     assert ended.exit_code != 0
-    assert f"stopped; go on with the same command (folder {tmp_path})" in ended.stderr
+    assert f"stopped; run the same command again to continue (folder {tmp_path})" in ended.stderr
     assert (tmp_path / "seed-0" / "report.html").exists()
     assert not (tmp_path / "summary.json").exists()
     again = invoke("--seeds", "0,3", "--into", str(tmp_path))
@@ -100,9 +100,9 @@ def test_stopped_the_same_command_goes_on(trained, tmp_path, monkeypatch):
 
 def test_refusals_are_one_line(trained, tmp_path):
     folder = trained[0]
-    assert "--seed and --seeds; leave one of the two out" in refused("--seeds", "2", "--seed", "1")
-    assert "leave --resume out" in refused("--seeds", "2", "--resume")
-    assert "--report-on is for the table of --seeds" in refused("--report-on", "test")
+    assert "--seed and --seeds exclude each other; remove one" in refused("--seeds", "2", "--seed", "1")
+    assert "remove --resume" in refused("--seeds", "2", "--resume")
+    assert "--report-on needs --seeds" in refused("--report-on", "test")
     assert "--seeds zero: write how many" in refused("--seeds", "zero")
     assert "--seeds and a seed of its own" in refused("--seeds", "2", "--set", "seed=1")
     assert "no split 'tset'; did you mean 'test'?" in refused("--seeds", "2", "--report-on", "tset")

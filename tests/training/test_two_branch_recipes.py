@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from diptych.cli.training_runs import report_on_val
 from diptych.data.formats.scenes import make_scenes
 from diptych.evaluation.localisation.localise import evaluate_phrases
 from diptych.evaluation.runs import evaluate
 from diptych.models.trained import Trained
+from diptych.report.run_evaluator import RunEvaluator
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.stage import set_trainable
 from diptych.training.recipe_catalogue import recipe_names
@@ -310,7 +310,7 @@ def test_every_recipe_trains_on_scenes(name, corpus, stores, tmp_path):
     assert all(np.isfinite(line["loss"]) for line in epochs if line["event"] == "epoch")
     trained = Trained.open(run, "cpu", stores=stores)
     if name in REPORTED:
-        report_on_val(run, trained, corpus, workers=0)  # as the command does
+        RunEvaluator(corpus).write_report(run, trained)  # as the command does
         assert (run / "report.html").is_file()
     if recipe.stage[-1].phrases is None:
         assert evaluate(trained, corpus).images == 2

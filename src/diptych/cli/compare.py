@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from diptych.cli.console import print_note, print_skipped, progress_bar, stdout
-from diptych.cli.options import Device, Features, Split, Workers
+from diptych.cli.options import Device, Features, Split, Workers, thread_count
 from diptych.errors import RunError
 
 if TYPE_CHECKING:
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
     from diptych.evaluation.localisation.phrase_metrics import GroundingResult
     from diptych.models.encodings import Encoded
     from diptych.models.trained import Trained
-    from diptych.report.comparison.compare import Comparison
 
 _PAGE = Path("compare.html")
 _SUFFIXES = (".html", ".md", ".json")
@@ -26,26 +28,26 @@ _SUFFIXES = (".html", ".md", ".json")
 def command(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN RUN...", help="Folders of runs; the first is what the others are compared with."),
+        typer.Argument(metavar="RUN RUN...", help="The folders of the runs; the first is the baseline."),
     ],
     data: Annotated[
-        str | None, typer.Option(help="The corpus to compare them on.", show_default="what they were trained on")
+        str | None, typer.Option(help="The corpus to compare them on.", show_default="the corpus they were trained on")
     ] = None,
     split: Split = "test",
-    folds: Annotated[int, typer.Option(min=1, help="Mean over this many consecutive galleries.")] = 1,
+    folds: Annotated[int, typer.Option(min=1, help="Average over this many consecutive galleries.")] = 1,
     into: Annotated[
         list[Path] | None,
-        typer.Option(help="A file to write: .html, .md or .json; may be given again.", show_default=str(_PAGE)),
+        typer.Option(help="A file to write: .html, .md or .json; repeatable.", show_default=str(_PAGE)),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Draws the queries that are shown at random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Selects the random queries on the page.")] = 0,
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
 ) -> None:
-    """Compare runs on a corpus: their recalls, whether they differ from the first, and what each finds.
+    """Compare runs on a corpus: recalls, differences from the first run, and queries on which the runs differ.
 
-    Runs that were trained on phrases are compared by how well they find them, in a table.
+    Runs that were trained on phrases are compared by phrase localisation, in a table without a page.
 
     Examples:
 
@@ -56,9 +58,8 @@ def command(
         diptych compare runs/a runs/b --split val --into runs/ab.html --into runs/ab.json
     """
     from diptych.data.open import open_corpus
-    from diptych.machine import available_cores, keep_freed_memory
-    from diptych.report.comparison.compare import check_comparable, compare
-    from diptych.report.comparison.tables import comparison_json, comparison_table
+    from diptych.machine import keep_freed_memory
+    from diptych.report.comparison.compare import check_comparable
     from diptych.training.recipe_loader import trained_on_phrases
 
     check_comparable(runs)
@@ -66,91 +67,107 @@ def command(
     files = into or ([] if on_phrases else [_PAGE])
     for file in files:
         _check_file(file)
-    keep_freed_memory()
-    threads = available_cores() if workers is None else workers
     if on_phrases:
-        _compare_phrases(runs, data, split, folds, files, as_json, features, device, threads)
-        return
-
-    def encode(name: str, trained: Trained, corpus: Corpus) -> Encoded:
-        with progress_bar(f"encoding {name}") as progress:
-            encoded = trained.encode(corpus, threads, progress)
-        print_skipped(encoded.skipped)
-        return encoded
-
+        _check_for_phrases(runs[0], folds, files)
+    keep_freed_memory()
     corpus = None if data is None else open_corpus(data)
-    comparison = compare(runs, corpus, split, folds=folds, device=device, stores=features, encode=encode)
-    for line in comparison.notes:
-        print_note(line)
-    if as_json:
-        stdout.print_json(json.dumps(comparison_json(comparison)))
+    if on_phrases:
+        output = _compare_phrases(runs, corpus, split, features, device, thread_count(workers))
     else:
-        stdout.print(comparison_table(comparison))
-    for file in files:
-        _write(file, comparison, seed)
-        print_note(f"wrote {file}")
+        output = _compare_retrieval(runs, corpus, split, folds, seed, features, device, thread_count(workers))
+    output.show(as_json, files)
 
 
-def _compare_phrases(
+@dataclass(frozen=True)
+class _Output:
+    """A comparison in every form in which it is printed or written; `write` maps suffixes to writers of files."""
+
+    notes: Sequence[str]
+    table: Table
+    json: dict[str, Any]
+    write: Mapping[str, Callable[[Path], None]]
+
+    def show(self, as_json: bool, files: Sequence[Path]) -> None:
+        """Print the comparison and write the files."""
+        for line in self.notes:
+            print_note(line)
+        if as_json:
+            stdout.print_json(json.dumps(self.json))
+        else:
+            stdout.print(self.table)
+        for file in files:
+            self.write[file.suffix.lower()](file)
+            print_note(f"wrote {file}")
+
+
+def _compare_retrieval(
     runs: list[Path],
-    data: str | None,
+    corpus: Corpus | None,
     split: str,
     folds: int,
-    files: list[Path],
-    as_json: bool,
+    seed: int,
     features: Path,
     device: str,
     workers: int,
-) -> None:
-    """Compare runs that find phrases: a table, without a page."""
-    from diptych.cli.training_runs import find_phrases
-    from diptych.data.open import open_corpus
+) -> _Output:
+    from diptych.files import write_json, write_text
+    from diptych.report.comparison.compare import compare
+    from diptych.report.comparison.page import write_comparison_page
+    from diptych.report.comparison.tables import comparison_json, comparison_markdown, comparison_table
+
+    def encode(name: str, trained: Trained, part: Corpus) -> Encoded:
+        with progress_bar(f"encoding {name}") as progress:
+            encoded = trained.encode(part, workers, progress)
+        print_skipped(encoded.skipped)
+        return encoded
+
+    comparison = compare(runs, corpus, split, folds=folds, device=device, stores=features, encode=encode)
+    content = comparison_json(comparison)
+    writers = {
+        ".html": lambda file: write_comparison_page(file, comparison, seed),
+        ".md": lambda file: write_text(file, comparison_markdown(comparison)),
+        ".json": lambda file: write_json(file, content),
+    }
+    return _Output(comparison.notes, comparison_table(comparison), content, writers)
+
+
+def _compare_phrases(
+    runs: list[Path], corpus: Corpus | None, split: str, features: Path, device: str, workers: int
+) -> _Output:
+    from diptych.evaluation.localisation.localise import evaluate_phrases
     from diptych.files import write_json, write_text
     from diptych.report.comparison.phrases import compare_phrases
 
-    why = f"{runs[0]}: was trained on phrases, and such runs are compared"
+    def localise(name: str, trained: Trained, part: Corpus) -> GroundingResult:
+        with progress_bar(f"localising phrases of {split} with {name}") as progress:
+            found = evaluate_phrases(trained, part, split, workers=workers, progress=progress)
+        print_skipped(found.skipped)
+        return found
+
+    comparison = compare_phrases(runs, corpus, split, device=device, stores=features, localise=localise)
+    content = comparison.to_json()
+    writers = {
+        ".md": lambda file: write_text(file, comparison.to_markdown()),
+        ".json": lambda file: write_json(file, content),
+    }
+    return _Output(comparison.notes, comparison.render(), content, writers)
+
+
+def _check_for_phrases(run: Path, folds: int, files: Sequence[Path]) -> None:
+    """Raise a RunError for what the comparison of phrase localisation does not support."""
     if folds > 1:
-        raise RunError(f"{why} on all of a split; leave --folds out")
+        raise RunError(f"{run}: was trained on phrases, which are compared without folds; remove --folds")
     for file in files:
         if file.suffix.lower() == ".html":
-            raise RunError(f"{why} in a table; name a file that ends in .md or .json, not {file}")
-
-    def localise(name: str, trained: Trained, corpus: Corpus) -> GroundingResult:
-        return find_phrases(Path(name), trained, corpus, split, workers)
-
-    corpus = None if data is None else open_corpus(data)
-    comparison = compare_phrases(runs, corpus, split, device=device, stores=features, localise=localise)
-    for line in comparison.notes:
-        print_note(line)
-    if as_json:
-        stdout.print_json(json.dumps(comparison.to_json()))
-    else:
-        stdout.print(comparison.render())
-    for file in files:
-        if file.suffix.lower() == ".md":
-            write_text(file, comparison.to_markdown())
-        else:
-            write_json(file, comparison.to_json())
-        print_note(f"wrote {file}")
+            raise RunError(
+                f"{run}: was trained on phrases, for which there is no page; "
+                f"name a file that ends in .md or .json, not {file}"
+            )
 
 
 def _check_file(file: Path) -> None:
-    """Find out before the runs are measured what cannot be written."""
+    """Raise a RunError, before the runs are measured, if the file cannot be written."""
     if file.is_dir():
         raise RunError(f"{file}: is a folder; name a file to write, such as {file / _PAGE}")
     if file.suffix.lower() not in _SUFFIXES:
-        raise RunError(f"{file}: cannot tell what to write; name a file that ends in {', '.join(_SUFFIXES)}")
-
-
-def _write(file: Path, comparison: Comparison, seed: int) -> None:
-    from diptych.files import write_json, write_text
-    from diptych.report.comparison.page import write_comparison_page
-    from diptych.report.comparison.tables import comparison_json, comparison_markdown
-
-    match file.suffix.lower():
-        case ".md":
-            write_text(file, comparison_markdown(comparison))
-        case ".json":
-            write_json(file, comparison_json(comparison))
-        case _:
-            write_comparison_page(file, comparison, seed)
+        raise RunError(f"{file}: unknown format; name a file that ends in {', '.join(_SUFFIXES)}")

@@ -1,4 +1,4 @@
-"""The two consoles of the command line: what was asked for goes to stdout, everything else to stderr."""
+"""The consoles of the command line: results go to stdout, messages and progress to stderr."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def print_error(message: str) -> None:
 
 
 def printable(text: str) -> str:
-    """A text whose control characters are written out: names of files and captions may hold what moves a terminal."""
+    """The text with control characters escaped: file names and captions may contain terminal escape sequences."""
     return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
 
 
 def print_result(message: str, style: str = "") -> None:
-    """Print a result as it is: names of files and texts may hold anything."""
+    """Print a line of the result; file names and texts in it are not interpreted as markup."""
     stdout.print(printable(message), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_note(message: str) -> None:
-    """Print something that a person should know but no program should read."""
+    """Print a message for people, which is not part of the result, to stderr."""
     stderr.print(printable(message), highlight=False, markup=False, soft_wrap=True)
 
 
 def print_skipped(skipped: dict[str, str], shown: int = 5) -> None:
-    """Name the images that were left out, and why."""
+    """Print the first images that were skipped, with the reasons."""
     for reason in list(skipped.values())[:shown]:
         print_note(f"skipped {reason}")
     if len(skipped) > shown:
@@ -48,17 +48,17 @@ def print_skipped(skipped: dict[str, str], shown: int = 5) -> None:
 
 
 def print_unknown_texts(trained: Trained, texts: Sequence[str]) -> None:
-    """Name the texts that are nothing to a run: they are encoded, and found by luck alone."""
+    """Print how many texts have no known word: they are encoded, but cannot be found except by chance."""
     unknown = [text for text, known in zip(texts, trained.known(texts).tolist(), strict=True) if not known]
     if unknown:
         print_note(
-            f"{len(unknown):,} of {len(texts):,} texts have no word that the run knows; the first is {unknown[0]!r}"
+            f"{len(unknown):,} of {len(texts):,} texts contain no word that the run knows; the first is {unknown[0]!r}"
         )
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[ProgressCallback]:
-    """A progress bar on stderr, moved by calling it with how many of how many are done."""
+    """A progress bar on stderr; call it with the number of items done and the total."""
     columns = (
         TextColumn("[bold]{task.description}"),
         BarColumn(),

@@ -10,12 +10,12 @@ import typer
 from diptych.cli.console import progress_bar, stdout
 from diptych.cli.options import Data
 
-app = typer.Typer(help="Look at a corpus.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """Look at a corpus."""
+    """Inspect a corpus."""
 
 
 @app.command("check")
@@ -24,9 +24,9 @@ def check_command(
     decode: Annotated[bool, typer.Option(help="Also decode every image.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Print counts, splits, caption lengths, duplicates across splits, and every problem with its file and row.
+    """Check a corpus and print counts, splits, caption lengths, duplicates across splits, and all problems.
 
-    Exits with 1 if there is a problem.
+    A problem is printed with its file and row. The exit status is 1 if there is a problem.
 
     Examples:
 
@@ -38,8 +38,8 @@ def check_command(
     from diptych.data.open import open_corpus
 
     corpus = open_corpus(data)
-    with progress_bar("images") as watch:
-        report = check(corpus, decode=decode, progress=watch)
+    with progress_bar("images") as progress:
+        report = check(corpus, decode=decode, progress=progress)
     if as_json:
         stdout.print_json(json.dumps(report.to_json()))
     else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from diptych.index.entries import Hit
     from diptych.models.trained import Trained
 
-# Whole descriptions, as the captions are, of scenes that the test split holds among siblings.
+# Complete descriptions, like the captions, of scenes in the test split that have similar siblings.
 QUESTIONS = (
     "three red stars in the middle",
     "two green circles in the top right corner",
@@ -27,11 +27,16 @@ TRAIN_SCENES, VAL_SCENES, TEST_SCENES = 3000, 200, 500
 
 
 def command(
-    into: Annotated[Path, typer.Option(help="The run's folder; a demo that was stopped goes on there.")] = Path(
+    into: Annotated[Path, typer.Option(help="The run's folder; an interrupted demo continues there.")] = Path(
         "runs/demo"
     ),
 ) -> None:
-    """Train on drawn scenes, measure on 500 unseen ones, index them, ask three questions and write a report."""
+    """Train on drawn scenes, evaluate on 500 unseen ones, index them, answer three questions and write a report.
+
+    Example:
+
+        diptych demo --into runs/demo
+    """
     from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.machine import keep_freed_memory
@@ -48,7 +53,8 @@ def command(
     recipe = load_recipe("scenes")
     corpus = open_corpus(f"scenes:train={TRAIN_SCENES},val={VAL_SCENES},test={TEST_SCENES}")
     print_note(
-        f"training {recipe.title!r} on {TRAIN_SCENES:,} scenes into {into}; Ctrl-C stops, the same command goes on"
+        f"training {recipe.title!r} on {TRAIN_SCENES:,} scenes into {into}; "
+        "after Ctrl-C, run the same command again to continue"
     )
     with Bar(stderr) as watcher:
         train(recipe, corpus, into, resume=(into / "recipe.toml").exists(), watcher=watcher)
@@ -59,20 +65,20 @@ def command(
         encoded = trained.encode(test, progress=progress)
     result = evaluate_encoded([encoded])
     stdout.print(retrieval_table(result))
-    stdout.print(f"chance is {100 / TEST_SCENES:.1f}% at R@1", highlight=False, style="dim")
+    stdout.print(f"random guessing reaches {100 / TEST_SCENES:.1f}% R@1", highlight=False, style="dim")
 
     index = into / "scenes.diptych"
-    answered = _ask(index, trained, corpus, into)
-    report = write_report(into, encoded, result, "test", answered, hard_negatives_section(into, trained, corpus))
+    questions = _answer_questions(index, trained, corpus, into)
+    report = write_report(into, encoded, result, "test", questions, hard_negatives_section(into, trained, corpus))
     minutes = (time.monotonic() - started) / 60
     stdout.print(
-        f"[bold green]done[/] in {minutes:.1f} min; the report: {report.resolve()}", highlight=False, soft_wrap=True
+        f"[bold green]done[/] in {minutes:.1f} min; report: {report.resolve()}", highlight=False, soft_wrap=True
     )
-    _offer(index)
+    _offer_to_serve(index)
 
 
-def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tuple[str, tuple[Hit, ...]]]:
-    """Bring the index up to date and answer the questions from its test split, each with a sheet of pictures."""
+def _answer_questions(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tuple[str, tuple[Hit, ...]]]:
+    """Update the index and answer the questions from its test split, each with a contact sheet."""
     from diptych.index.entries import Filters, SearchRequest
     from diptych.index.search import Searcher
     from diptych.index.sqlite.store import Store
@@ -97,8 +103,8 @@ def _ask(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tupl
     return [(question, answer.hits) for question, answer in zip(QUESTIONS, answers, strict=True)]
 
 
-def _offer(index: Path) -> None:
-    """Name the command that serves the page and, where somebody sits at the terminal, offer to run it."""
+def _offer_to_serve(index: Path) -> None:
+    """Print the command that serves the search page and, in an interactive terminal, offer to run it."""
     program = sys.argv[0] if Path(sys.argv[0]).name == "diptych" else "diptych"
     stdout.print(
         f"search the scenes in your browser: [bold]{program} serve {index}[/]", highlight=False, soft_wrap=True

@@ -19,15 +19,22 @@ EXTRAS = {"parquet": "pyarrow", "regions": "cv2", "faiss": "faiss", "onnx": "onn
 
 
 def command() -> None:
-    """Say what this machine has, and check that the installation works; exits with 1 if it does not."""
+    """Print versions and the hardware, and check that the installation works.
+
+    The exit status is 1 if it does not.
+
+    Example:
+
+        diptych doctor
+    """
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     for name, value in _facts().items():
         table.add_row(name, value)
-    faults = _faults()
-    table.add_row("works", "[green]yes" if not faults else "[red]" + "; ".join(faults))
+    errors = _self_test()
+    table.add_row("works", "[green]yes" if not errors else "[red]" + "; ".join(errors))
     stdout.print(table)
-    if faults:
+    if errors:
         raise typer.Exit(1)
 
 
@@ -43,19 +50,19 @@ def _facts() -> dict[str, str]:
         "torch": f"{torch.__version__}, {torch.get_num_threads()} threads",
         "device": str(choose_device()),
         "cores": str(available_cores()),
-        "free disk": f"{free:.1f} GB here",
+        "free disk": f"{free:.1f} GB",
         "allocator": "keeps freed memory" if keep_freed_memory() else "default",
     }
     for package in ("numpy", "pillow", "safetensors", "pydantic", "typer", "rich"):
         facts[package] = metadata.version(package)
     for extra, module in EXTRAS.items():
-        here = importlib.util.find_spec(module) is not None
-        facts[f"extra {extra}"] = "installed" if here else f"not installed: pip install 'diptych[{extra}]'"
+        installed = importlib.util.find_spec(module) is not None
+        facts[f"extra {extra}"] = "installed" if installed else f"not installed: pip install 'diptych[{extra}]'"
     return facts
 
 
-def _faults() -> list[str]:
-    """Use each room once on something tiny; whatever goes wrong here is the answer."""
+def _self_test() -> list[str]:
+    """Train, evaluate, index and search with a tiny run; returns the error, if any."""
     from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate
     from diptych.index.entries import SearchRequest
@@ -79,6 +86,6 @@ def _faults() -> list[str]:
             encoder = TorchEncoder.open(run)
             sync(encoder, str(corpus.address), index)
             Searcher(Store.open(index), encoder).search_texts(["a red circle"], SearchRequest(k=1))
-    except Exception as error:  # the command that diagnoses must not fall over what it is to find
+    except Exception as error:  # any failure is the diagnosis
         return [f"{type(error).__name__}: {error}"]
     return []

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import print_result, print_skipped, print_unknown_texts, progress_bar
-from diptych.cli.options import Data, Device, Run, Split, Workers
+from diptych.cli.options import Data, Device, Run, Split, Workers, thread_count
 from diptych.errors import DataError
 
 
@@ -20,9 +20,9 @@ def command(
     device: Device = "auto",
     workers: Workers = None,
 ) -> None:
-    """Encode the images and texts of a split with a run, and save them.
+    """Encode the images and texts of a split with a run, and save the encodings.
 
-    The file holds `images`, `texts` and their groups; `diptych evaluate FILE` measures it again without the run.
+    The file contains `images`, `texts` and their groups; `diptych evaluate FILE` evaluates it without the run.
 
     Examples:
 
@@ -31,7 +31,7 @@ def command(
         diptych encode runs/first photos/ --split train --into train.safetensors
     """
     from diptych.data.open import open_corpus
-    from diptych.machine import available_cores, keep_freed_memory
+    from diptych.machine import keep_freed_memory
     from diptych.models.trained import Trained
 
     keep_freed_memory()
@@ -40,7 +40,7 @@ def command(
     trained = Trained.open(run, device)
     corpus = open_corpus(data).split(split)
     with progress_bar("encoding") as progress:
-        encoded = trained.encode(corpus, available_cores() if workers is None else workers, progress)
+        encoded = trained.encode(corpus, thread_count(workers), progress)
     print_skipped(encoded.skipped)
     print_unknown_texts(trained, corpus.texts)
     encoded.save(into)

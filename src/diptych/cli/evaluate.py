@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from diptych.cli.console import print_note, stdout
-from diptych.cli.measuring import (
-    SHARE,
-    Asked,
-    EncodeOptions,
-    Measured,
+from diptych.cli.evaluation_options import (
+    DEFAULT_SHARE,
+    BatchStatistics,
+    EvaluationOptions,
     Modality,
     PhraseSource,
-    Shifts,
-    Statistics,
-    measure,
+    TextShifts,
+    parse_rerank_depths,
 )
-from diptych.cli.options import Device, Features, Split, Workers
+from diptych.cli.options import Device, Features, Split, Workers, thread_count
 from diptych.errors import ScoreError
 from diptych.files import write_json
-
-if TYPE_CHECKING:
-    from diptych.data.corpus import Corpus
 
 
 def command(
@@ -33,51 +28,57 @@ def command(
         list[str],
         typer.Argument(
             metavar="SOURCE... [DATA]",
-            help="Runs, files of encodings (.safetensors) or a score matrix (.npy), then the corpus. "
-            "Several are averaged. Files of encodings need no corpus.",
+            help="Runs, files of encodings (.safetensors) or one score matrix (.npy), followed by the corpus. "
+            "The scores of several sources are averaged. Files of encodings need no corpus.",
         ),
     ],
     split: Split = "test",
-    folds: Annotated[int, typer.Option(min=1, help="Mean over this many consecutive galleries.")] = 1,
-    gallery: Annotated[int | None, typer.Option(min=1, help="Only the first images, with their texts.")] = None,
+    folds: Annotated[int, typer.Option(min=1, help="Average over this many consecutive galleries.")] = 1,
+    gallery: Annotated[int | None, typer.Option(min=1, help="Only the first N images, with their texts.")] = None,
     rerank: Annotated[
         str | None,
-        typer.Option(metavar="N,N,...", help="Score only the first N answers that --with lists; 'all' adds all pairs."),
+        typer.Option(metavar="N,N,...", help="Re-rank the first N answers of --with; 'all' adds a row for all pairs."),
     ] = None,
-    lister: Annotated[
-        str | None, typer.Option("--with", metavar="RUN", help="The embedding run that lists for --rerank.")
+    retriever: Annotated[
+        str | None,
+        typer.Option("--with", metavar="RUN", help="The embedding run that retrieves the answers for --rerank."),
     ] = None,
-    cross: Annotated[bool, typer.Option("--cross", help="Also the cross-retrieval ranks of the pairs.")] = False,
+    cross: Annotated[
+        bool, typer.Option("--cross", help="Also measure the cross-retrieval ranks of the pairs.")
+    ] = False,
     overlap: Annotated[
-        bool, typer.Option("--overlap", help="Also how far the scores of right and wrong pairs lie apart.")
+        bool, typer.Option("--overlap", help="Also measure how far the scores of positive and negative pairs overlap.")
     ] = False,
     average_precision: Annotated[
         bool,
-        typer.Option("--map", help="Also mAP; without it only where a text has several right images."),
+        typer.Option("--map", help="Measure mAP even if every text has only one correct image."),
     ] = False,
     within: Annotated[
-        Modality | None, typer.Option(help="Only among themselves: other texts, or images, of the group.")
+        Modality | None, typer.Option(help="Retrieve texts by texts, or images by images, of the same group.")
     ] = None,
     phrases: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Join the scores of a run trained on phrases, by the texts' phrases."),
+        typer.Option(metavar="RUN", help="Add the scores of a run trained on phrases, for the phrases of each text."),
     ] = None,
     share: Annotated[
-        float | None, typer.Option(min=0, max=1, help="The share of --phrases in the score.", show_default=str(SHARE))
+        float | None,
+        typer.Option(min=0, max=1, help="The weight of --phrases in the score.", show_default=str(DEFAULT_SHARE)),
     ] = None,
     phrases_from: Annotated[
         PhraseSource | None,
-        typer.Option(help="Who says what the phrases of a text are.", show_default="annotation"),
+        typer.Option(
+            help="Take the phrases from the annotation, or find them with a chunker.", show_default="annotation"
+        ),
     ] = None,
     batch_statistics: Annotated[
-        Statistics,
-        typer.Option(help="Batch norm by training's running statistics, or (test) by those of the measured split."),
+        BatchStatistics,
+        typer.Option(help="Batch normalisation with the statistics of the training, or of the evaluated split (test)."),
     ] = "running",
     shifts: Annotated[
-        Shifts | None,
-        typer.Option(help="Of a text CNN: each text at one place, or the mean over all.", show_default="as trained"),
+        TextShifts | None,
+        typer.Option(help="Text CNNs: see a text at one position, or average over all.", show_default="as trained"),
     ] = None,
-    report: Annotated[bool, typer.Option("--report", help="Also write RUN/report.html on this split.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Also write RUN/report.html for this split.")] = False,
     into: Annotated[Path | None, typer.Option(help="Also write the result as JSON to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     features: Features = Path("features"),
@@ -85,6 +86,8 @@ def command(
     workers: Workers = None,
 ) -> None:
     """Measure recall in both directions, with 95% intervals.
+
+    A run that was trained on phrases is evaluated by phrase localisation.
 
     Examples:
 
@@ -102,70 +105,43 @@ def command(
 
         diptych evaluate runs/two-branch data/entities --phrases runs/phrases --share 0.2
     """
-    from diptych.machine import available_cores, keep_freed_memory
+    from diptych.cli.evaluation_protocols import measure
+    from diptych.cli.evaluation_sources import SourceEncoder, split_sources
+    from diptych.machine import keep_freed_memory
 
     keep_freed_memory()
     if into is not None and into.is_dir():
         raise ScoreError(f"{into}: is a folder; name a file to write")
-    lengths = _lengths(rerank)
-    if (rerank is None) != (lister is None):
-        raise ScoreError("--rerank N needs the run that lists, --with RUN, and the other way round; name both")
+    depths = parse_rerank_depths(rerank)
+    if (rerank is None) != (retriever is None):
+        raise ScoreError("--rerank N and --with RUN need each other: RUN retrieves the answers that are re-ranked")
     if phrases is None and (share is not None or phrases_from is not None):
-        raise ScoreError("--share and --phrases-from need the run that scores phrases; name it with --phrases RUN")
-    asked = Asked(
+        raise ScoreError("--share and --phrases-from need a run trained on phrases; name it with --phrases RUN")
+    options = EvaluationOptions(
         data=sources[-1],
         split=split,
         folds=folds,
         gallery=gallery,
-        lengths=lengths,
-        lister=lister,
-        cross=cross,
-        overlap=overlap,
+        rerank_depths=depths,
+        retriever=retriever,
+        cross_retrieval=cross,
+        score_overlap=overlap,
         average_precision=average_precision,
         within=within,
-        phrases=phrases,
-        share=SHARE if share is None else share,
-        phrases_from=phrases_from or "annotation",
+        phrase_run=phrases,
+        phrase_share=DEFAULT_SHARE if share is None else share,
+        phrase_source=phrases_from or "annotation",
         batch_statistics=batch_statistics,
         report=report,
     )
-    sources, corpus = _sort(sources, split)
-    if corpus is not None and all(source.endswith(".safetensors") for source in [*sources, lister or sources[0]]):
-        raise ScoreError("files of encodings hold their groups already; leave the corpus out")
-    means = EncodeOptions(corpus, device, available_cores() if workers is None else workers, features, shifts)
-    _print(measure(sources, asked, means), as_json, into)
-
-
-def _lengths(rerank: str | None) -> list[int | None]:
-    """The lengths of the lists that --rerank names; none for `all`."""
-    words = [] if rerank is None else [word.strip() for word in rerank.split(",")]
-    for word in words:
-        if word != "all" and not (word.isascii() and word.isdigit() and int(word) > 0):
-            raise ScoreError(f"--rerank {rerank}: {word!r} is no length; take 1 or more, or all, such as 10,20,50,all")
-    if words and set(words) == {"all"}:
-        raise ScoreError("--rerank all: needs a length to compare all pairs with, such as 20,all")
-    return [None if word == "all" else int(word) for word in words]
-
-
-def _sort(sources: list[str], split: str) -> tuple[list[str], Corpus | None]:
-    """What to measure, and the corpus, which is the last argument unless that is a file of encodings."""
-    from diptych.data.open import open_corpus
-
-    if sources[-1].endswith(".safetensors"):
-        return sources, None
-    if len(sources) == 1:
-        raise ScoreError(
-            f"{sources[0]}: name the corpus to measure it on, such as `diptych evaluate {sources[0]} scenes`"
-        )
-    return sources[:-1], open_corpus(sources[-1]).split(split)
-
-
-def _print(measured: Measured, as_json: bool, into: Path | None) -> None:
+    to_measure, corpus = split_sources(sources, split, retriever)
+    encoder = SourceEncoder(corpus, device, thread_count(workers), features, shifts)
+    measurement = measure(to_measure, options, encoder)
     if as_json:
-        stdout.print_json(json.dumps(measured.told))
+        stdout.print_json(json.dumps(measurement.json))
     else:
-        for table in measured.tables:
+        for table in measurement.tables:
             stdout.print(table)
     if into is not None:
-        write_json(into, measured.told)
+        write_json(into, measurement.json)
         print_note(f"wrote {into}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from diptych.evaluation.analyses.word_importance import Explanation
     from diptych.models.trained import Trained
 
-# The smallest share of the largest importance that a style tells, for words that help and for words that harm.
+# The smallest importance, relative to the largest, for which a style is used; styles of positive and negative words.
 _STYLES = ((0.5, "bold green", "bold red"), (0.15, "green", "red"))
 
 
@@ -28,7 +28,9 @@ def command(
     run: Run,
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="An image file, or an image's id in --data.")],
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="What to explain, such as 'a red ball'.")],
-    top: Annotated[int | None, typer.Option(min=1, help="How many words in the table.", show_default="all")] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="The number of words in the table.", show_default="all")
+    ] = None,
     data: Annotated[
         str | None, typer.Option(metavar="DATA", help="The corpus of IMAGE, for a run that reads stored features.")
     ] = None,
@@ -36,9 +38,10 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
 ) -> None:
-    """Tell which words of a sentence an image is found by: each is left out once, and its importance is what is lost.
+    """Show how important each word of a sentence is for its score with an image.
 
-    Words that help are green, words without which the score would be higher are red, and unknown words are faint.
+    The importance of a word is the drop of the score when the word is left out. Important words are green, words with a
+    negative importance red, and words that the model does not know faint.
 
     Examples:
 
@@ -54,21 +57,21 @@ def command(
 
     keep_freed_memory()
     trained = Trained.open(run, device, stores=features)
-    found = explain(trained, _encoded(trained, image, data), sentence)
+    found = explain(trained, _encode_image(trained, image, data), sentence)
     if found.unknown:
         print_note(f"not known to the model: {', '.join(found.unknown)}")
     if as_json:
-        told = {"image": image, **found.to_json()}
-        told["by_importance"] = told["by_importance"][:top]
-        stdout.print_json(json.dumps(told))
+        content = {"image": image, **found.to_json()}
+        content["by_importance"] = content["by_importance"][:top]
+        stdout.print_json(json.dumps(content))
         return
     stdout.print(f"score {found.score:.3f}", highlight=False)
     stdout.print(_coloured(found), soft_wrap=True)
     stdout.print(_table(found, top))
 
 
-def _encoded(trained: Trained, image: str, data: str | None) -> Tensor:
-    """An image of the corpus by its id, or a picture file: (1, ...)."""
+def _encode_image(trained: Trained, image: str, data: str | None) -> Tensor:
+    """Encode an image of the corpus by its id, or an image file: (1, ...)."""
     import numpy as np
 
     from diptych.data.images import PictureFile
@@ -80,16 +83,14 @@ def _encoded(trained: Trained, image: str, data: str | None) -> Tensor:
             row = np.array([list(corpus.image_ids).index(image)])
             return trained.encode_images(corpus.take(row, np.arange(0)), 0)[0]
         if not Path(image).exists():
-            raise DataError(f"{image}: no image of {corpus.name} has this id, and there is no such file")
+            raise DataError(f"{image}: neither the id of an image of {corpus.name} nor a file")
     if trained.matcher.image_input.kind == "features":
-        raise DataError(
-            f"{image}: the run reads features that came with its data; name that data with --data, and an image's id"
-        )
+        raise DataError(f"{image}: the run reads stored features; name the corpus with --data, and an image by its id")
     return trained.encode_picture(PictureFile(Path(image)))
 
 
 def _coloured(found: Explanation) -> Text:
-    """The sentence, each word in the colour of its importance; those that are unknown are faint."""
+    """The sentence with its words coloured by importance; unknown words are faint."""
     largest = max(abs(word.importance) for word in found.by_importance if word.importance is not None)
     line = Text()
     for word in found.words:
@@ -99,9 +100,9 @@ def _coloured(found: Explanation) -> Text:
 
 
 def _style(importance: float, largest: float) -> str:
-    for share, helps, harms in _STYLES:
-        if abs(importance) >= share * largest > 0:
-            return helps if importance > 0 else harms
+    for threshold, positive, negative in _STYLES:
+        if abs(importance) >= threshold * largest > 0:
+            return positive if importance > 0 else negative
     return ""
 
 

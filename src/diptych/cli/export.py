@@ -14,16 +14,18 @@ from diptych.errors import DiptychError
 
 def command(
     run: Run,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Both towers as ONNX graphs, to be used without torch.")] = False,
-    float16: Annotated[bool, typer.Option("--float16", help="A run of half the size, for any command.")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Both towers as ONNX graphs, for use without torch.")] = False,
+    float16: Annotated[
+        bool, typer.Option("--float16", help="A run of half the size, for use with any command.")
+    ] = False,
     into: Annotated[
         Path | None, typer.Option(help="The folder to write.", show_default="exports/RUN-onnx or -float16")
     ] = None,
 ) -> None:
-    """Write the best model of a run in another form: ONNX graphs, or a run of half the size.
+    """Export the best model of a run as ONNX graphs or as a run of half the size.
 
-    An index can be made, searched and served with either; `diptych serve` never loads torch where the model is an ONNX
-    export. `starter` is a run, too.
+    Either can be used to create, search and serve an index; with an ONNX export, `diptych serve` does not load torch.
+    RUN may be `starter`, the model that comes with the package.
 
     Examples:
 
@@ -34,9 +36,9 @@ def command(
     from diptych.models.address import run_folder
 
     if onnx == float16:
-        raise DiptychError("name one form: diptych export RUN --onnx, or diptych export RUN --float16")
-    form = "onnx" if onnx else "float16"
-    into = into or Path("exports") / f"{run_folder(run).resolve().name}-{form}"
+        raise DiptychError("choose one format: diptych export RUN --onnx, or diptych export RUN --float16")
+    suffix = "onnx" if onnx else "float16"
+    into = into or Path("exports") / f"{run_folder(run).resolve().name}-{suffix}"
     if onnx:
         from diptych.models.export.onnx import export_onnx
 

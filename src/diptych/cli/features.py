@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from diptych.cli.console import print_note, print_result, print_skipped, stderr
-from diptych.cli.options import Data, Device, Workers
+from diptych.cli.options import Data, Device, Workers, thread_count
 from diptych.errors import DataError
 from diptych.features.choices import CropName, Dtype, RegionMethod, Resize
 from diptych.progress import ProgressCallback
@@ -31,24 +31,25 @@ LINE_SECONDS = 60
 def command(
     data: Data,
     backbone: Annotated[str, typer.Option(help="The network: lite0, resnet152, vgg19, timm:NAME ...")] = "lite0",
-    crops: Annotated[CropName, typer.Option(help="What is seen of a photo.")] = "1C",
-    resize: Annotated[Resize, typer.Option(help="To a square, or by the short side.")] = "square",
+    crops: Annotated[CropName, typer.Option(help="Which crops of a photo the backbone sees.")] = "1C",
+    resize: Annotated[Resize, typer.Option(help="Resize to a square, or by the shorter side.")] = "square",
     side: Annotated[
-        int | None, typer.Option(help="Pixels of a crop's side, a multiple of 32.", show_default="the backbone's own")
+        int | None,
+        typer.Option(help="Side of a crop in pixels, a multiple of 32.", show_default="that of the backbone"),
     ] = None,
     regions: Annotated[
         RegionMethod | None,
         typer.Option(
-            help="Several vectors a photo: cells of the last map, boxes, or crops.", show_default="one vector"
+            help="Several vectors per photo: cells of the last map, boxes, or crops.", show_default="one vector"
         ),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="Boxes a photo, at most.")] = 36,
+    count: Annotated[int, typer.Option(min=1, help="The maximum number of boxes per photo.")] = 36,
     edge_model: Annotated[
-        Path | None, typer.Option(help="OpenCV's structured forest for edge-boxes.", show_default="none")
+        Path | None, typer.Option(help="The file of OpenCV's structured forest, for edge-boxes.", show_default="none")
     ] = None,
-    dtype: Annotated[Dtype, typer.Option(help="The numbers on disk.")] = "float32",
+    dtype: Annotated[Dtype, typer.Option(help="The type of the stored numbers.")] = "float32",
     weights: Annotated[
-        Path | None, typer.Option(help="Weights of the backbone (safetensors).", show_default="the pretrained ones")
+        Path | None, typer.Option(help="Weights of the backbone (safetensors).", show_default="the pretrained weights")
     ] = None,
     into: Annotated[
         Path | None, typer.Option(help="The folder of the store.", show_default="features/BACKBONE-CROPS")
@@ -58,7 +59,8 @@ def command(
 ) -> None:
     """Compute the features of a corpus' images once, and store them.
 
-    What is in the store is not computed again: photos are known by their content, so they may be renamed and added.
+    Features that are already stored are not computed again: photos are identified by their content, so that they can be
+    renamed and new ones added.
 
     Examples:
 
@@ -76,33 +78,33 @@ def command(
     from diptych.features.extract import extract
     from diptych.features.regions import check_whole_photo
     from diptych.features.store import FeatureStoreSpec, store_folder
-    from diptych.machine import available_cores, choose_device, keep_freed_memory
+    from diptych.machine import choose_device, keep_freed_memory
 
     keep_freed_memory()
-    place = choose_device(device)
+    chosen_device = choose_device(device)
     corpus = open_corpus(data)
     if corpus.pictures is None:
         raise DataError(f"{corpus.name}: has stored features but no pictures; there is nothing to compute")
-    seen, places = _crops(crops, resize, side), _regions(regions, count, edge_model)
-    check_whole_photo(places, seen)
+    crop_settings, region_settings = _crops(crops, resize, side), _regions(regions, count, edge_model)
+    check_whole_photo(region_settings, crop_settings)
     network = load_backbone(backbone, weights)
-    spec = FeatureStoreSpec.for_backbone(network, seen, regions=places, dtype=dtype)
+    spec = FeatureStoreSpec.for_backbone(network, crop_settings, regions=region_settings, dtype=dtype)
     folder = into or store_folder(Path("features"), spec)
     try:
-        with _bar() as watch:
+        with _progress_bar() as progress:
             stored = extract(
                 corpus.pictures,
                 network,
                 spec,
                 folder,
-                workers=available_cores() if workers is None else workers,
-                device=place,
-                progress=watch,
+                workers=thread_count(workers),
+                device=chosen_device,
+                progress=progress,
             )
     except KeyboardInterrupt:
-        print_note(f"stopped; the same command goes on where this one was ({folder})")
+        print_note(f"stopped; run the same command again to continue ({folder})")
         raise
-    _tell(corpus, stored, folder, crop_side(seen, network))
+    _print_summary(corpus, stored, folder, crop_side(crop_settings, network))
 
 
 def _crops(name: CropName, resize: Resize, side: int | None) -> Crops:
@@ -117,38 +119,38 @@ def _crops(name: CropName, resize: Resize, side: int | None) -> Crops:
 def _regions(method: RegionMethod | None, count: int, edge_model: Path | None) -> Regions | None:
     from diptych.features.regions import Regions
 
-    if method == "edge-boxes" and edge_model is None:
-        raise DataError("--regions edge-boxes: needs --edge-model FILE, OpenCV's structured forest (model.yml.gz)")
-    if method != "edge-boxes" and edge_model is not None:
-        raise DataError("--edge-model: belongs to --regions edge-boxes; leave it out")
-    if method is None:
-        return None
-    return Regions(method=method, count=count, model=None if edge_model is None else str(edge_model))
+    model = None if edge_model is None else str(edge_model)
+    try:
+        regions = Regions(method=method or "grid", count=count, model=model)
+    except ValidationError as error:
+        raise DataError(f"--edge-model: {error.errors()[0]['msg']}") from None
+    return regions if method is not None else None
 
 
-def _tell(corpus: Corpus, stored: StoredFeatures, folder: Path, side: int) -> None:
-    """The closing lines: what was left out and why, what was enlarged, what there is."""
+def _print_summary(corpus: Corpus, stored: StoredFeatures, folder: Path, side: int) -> None:
+    """Print which images were skipped or enlarged, and the size of the store."""
     print_skipped({corpus.image_ids[image]: reason for image, reason in stored.skipped.items()})
     if not len(stored.readable):
-        first = next(iter(stored.skipped.values()), "there is none")
-        raise DataError(f"{corpus.name}: no image could be read; first reason: {first}")
+        first = next(iter(stored.skipped.values()), "the corpus has no images")
+        raise DataError(f"{corpus.name}: no image could be read; the first reason: {first}")
     if stored.enlarged:
         image, (width, height) = next(iter(stored.enlarged.items()))
-        photos = "1 photo is" if len(stored.enlarged) == 1 else f"{len(stored.enlarged):,} photos are"
+        photos = "1 photo was" if len(stored.enlarged) == 1 else f"{len(stored.enlarged):,} photos were"
         first = f"{corpus.image_ids[image]} ({width} x {height})"
-        print_note(f"{photos} smaller than the crop of {side} x {side} and had to be enlarged; first {first}")
-    there = len(stored.readable) - stored.computed
+        print_note(f"{photos} smaller than the crop of {side} x {side}, and enlarged; the first is {first}")
+    already_stored = len(stored.readable) - stored.computed
     size = sum(file.stat().st_size for file in folder.glob("part-*.npy")) / 1e6
+    where = f"{folder} ({size:,.1f} MB)"
     if stored.computed:
-        of = f"{stored.computed:,} of {len(stored.readable):,} images"
-        print_result(f"computed {of}, {there:,} were there: {folder} ({size:,.1f} MB)", "bold green")
+        images = f"{stored.computed:,} of {len(stored.readable):,} images"
+        print_result(f"computed {images}, {already_stored:,} were already stored: {where}", "bold green")
     else:
-        print_result(f"nothing to do: all {there:,} images were there: {folder} ({size:,.1f} MB)", "bold green")
+        print_result(f"nothing to compute, all {already_stored:,} images are already stored: {where}", "bold green")
 
 
 @contextmanager
-def _bar() -> Iterator[ProgressCallback]:
-    """A progress bar with images a second; where nobody watches, a line a minute."""
+def _progress_bar() -> Iterator[ProgressCallback]:
+    """A progress bar with images per second; without a terminal, one line per minute."""
     columns = (
         TextColumn("[bold]features"),
         BarColumn(),
@@ -156,17 +158,17 @@ def _bar() -> Iterator[ProgressCallback]:
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    started = told = time.monotonic()
+    started = printed = time.monotonic()
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task("", total=None, rate="")
 
-        def watch(done: int, total: int) -> None:
-            nonlocal told
+        def update(done: int, total: int) -> None:
+            nonlocal printed
             now = time.monotonic()
             rate = f"{done / max(now - started, 1e-9):,.1f} images/s"
             progress.update(task, completed=done, total=total, rate=rate)
-            if not stderr.is_terminal and now - told >= LINE_SECONDS:
-                told = now
+            if not stderr.is_terminal and now - printed >= LINE_SECONDS:
+                printed = now
                 print_note(f"{done:,} of {total:,} images, {rate}")
 
-        yield watch
+        yield update

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def command(
     run: Run,
     image: Annotated[Path, typer.Argument(metavar="IMAGE", help="An image file.")],
-    phrases: Annotated[list[str], typer.Argument(metavar="PHRASE", help="What to look for, such as 'a red ball'.")],
-    top: Annotated[int, typer.Option(min=1, help="How many boxes a phrase.")] = 1,
+    phrases: Annotated[list[str], typer.Argument(metavar="PHRASE", help="What to find, such as 'a red ball'.")],
+    top: Annotated[int, typer.Option(min=1, help="The number of boxes per phrase.")] = 1,
     into: Annotated[
         Path | None,
         typer.Option("--out", help="The picture to write (PNG).", show_default="IMAGE's name with -localized.png"),
@@ -32,9 +32,9 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the boxes as JSON.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Find phrases in an image: print their boxes, and write the image with the boxes drawn.
+    """Find phrases in an image: print their boxes, and write a copy of the image with the boxes drawn.
 
-    A box is left, top, right, bottom in pixels of the image. RUN is a run that was trained on phrases.
+    A box is left, top, right, bottom in pixels of the image. RUN must have been trained on phrases.
 
     Examples:
 
@@ -50,7 +50,7 @@ def command(
     from diptych.models.trained import Trained
 
     keep_freed_memory()
-    into = _target(image, into)
+    into = _output_file(image, into)
     trained = Trained.open(run, device)
     try:
         check_can_localise(trained.matcher)
@@ -58,54 +58,54 @@ def command(
         raise RunError(f"{run}: {reason}") from None
     picture = PictureFile(image)
     found = localise_in_picture(trained, picture, phrases, top)
-    named = list(zip(phrases, found, strict=True))
+    regions_by_phrase = list(zip(phrases, found, strict=True))
     photo = picture.load()
     if as_json:
-        stdout.print_json(json.dumps(_told(image, photo.size, named, into)))
+        stdout.print_json(json.dumps(_json(image, photo.size, regions_by_phrase, into)))
     else:
-        for phrase, places in named:
-            stdout.print(_table(phrase, places))
-    _draw(photo, named, into)
+        for phrase, regions in regions_by_phrase:
+            stdout.print(_table(phrase, regions))
+    _draw(photo, regions_by_phrase, into)
     print_note(f"wrote {into}")
 
 
-def _target(image: Path, into: Path | None) -> Path:
-    """The picture to write, checked before anything is computed."""
+def _output_file(image: Path, into: Path | None) -> Path:
+    """The file to write, checked before anything is computed."""
     target = Path(f"{image.stem}-localized.png") if into is None else into
     if target.suffix.lower() != ".png" or target.is_dir() or not target.parent.is_dir():
-        raise DataError(f"--out {target}: needs the name of a .png file in a folder that is there")
+        raise DataError(f"--out {target}: name a .png file in an existing folder")
     if target.exists() and image.exists() and target.samefile(image):
-        raise DataError(f"--out {target}: is the image itself; name another file")
+        raise DataError(f"--out {target}: is the input image; name another file")
     return target
 
 
-def _table(phrase: str, places: list[LocatedRegion]) -> Table:
+def _table(phrase: str, regions: list[LocatedRegion]) -> Table:
     table = Table(title=Text(phrase, style="bold"), title_justify="left", box=None, pad_edge=False)
     for name in ("", "left", "top", "right", "bottom", "score"):
         table.add_column(name, justify="right")
-    for number, place in enumerate(places, 1):
-        table.add_row(str(number), *(f"{edge:.0f}" for edge in place.box), f"{place.score:.3f}")
+    for number, region in enumerate(regions, 1):
+        table.add_row(str(number), *(f"{edge:.0f}" for edge in region.box), f"{region.score:.3f}")
     return table
 
 
-def _told(
-    image: Path, size: tuple[int, int], named: list[tuple[str, list[LocatedRegion]]], into: Path
+def _json(
+    image: Path, size: tuple[int, int], regions_by_phrase: list[tuple[str, list[LocatedRegion]]], into: Path
 ) -> dict[str, Any]:
     phrases = [
-        {"phrase": phrase, "places": [{"box": list(place.box), "score": place.score} for place in places]}
-        for phrase, places in named
+        {"phrase": phrase, "places": [{"box": list(region.box), "score": region.score} for region in regions]}
+        for phrase, regions in regions_by_phrase
     ]
     return {"image": str(image), "width": size[0], "height": size[1], "phrases": phrases, "picture": str(into)}
 
 
-def _draw(photo: Image, named: list[tuple[str, list[LocatedRegion]]], into: Path) -> None:
+def _draw(photo: Image, regions_by_phrase: list[tuple[str, list[LocatedRegion]]], into: Path) -> None:
     from diptych.files import atomic_write
     from diptych.report.box_overlay import BOX_COLOURS, LabelledBox, draw_boxes
 
     boxes = [
-        LabelledBox(place.box, phrase if number == 1 else f"{phrase} ({number})", BOX_COLOURS[row % len(BOX_COLOURS)])
-        for row, (phrase, places) in enumerate(named)
-        for number, place in enumerate(places, 1)
+        LabelledBox(region.box, phrase if number == 1 else f"{phrase} ({number})", BOX_COLOURS[row % len(BOX_COLOURS)])
+        for row, (phrase, regions) in enumerate(regions_by_phrase)
+        for number, region in enumerate(regions, 1)
     ]
     with atomic_write(into) as temporary:
         draw_boxes(photo, boxes).save(temporary, format="PNG")

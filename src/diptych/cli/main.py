@@ -1,6 +1,7 @@
-"""The command line: each command is a thin shell over a function of the library.
+"""The command line; each command is a thin shell around functions of the library.
 
-A command imports what it needs when it runs, so that help and completion do not wait seconds for torch.
+Commands import what they need when they run: importing torch takes seconds, which help and completion should not wait
+for.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from diptych.cli import (
 from diptych.cli.console import print_error
 from diptych.errors import DiptychError
 
-# Must be set before torch is loaded: threads that wait by spinning for long take the cores from those that work, and on
-# a machine that does something else beside, training becomes several times slower.
+# Must be set before torch is imported. By default, waiting OpenMP threads spin for a long time and take the cores from
+# working threads: on a busy machine, training becomes several times slower.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 app = typer.Typer(
     name="diptych",
-    help="Image-text matching: train, measure and search, both ways.",
+    help="Image-text matching: train, evaluate and search in both directions.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -64,21 +65,21 @@ app.command("doctor")(doctor.command)
 app.command("demo")(demo.command)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"diptych {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def options(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Image-text matching: train, measure and search, both ways."""
+    """Image-text matching: train, evaluate and search in both directions."""
 
 
 def main() -> None:
-    """Run the command line; an error is one line and a non-zero exit, never a traceback."""
+    """Run the command line; an error is printed as one line, and the exit status is 1."""
     try:
         app()
     except DiptychError as error:

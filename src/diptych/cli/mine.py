@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diptych.cli.console import print_note, print_result, print_skipped, progress_bar, stdout
-from diptych.cli.options import Data, Device, Features, Run, Workers
+from diptych.cli.options import Data, Device, Features, Run, Workers, thread_count
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
@@ -24,7 +24,9 @@ def command(
     data: Data,
     top_texts: Annotated[int, typer.Option(min=1, help="Texts in the list of an image.")] = 300,
     top_images: Annotated[int, typer.Option(min=1, help="Images in the list of a text.")] = 60,
-    split: Annotated[list[str] | None, typer.Option(help="What to mine; repeatable.", show_default="train")] = None,
+    split: Annotated[
+        list[str] | None, typer.Option(help="The splits to mine; repeatable.", show_default="train")
+    ] = None,
     into: Annotated[
         Path | None, typer.Option(help="The file of the lists.", show_default="RUN/lists.safetensors")
     ] = None,
@@ -34,8 +36,8 @@ def command(
 ) -> None:
     """Find the hardest negatives in the whole training set.
 
-    For each image the texts, and for each text the images, that the run scores highest and that do not belong to it.
-    A stage of a recipe draws from these lists: offline.lists = "RUN". Stopped with Ctrl-C, the same command goes on.
+    These are, for each image, the texts of other groups with the highest scores, and for each text the images. A stage
+    of a recipe samples from these lists with offline.lists = "RUN". After Ctrl-C, the same command continues.
 
     Examples:
 
@@ -46,16 +48,16 @@ def command(
         diptych mine runs/coco data/coco --split train --split restval
     """
     from diptych.data.open import open_corpus
-    from diptych.machine import available_cores, keep_freed_memory
+    from diptych.machine import keep_freed_memory
     from diptych.mining.lists import LISTS_FILE, weights_digest
     from diptych.mining.mine import mine
     from diptych.models.trained import Trained
 
     keep_freed_memory()
     trained = Trained.open(run, device, stores=features)
-    whole = open_corpus(data)
-    _warn(run, whole)
-    corpus = whole.split(*(split or ["train"])).matched()
+    everything = open_corpus(data)
+    _warn_of_other_data(run, everything)
+    corpus = everything.split(*(split or ["train"])).matched()
     file = into or run / LISTS_FILE
     try:
         with progress_bar("mining") as progress:
@@ -66,25 +68,25 @@ def command(
                 weights=weights_digest(run),
                 top_texts=top_texts,
                 top_images=top_images,
-                workers=available_cores() if workers is None else workers,
+                workers=thread_count(workers),
                 progress=progress,
             )
     except KeyboardInterrupt:
-        print_note("stopped; the same command goes on where this one was")
+        print_note("stopped; run the same command again to continue")
         raise
-    _tell(lists, corpus, file)
+    _print_lists(lists, corpus, file)
 
 
-def _warn(run: Path, corpus: Corpus) -> None:
-    """Say so where a run was trained on other data than it is to mine."""
+def _warn_of_other_data(run: Path, corpus: Corpus) -> None:
+    """Print a warning if the run was trained on other data."""
     from diptych.training.origin import Origin
 
     if (run / "data.json").is_file() and Origin.read(run).digest != corpus.digest():
-        print_note(f"{corpus.name} is not what {run} was trained on, or has changed since; mining it all the same")
+        print_note(f"warning: {run} was trained on other data than {corpus.name}, or the data has changed since")
 
 
-def _tell(lists: HardNegativeLists, corpus: Corpus, file: Path) -> None:
-    """What there is, how hard it is, and a few of the hardest to look at."""
+def _print_lists(lists: HardNegativeLists, corpus: Corpus, file: Path) -> None:
+    """Print the size of the lists, how hard the negatives are, and a few examples."""
     print_skipped(lists.about.skipped)
     if lists.notice:
         print_note(lists.notice)
@@ -93,31 +95,31 @@ def _tell(lists: HardNegativeLists, corpus: Corpus, file: Path) -> None:
     print_result(f"lists of {images:,} images and {texts:,} texts: {file} ({size:,.1f} MB)", "bold green")
     if (hardness := lists.about.hardness) is not None:
         table = Table("median score", box=None)
-        for column in ("own", "hardest", "last of the list"):
+        for column in ("positive", "hardest negative", "last of the list"):
             table.add_column(column, justify="right")
         for name, first, last in (
-            ("an image's texts", hardness.first_text, hardness.last_text),
-            ("a text's images", hardness.first_image, hardness.last_image),
+            ("texts per image", hardness.first_text, hardness.last_text),
+            ("images per text", hardness.first_image, hardness.last_image),
         ):
             table.add_row(name, *(f"{score:.3f}" for score in (hardness.positive, first, last)))
         stdout.print(table)
-    for image in _spread(lists):
-        _show(image, lists, corpus)
+    for image in _example_images(lists):
+        _print_example(image, lists, corpus)
 
 
-def _spread(lists: HardNegativeLists) -> list[int]:
-    """A few images that have a list, from all over the corpus."""
+def _example_images(lists: HardNegativeLists) -> list[int]:
+    """A few images with a list, spread evenly over the corpus."""
     import numpy as np
 
     some = np.flatnonzero(lists.texts[:, 0] >= 0)
-    return sorted({int(some[len(some) * place // SHOWN]) for place in range(SHOWN)})
+    return sorted({int(some[len(some) * step // SHOWN]) for step in range(SHOWN)})
 
 
-def _show(image: int, lists: HardNegativeLists, corpus: Corpus) -> None:
-    """An image by one of its texts, and the text of another image that is hardest for it."""
+def _print_example(image: int, lists: HardNegativeLists, corpus: Corpus) -> None:
+    """Print an image's id, one of its texts, and its hardest negative text."""
     import numpy as np
 
-    own = int(np.flatnonzero(corpus.text_groups == corpus.image_groups[image])[0])
+    positive = int(np.flatnonzero(corpus.text_groups == corpus.image_groups[image])[0])
     stdout.print(Text(corpus.image_ids[image], "bold"), soft_wrap=True)
-    stdout.print(Text.assemble("  own      ", corpus.texts[own]), soft_wrap=True)
-    stdout.print(Text.assemble("  hardest  ", corpus.texts[lists.texts[image, 0]]), soft_wrap=True)
+    stdout.print(Text.assemble("  positive  ", corpus.texts[positive]), soft_wrap=True)
+    stdout.print(Text.assemble("  hardest   ", corpus.texts[lists.texts[image, 0]]), soft_wrap=True)

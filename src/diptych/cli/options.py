@@ -16,14 +16,22 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Split = Annotated[str, typer.Option(help="train, val, test or restval.")]
 Workers = Annotated[
     int | None,
-    typer.Option(min=0, help="Threads that read images ahead; never changes a result.", show_default="cores"),
+    typer.Option(min=0, help="Threads that read images ahead; they do not affect results.", show_default="cores"),
 ]
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or a .toml file.")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; repeatable.")
 ]
-Features = Annotated[Path, typer.Option(help="The folder that keeps a frozen backbone's features.")]
+Features = Annotated[Path, typer.Option(help="The folder with the stored features of frozen backbones.")]
 Seeds = Annotated[
-    str | None, typer.Option(metavar="N|LIST", help="One run a seed: 5 for the seeds 0 to 4, or a list such as 0,3,7.")
+    str | None,
+    typer.Option(metavar="N|LIST", help="One run per seed: 5 for the seeds 0 to 4, or a list such as 0,3,7."),
 ]
-ReportOn = Annotated[str, typer.Option(metavar="SPLIT", help="The split that the table of several runs is about.")]
+ReportOn = Annotated[str, typer.Option(metavar="SPLIT", help="The split of the table that summarises the runs.")]
+
+
+def thread_count(workers: int | None) -> int:
+    """The value of --workers, which defaults to the number of cores."""
+    from diptych.machine import available_cores
+
+    return available_cores() if workers is None else workers

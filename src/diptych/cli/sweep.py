@@ -16,9 +16,9 @@ def command(
     data: Data,
     over: Annotated[
         list[str],
-        typer.Option(metavar="KEY=V1,V2,...", help="The values that a key takes in turn; repeatable, key by key."),
+        typer.Option(metavar="KEY=V1,V2,...", help="The values to try for a key; repeatable, one key at a time."),
     ],
-    grid: Annotated[bool, typer.Option("--grid", help="All combinations of the keys' values instead.")] = False,
+    grid: Annotated[bool, typer.Option("--grid", help="Try all combinations of the values instead.")] = False,
     set_: Overrides = None,
     seeds: Seeds = None,
     into: Annotated[Path | None, typer.Option(help="The runs' folder.", show_default="runs/RECIPE-sweep")] = None,
@@ -27,9 +27,10 @@ def command(
     device: Device = "auto",
     workers: Workers = None,
 ) -> None:
-    """Train a recipe with several values of its keys, and print a table of them.
+    """Train a recipe with several values of its keys, and print a table of the results.
 
-    The best setting is always chosen on val. Stopped, the same command goes on; finished runs are not trained again.
+    The best setting is always chosen on val. After an interruption, the same command continues; finished runs are not
+    trained again.
 
     Examples:
 
@@ -39,7 +40,7 @@ def command(
 
         diptych sweep scenes scenes --over "stage.2.trainable=['all'],['text','project']" --report-on test
     """
-    from diptych.cli.training_runs import open_data, train_and_measure
+    from diptych.cli.training import train_runs
     from diptych.files import write_json, write_text
     from diptych.machine import keep_freed_memory
     from diptych.report.sweep_tables import SweepResult
@@ -48,8 +49,8 @@ def command(
     sweep = plan_sweep(recipe, over, set_ or (), None if seeds is None else read_seeds(seeds), grid=grid)
     keep_freed_memory()
     folder = into or Path("runs") / f"{Path(recipe).stem}-sweep"
-    measured = train_and_measure(
-        sweep.runs, open_data(data), folder, {"val", report_on}, device=device, workers=workers, features=features
+    measured = train_runs(
+        sweep.runs, data, folder, {"val", report_on}, device=device, workers=workers, features=features
     )
     result = SweepResult.of(sweep, measured, report_on)
     title = f"{recipe} on {data}, split {report_on}"

@@ -23,15 +23,15 @@ def command(
     seed: Annotated[int | None, typer.Option(min=0, help="Override the recipe's seed.")] = None,
     seeds: Seeds = None,
     report_on: ReportOn = "val",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
 ) -> None:
-    """Train a recipe on a corpus, once or with several seeds.
+    """Train a recipe on a corpus, once or with several seeds, and write a report.
 
-    With --seeds each run has a folder seed-N of its own, and a table of them all with mean and standard deviation is
-    printed. Stopped, the same command goes on; finished runs are not trained again.
+    With --seeds, each run gets its own folder seed-N, and a table of all runs with mean and standard deviation is
+    printed. After an interruption, the same command continues; finished runs are not trained again.
 
     Examples:
 
@@ -50,16 +50,16 @@ def command(
     if seeds is None:
         overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
         if report_on != "val":
-            raise RecipeError("--report-on is for the table of --seeds; measure one run with `diptych evaluate`")
+            raise RecipeError("--report-on needs --seeds; measure a single run with `diptych evaluate`")
         _train_one(recipe, data, folder, overrides, resume, features, device, workers)
         return
     if seed is not None:
-        raise RecipeError("--seed and --seeds; leave one of the two out (--seeds 3,7 names seeds)")
+        raise RecipeError("--seed and --seeds exclude each other; remove one (--seeds 3,7 names seeds)")
     if resume:
-        raise RecipeError("--resume and --seeds; leave --resume out: the same command with --seeds goes on by itself")
-    several = _train_seeds(recipe, data, folder, set_ or [], seeds, report_on, features, device, workers)
-    even = "" if len(several.runs) % 2 else ", the lower of the two in the middle"
-    print_result(f"median run by {several.total}: {folder / several.median_run}{even}", "bold green")
+        raise RecipeError("--resume and --seeds exclude each other; remove --resume, runs with --seeds always continue")
+    statistics = _train_seeds(recipe, data, folder, set_ or [], seeds, report_on, features, device, workers)
+    even = "" if len(statistics.runs) % 2 else ", the lower of the two middle ones"
+    print_result(f"median run by {statistics.total}: {folder / statistics.median_run}{even}", "bold green")
 
 
 def _train_one(
@@ -72,8 +72,8 @@ def _train_one(
     device: str,
     workers: int | None,
 ) -> None:
-    from diptych.cli.training_runs import open_data, report_on_val
-    from diptych.machine import available_cores
+    """Train one run and write its report on val."""
+    from diptych.cli.training import open_training_corpus, run_evaluator
     from diptych.models.trained import Trained
     from diptych.training.engine.callbacks import Bar
     from diptych.training.engine.checkpoint import snapshot_path
@@ -81,7 +81,7 @@ def _train_one(
     from diptych.training.train import train
 
     chosen = load_recipe(recipe, overrides)
-    corpus = open_data(data)
+    corpus = open_training_corpus(data)
     try:
         with Bar(stderr) as watcher:
             train(
@@ -96,14 +96,13 @@ def _train_one(
             )
     except KeyboardInterrupt:
         if snapshot_path(folder).exists():
-            print_note(f"stopped; go on with the same command and --resume (run folder {folder})")
+            print_note(f"stopped; run the same command with --resume to continue (run folder {folder})")
         else:
-            print_note("stopped before anything was saved; start again with the same command")
+            print_note("stopped before anything was saved; run the same command to start again")
         raise
-    trained = Trained.open(folder, device, stores=features)
-    report_on_val(folder, trained, corpus, available_cores() if workers is None else workers)
+    run_evaluator(corpus, workers).write_report(folder, Trained.open(folder, device, stores=features))
     print_result(f"trained {folder}, report {folder / 'report.html'}", "bold green")
-    print_note(f"measure it: diptych evaluate {folder} {data}")
+    print_note(f"evaluate it with: diptych evaluate {folder} {data}")
 
 
 def _train_seeds(
@@ -117,19 +116,18 @@ def _train_seeds(
     device: str,
     workers: int | None,
 ) -> SeedStatistics:
-    """Train a run a seed, print their table and write it to summary.json."""
-    from diptych.cli.training_runs import open_data, train_and_measure
+    """Train one run per seed, print a table of them and write it to summary.json."""
+    from diptych.cli.training import train_runs
     from diptych.evaluation.protocols.seeds import SeedStatistics
     from diptych.files import write_json
     from diptych.report.sweep_tables import seeds_table
     from diptych.training.sweep_plan import plan_seeds, read_seeds
 
     runs = plan_seeds(recipe, read_seeds(seeds), overrides)
-    measured = train_and_measure(
-        runs, open_data(data), folder, {report_on}, device=device, workers=workers, features=features
-    )
-    several = SeedStatistics({name: metrics[report_on] for name, metrics in measured.items()})
-    stdout.print(seeds_table(several, f"{recipe} on {data}, split {report_on}").render())
-    write_json(folder / "summary.json", {"recipe": recipe, "data": data, "split": report_on, **several.to_json()})
+    measured = train_runs(runs, data, folder, {report_on}, device=device, workers=workers, features=features)
+    statistics = SeedStatistics({name: metrics[report_on] for name, metrics in measured.items()})
+    stdout.print(seeds_table(statistics, f"{recipe} on {data}, split {report_on}").render())
+    summary = {"recipe": recipe, "data": data, "split": report_on, **statistics.to_json()}
+    write_json(folder / "summary.json", summary)
     print_note(f"wrote {folder / 'summary.json'}")
-    return several
+    return statistics

@@ -11,6 +11,7 @@ import torch
 from diptych.data.corpus import Corpus, Integers
 from diptych.data.open import open_corpus
 from diptych.errors import ScoreError
+from diptych.evaluation.metrics.average_precision import average_precision_applies
 from diptych.evaluation.metrics.ranks import Score, embedding_score, matrix_score, mean_score, ranks
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, metrics_from_ranks
 from diptych.evaluation.protocols.retrieval import RetrievalResult, evaluate_score
@@ -34,11 +35,14 @@ def evaluate(
     *,
     folds: int = 1,
     gallery: int | None = None,
-    average_precision: bool = False,
+    average_precision: bool | None = None,
     device: str = "auto",
     progress: ProgressCallback | None = None,
 ) -> RetrievalResult:
-    """Measure a run on a split of a corpus (or of what lies at its address), in both directions."""
+    """Measure a run on a split of a corpus (or of what lies at its address), in both directions.
+
+    `average_precision` adds mAP; by default it is measured if a text has several correct images.
+    """
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     trained = run if isinstance(run, Trained) else Trained.open(run, device)
     encoded = trained.encode(corpus.split(split), progress=progress)
@@ -50,12 +54,14 @@ def evaluate_encoded(
     *,
     folds: int = 1,
     gallery: int | None = None,
-    average_precision: bool = False,
+    average_precision: bool | None = None,
     score: Score | None = None,
 ) -> RetrievalResult:
     """Measure encodings; several are an ensemble, whose score is the mean of theirs. Who has it already gives it."""
     score = ensemble_score(encoded) if score is None else score
     groups = encoded[0].image_groups, encoded[0].text_groups
+    if average_precision is None:
+        average_precision = average_precision_applies(groups[0])
     return evaluate_score(score, *groups, folds=folds, gallery=gallery, average_precision=average_precision)
 
 
@@ -101,11 +107,13 @@ def evaluate_matrix(
     *,
     folds: int = 1,
     gallery: int | None = None,
-    average_precision: bool = False,
+    average_precision: bool | None = None,
 ) -> RetrievalResult:
     """Measure a saved (images, texts) score matrix, higher is better, in .npy without pickle."""
     try:
         groups = image_groups, text_groups
+        if average_precision is None:
+            average_precision = average_precision_applies(image_groups)
         return evaluate_score(
             read_matrix(path), *groups, folds=folds, gallery=gallery, average_precision=average_precision
         )

@@ -110,7 +110,7 @@ def compare(
 
 def _measure(encoded: Encoded, folds: int) -> tuple[RetrievalResult, CrossRetrieval | None]:
     score = cached_score([encoded]) if folds == 1 else None
-    result = evaluate_encoded([encoded], folds=folds, score=score)
+    result = evaluate_encoded([encoded], folds=folds, average_precision=False, score=score)
     return result, None if score is None else cross_retrieval_ranks(score, encoded)
 
 

@@ -1,0 +1,93 @@
+"""The sources that `diptych evaluate` measures: runs, which encode a corpus, and files of encodings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diptych.cli.console import print_skipped, print_unknown_texts, progress_bar
+from diptych.cli.evaluation_options import BatchStatistics, TextShifts
+from diptych.errors import ScoreError
+
+if TYPE_CHECKING:
+    from diptych.data.corpus import Corpus
+    from diptych.models.encodings import Encoded
+    from diptych.models.trained import Trained
+
+
+def is_encodings(source: str) -> bool:
+    """Whether a source is a file of encodings."""
+    return source.endswith(".safetensors")
+
+
+def is_matrix(source: str) -> bool:
+    """Whether a source is a file with a score matrix."""
+    return source.endswith(".npy")
+
+
+def split_sources(arguments: Sequence[str], split: str, retriever: str | None) -> tuple[list[str], Corpus | None]:
+    """The sources and the corpus, which is the last argument unless that is a file of encodings."""
+    from diptych.data.open import open_corpus
+
+    if is_encodings(arguments[-1]):
+        return list(arguments), None
+    if len(arguments) == 1:
+        raise ScoreError(
+            f"{arguments[0]}: name the corpus to evaluate on, such as `diptych evaluate {arguments[0]} scenes`"
+        )
+    sources, corpus = list(arguments[:-1]), open_corpus(arguments[-1]).split(split)
+    if all(is_encodings(source) for source in [*sources, retriever or sources[0]]):
+        raise ScoreError("files of encodings already contain their groups; remove the corpus")
+    return sources, corpus
+
+
+@dataclass(frozen=True)
+class SourceEncoder:
+    """Opens runs and encodes the corpus with them.
+
+    `features` is the folder with stored features. `text_shifts` overrides at which positions a text CNN sees a text.
+    """
+
+    corpus: Corpus | None
+    device: str
+    workers: int
+    features: Path
+    text_shifts: TextShifts | None = None
+
+    def open(self, run: str) -> Trained:
+        """Open a run."""
+        from diptych.models.trained import Trained
+
+        trained = Trained.open(run, self.device, stores=self.features)
+        if self.text_shifts is not None:
+            if not trained.matcher.shifts_texts:
+                raise ScoreError(f"{run}: the model does not shift texts; remove --shifts")
+            trained.matcher.set_text_shifts(self.text_shifts)
+        return trained
+
+    def encode(self, source: str, statistics: BatchStatistics = "running") -> Encoded:
+        """Load the encodings of a file, or encode the corpus with a run."""
+        from diptych.evaluation.protocols.batch_statistics import encode_with_batch_statistics
+        from diptych.models.encodings import Encoded
+
+        if is_encodings(source):
+            if statistics == "test" or self.text_shifts is not None:
+                option = "--shifts" if self.text_shifts is not None else "--batch-statistics test"
+                raise ScoreError(f"{source}: is already encoded; {option} needs the run and the corpus")
+            return Encoded.load(Path(source))
+        if self.corpus is None:
+            raise ScoreError(f"{source}: name the corpus to evaluate the run on as the last argument")
+        trained = self.open(source)
+        with progress_bar(f"encoding {Path(source).name}") as progress:
+            if statistics == "running":
+                encoded = trained.encode(self.corpus, self.workers, progress)
+            else:
+                try:
+                    encoded = encode_with_batch_statistics(trained, self.corpus, self.workers, progress)
+                except ScoreError as reason:
+                    raise ScoreError(f"{source}: {reason}") from None
+        print_skipped(encoded.skipped)
+        print_unknown_texts(trained, self.corpus.texts)
+        return encoded

@@ -1,0 +1,69 @@
+"""What `diptych train` and `diptych sweep` share: opening the corpus, progress bars and the message after Ctrl-C."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diptych.cli.console import print_note, print_skipped, progress_bar, stderr
+from diptych.cli.options import thread_count
+
+if TYPE_CHECKING:
+    from diptych.data.corpus import Corpus
+    from diptych.report.run_evaluator import RunEvaluator
+    from diptych.training.engine.callbacks import Watcher
+    from diptych.training.recipe import Recipe
+
+
+def open_training_corpus(data: str) -> Corpus:
+    """Open the corpus and print how many problems it has, if any."""
+    from diptych.data.open import open_corpus
+
+    corpus = open_corpus(data)
+    if corpus.problems:
+        count = len(corpus.problems)
+        problems = "1 problem" if count == 1 else f"{count:,} problems"
+        print_note(f"the data has {problems}, which were skipped or repaired; `diptych data check {data}` lists them")
+    return corpus
+
+
+def run_evaluator(corpus: Corpus, workers: int | None) -> RunEvaluator:
+    """An evaluator that shows its progress and the images that it skips."""
+    from diptych.report.run_evaluator import RunEvaluator
+
+    return RunEvaluator(corpus, thread_count(workers), progress_bar, print_skipped)
+
+
+def train_runs(
+    runs: Mapping[str, Recipe],
+    data: str,
+    into: Path,
+    splits: Collection[str],
+    *,
+    device: str,
+    workers: int | None,
+    features: Path,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Train and measure several runs with progress displays: metrics by run, split and name."""
+    from diptych.report.run_evaluator import train_and_measure
+
+    evaluator = run_evaluator(open_training_corpus(data), workers)
+    try:
+        return train_and_measure(
+            runs, into, splits, evaluator, device=device, workers=workers, features=features, watching=_titled_bar
+        )
+    except KeyboardInterrupt:
+        print_note(f"stopped; run the same command again to continue (folder {into})")
+        raise
+
+
+@contextmanager
+def _titled_bar(title: str) -> Iterator[Watcher]:
+    """A progress bar for one training, below a line with its title."""
+    from diptych.training.engine.callbacks import Bar
+
+    print_note(title)
+    with Bar(stderr) as watcher:
+        yield watcher

@@ -1,0 +1,109 @@
+"""Measure trained runs on the splits of a corpus and write their reports, as `diptych train` and `diptych sweep` do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from diptych.data.corpus import Corpus
+from diptych.errors import RunError
+from diptych.evaluation.localisation.localise import evaluate_phrases
+from diptych.evaluation.localisation.phrase_metrics import GroundingResult
+from diptych.evaluation.metrics.average_precision import average_precision_applies, ranks_with_precision
+from diptych.evaluation.metrics.recall import metrics_from_ranks
+from diptych.evaluation.runs import encoded_score, evaluate_encoded, validation_metrics
+from diptych.models.encodings import Encoded
+from diptych.models.trained import Trained
+from diptych.progress import ProgressDisplay, no_progress
+from diptych.report.run_report import REPORT, write_phrase_report, write_report
+from diptych.report.sections.hard_negatives import hard_negatives_section
+from diptych.training.recipe import Recipe
+from diptych.training.recipe_loader import trained_on_phrases
+from diptych.training.sweep import Watching, train_each
+
+
+@dataclass(frozen=True)
+class RunEvaluator:
+    """Measures runs on a corpus; a run that was trained on phrases is measured by phrase localisation.
+
+    `workers` threads read images. `on_skipped` receives the images that could not be read, with the reasons.
+    """
+
+    corpus: Corpus
+    workers: int = 0
+    progress: ProgressDisplay = no_progress
+    on_skipped: Callable[[dict[str, str]], None] | None = None
+
+    def write_report(self, run: Path, trained: Trained, split: str = "val") -> dict[str, float]:
+        """Measure a run on a split, write its report, and return the metrics by name."""
+        part = self.corpus.split(split)
+        if trained_on_phrases(run):
+            found = self._localise(run, trained, part, split)
+            write_phrase_report(run, found, part, split)
+            return found.metrics
+        encoded = self._encode(run, trained, part, split)
+        result = evaluate_encoded([encoded])
+        negatives = hard_negatives_section(run, trained, self.corpus)
+        write_report(run, encoded, result, split, hard_negatives=negatives, stores=trained.stores)
+        return result.metrics.to_json()
+
+    def metrics(self, run: Path, trained: Trained, split: str) -> dict[str, float]:
+        """The metrics that a report on the split shows, by name; without their intervals, which take time."""
+        part = self.corpus.split(split)
+        if trained_on_phrases(run):
+            return self._localise(run, trained, part, split).metrics
+        encoded = self._encode(run, trained, part, split)
+        if not average_precision_applies(encoded.image_groups):
+            return validation_metrics(encoded)
+        ranks = ranks_with_precision(encoded_score(encoded), encoded.image_groups, encoded.text_groups)
+        return metrics_from_ranks(ranks).to_json()
+
+    def _localise(self, run: Path, trained: Trained, part: Corpus, split: str) -> GroundingResult:
+        with self.progress(f"localising phrases of {split} with {run.name}") as progress:
+            found = evaluate_phrases(trained, part, split, workers=self.workers, progress=progress)
+        self._report_skipped(found.skipped)
+        return found
+
+    def _encode(self, run: Path, trained: Trained, part: Corpus, split: str) -> Encoded:
+        with self.progress(f"encoding {split} with {run.name}") as progress:
+            encoded = trained.encode(part, self.workers, progress)
+        self._report_skipped(encoded.skipped)
+        return encoded
+
+    def _report_skipped(self, skipped: dict[str, str]) -> None:
+        if self.on_skipped is not None:
+            self.on_skipped(skipped)
+
+
+def train_and_measure(
+    runs: Mapping[str, Recipe],
+    into: Path,
+    splits: Collection[str],
+    evaluator: RunEvaluator,
+    *,
+    device: str = "auto",
+    workers: int | None = None,
+    features: Path = Path("features"),
+    watching: Watching | None = None,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Train the runs that are not finished and measure all: metrics by run, split and name.
+
+    A run without a report gets one, on val.
+    """
+    if into.exists() and not into.is_dir():
+        raise RunError(f"{into}: is a file; name a folder")
+    for split in sorted({"val", *splits}):
+        evaluator.corpus.split(split)  # raises before the first training if the corpus has no such split
+    measured = {}
+    trainings = train_each(
+        runs, evaluator.corpus, into, device=device, workers=workers, features=features, watching=watching
+    )
+    for name, folder in trainings:
+        trained = Trained.open(folder, device, stores=features)
+        has_report = (folder / REPORT).exists()
+        metrics = {} if has_report else {"val": evaluator.write_report(folder, trained)}
+        for split in sorted(set(splits) - metrics.keys()):
+            metrics[split] = evaluator.metrics(folder, trained, split)
+        measured[name] = metrics
+    return measured
