@@ -1,11 +1,20 @@
-"""`diptych recipes show`: a recipe on stdout, what was published for it on stderr."""
+"""`diptych recipes`: what was asked for on stdout, what was published for it on stderr."""
+
+import json
+import re
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from diptych.cli.main import app
-from diptych.training.recipe_catalogue import recipe_names
+from diptych.training.recipe_catalogue import catalogue, recipe_names
 from diptych.training.recipe_loader import load_recipe
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 def show(*words):
@@ -14,12 +23,21 @@ def show(*words):
     return result
 
 
-@pytest.mark.parametrize("options", [(), ("--full",)], ids=["as written", "full"])
-def test_what_is_printed_is_the_recipe(options, tmp_path):
+@pytest.mark.parametrize("options", [(), ("--full",)], ids=["what it sets", "full"])
+def test_what_is_printed_is_the_complete_recipe(options, tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(show("vsepp-rc-vgg19-ft", *options).stdout)
     assert load_recipe(str(file)) == load_recipe("vsepp-rc-vgg19-ft")
-    assert ('base = "vsepp-rc-vgg19"' in file.read_text()) is not bool(options)  # in full it needs no base
+    assert "base" not in tomllib.loads(file.read_text())
+    assert ("seed" in tomllib.loads(file.read_text())) is bool(options)  # defaults are written out in full only
+    assert 'trainable = ["project", "text", "project_text"]' in file.read_text()
+
+
+@pytest.mark.parametrize("words", [("vsepp", "--profile", "small"), ("vsepp-small",)])
+def test_a_profile_is_shown(words, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(show(*words).stdout)
+    assert load_recipe(str(file)) == load_recipe("vsepp-small")
 
 
 def test_the_published_figures_are_beside_it():
@@ -68,7 +86,87 @@ def test_a_recipe_with_dashes_is_printed_in_full(tmp_path):
     assert load_recipe(str(file)) == load_recipe("dual-path-stage1")
 
 
-def test_the_longest_name_is_listed_whole():
-    listed = CliRunner().invoke(app, ["recipes", "list", "linear-single"]).stdout
-    assert max(recipe_names(), key=len) == "similarity-phrases-linear-single-small"
-    assert "similarity-phrases-linear-single-small " in listed
+def run(*words):
+    result = CliRunner().invoke(app, ["recipes", *words])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_the_overview_has_a_few_lines_for_each_paper():
+    listed = run("list").stdout.splitlines()
+    assert [line.split()[0] for line in listed if line[0] != " "][1:] == [
+        *("diptych", "aoq", "convse", "dual_path", "two_branch", "vsepp")
+    ]
+    assert len(listed) < 45
+
+
+@pytest.mark.parametrize("paper", catalogue().papers)
+def test_a_paper_is_one_screen_with_each_of_its_recipes(paper):
+    listed = run("list", paper).stdout
+    names = {name for group in catalogue().papers[paper].groups.values() for name in group}
+    assert names <= set(re.findall(r"[\w-]+", listed))
+    assert len(listed.splitlines()) <= 50
+    assert max(map(len, listed.splitlines())) <= 80
+
+
+def test_the_rows_of_a_recipe_are_listed_with_it():
+    assert "vsepp-rc-vgg19 (1.7, 3.11)," in run("list", "vsepp").stdout
+    assert "dual-path-left-stage1 (VI)" in run("list", "dual_path").stdout
+    assert "--profile small" in run("list", "vsepp").stderr
+
+
+def test_a_part_of_a_name_lists_recipes_with_their_titles():
+    listed = run("list", "classes").stdout.splitlines()[1:]
+    names = [name for name in recipe_names() if "classes" in name]
+    assert sorted(line.split()[0] for line in listed if line[0] != " ") == names
+    assert len(names) == 4
+    assert "3,000 classes" in listed[0]
+
+
+def test_names_are_never_cut():
+    longest = max(catalogue().all_names(), key=len)
+    assert f"{longest} " in run("list", longest).stdout
+
+
+def test_a_part_that_no_name_has_comes_with_the_nearest():
+    result = CliRunner().invoke(app, ["recipes", "list", "vsepp-rx"])
+    assert "no recipe has 'vsepp-rx' in its name; did you mean 'vsepp" in str(result.exception)
+
+
+def test_the_list_for_programs_is_complete():
+    listed = {each["name"]: each for each in json.loads(run("list", "--json").stdout)}
+    assert sorted(listed) == recipe_names()
+    tuned = listed["vsepp-rc-resnet152-ft"]
+    assert (tuned["folder"], tuned["stages"], tuned["profiles"]) == ("vsepp", 2, ["small"])
+    assert tuned["title"] == load_recipe("vsepp-rc-resnet152-ft").title
+    assert tuned["paper"]["row"][0]["i2t"] == [52.9, 80.5, 87.2, 1.0]
+    assert listed["vse-small"]["profiles"] == []
+    assert [each["name"] for each in json.loads(run("list", "vsepp-small", "--json").stdout)] == [
+        "convsepp-small",
+        "vsepp-small",
+    ]
+
+
+def test_the_recipe_of_a_row_is_found_and_shown():
+    found = run("find", "--paper", "vsepp", "--table", "3", "--row", "17")
+    assert found.stdout == "vsepp-rc-resnet152-ft\n"
+    assert "published, row 3.17 (Flickr30K):" in found.stderr
+    assert 'backbone = "resnet152"' in found.stderr
+
+
+def test_the_rows_of_a_table_are_listed():
+    listed = run("find", "--paper", "aoq", "--table", "2").stdout.splitlines()[1:]
+    assert [line.split()[:3] for line in listed[-2:]] == [["2", "5", "vsrn"], ["2", "6", "vsrn-aoq"]]
+    assert len(listed) == 10
+
+
+def test_rows_for_programs():
+    found = json.loads(run("find", "--paper", "convse", "--table", "III", "--row", "3", "--json").stdout)
+    assert [each["recipe"] for each in found] == ["vsepp-rc-resnet152-ft", "vsepp-rc-rv-resnet152-ft"]
+    assert (found[0]["paper"], found[0]["table"], found[0]["row"]) == ("convse", "III", "3")
+    assert found[0]["published"]["t2i"] == [39.6, 70.1, 79.5]
+
+
+def test_a_row_that_is_not_there_comes_with_the_choices():
+    result = CliRunner().invoke(app, ["recipes", "find", "--paper", "vsepp", "--table", "3", "--row", "99"])
+    assert "choose from 8, 9, 10" in str(result.exception)

@@ -1,10 +1,8 @@
-"""A small run that several test files look at, and word vectors for the recipes of papers."""
+"""A small run that several test files look at."""
 
-import numpy as np
 import pytest
 
 from diptych.data.formats.scenes import make_scenes
-from diptych.text.vocabulary import Vocabulary
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
@@ -25,18 +23,3 @@ def recipe():
 @pytest.fixture(scope="module")
 def whole(corpus, recipe, tmp_path_factory):
     return train(recipe, corpus, tmp_path_factory.mktemp("runs") / "whole", device="cpu", workers=0)
-
-
-@pytest.fixture(scope="session")
-def write_vectors():
-    """Writes a file of word vectors, four numbers each, that lacks one word of the texts."""
-
-    def write(texts, path):
-        words = sorted(Vocabulary.from_texts(texts, 1).words)
-        values = np.random.default_rng(0).standard_normal((len(words), 4))
-        lines = [
-            f"{word} {' '.join(f'{value:.3f}' for value in row)}\n" for word, row in zip(words, values, strict=True)
-        ]
-        path.write_text("".join(lines[1:]))
-
-    return write

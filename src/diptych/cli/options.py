@@ -19,6 +19,9 @@ Workers = Annotated[
     typer.Option(min=0, help="Threads that read images ahead; they do not affect results.", show_default="cores"),
 ]
 RecipeName = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe's name or a .toml file.")]
+ProfileName = Annotated[
+    str | None, typer.Option("--profile", metavar="NAME", help="The recipe in another size: small, for two CPU cores.")
+]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; repeatable.")
 ]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result, stdout
-from diptych.cli.options import Data, Device, Features, Overrides, RecipeName, ReportOn, Seeds, Workers
+from diptych.cli.options import Data, Device, Features, Overrides, ProfileName, RecipeName, ReportOn, Seeds, Workers
 
 
 def command(
@@ -20,6 +20,7 @@ def command(
     ],
     grid: Annotated[bool, typer.Option("--grid", help="Try all combinations of the values instead.")] = False,
     set_: Overrides = None,
+    profile: ProfileName = None,
     seeds: Seeds = None,
     into: Annotated[Path | None, typer.Option(help="The runs' folder.", show_default="runs/RECIPE-sweep")] = None,
     report_on: ReportOn = "val",
@@ -44,8 +45,10 @@ def command(
     from diptych.files import write_json, write_text
     from diptych.machine import keep_freed_memory
     from diptych.report.sweep_tables import SweepResult
+    from diptych.training.recipe_loader import profiled_name
     from diptych.training.sweep_plan import plan_sweep, read_seeds
 
+    recipe = profiled_name(recipe, profile)
     sweep = plan_sweep(recipe, over, set_ or (), None if seeds is None else read_seeds(seeds), grid=grid)
     keep_freed_memory()
     folder = into or Path("runs") / f"{Path(recipe).stem}-sweep"

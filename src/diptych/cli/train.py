@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result, stderr, stdout
-from diptych.cli.options import Data, Device, Features, Overrides, RecipeName, ReportOn, Seeds, Workers
+from diptych.cli.options import Data, Device, Features, Overrides, ProfileName, RecipeName, ReportOn, Seeds, Workers
 from diptych.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def command(
     data: Data,
     into: Annotated[Path | None, typer.Option(help="The run's folder.", show_default="runs/RECIPE")] = None,
     set_: Overrides = None,
+    profile: ProfileName = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Override the recipe's seed.")] = None,
     seeds: Seeds = None,
     report_on: ReportOn = "val",
@@ -37,15 +38,17 @@ def command(
 
         diptych train scenes scenes --into runs/first
 
-        diptych train vsepp photos/ --set stage.1.objective.margin=0.1
+        diptych train vsepp photos/ --profile small --set stage.1.objective.margin=0.1
 
         diptych train scenes scenes --into runs/first --resume
 
         diptych train scenes scenes --seeds 5 --report-on test
     """
     from diptych.machine import keep_freed_memory
+    from diptych.training.recipe_loader import profiled_name
 
     keep_freed_memory()
+    recipe = profiled_name(recipe, profile)
     folder = into or Path("runs") / Path(recipe).stem
     if seeds is None:
         overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]

@@ -158,9 +158,13 @@ class Recipe(Settings):
         """The recipe that ends after so many stages."""
         return self.model_copy(update={"stage": self.stage[:stages]})
 
+    def to_dict(self) -> dict[str, Any]:
+        """Every value, defaults too, as TOML could hold it."""
+        return self.model_dump(mode="json", exclude_none=True)
+
     def to_toml(self) -> str:
         """The recipe as TOML that reads back to the same recipe."""
-        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+        return tomli_w.dumps(self.to_dict())
 
 
 def parse_recipe(content: dict[str, Any]) -> Recipe:
