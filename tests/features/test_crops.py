@@ -68,7 +68,7 @@ def test_the_whole_photo_is_squashed_and_mirrored():
 
 @given(SIZES, st.sampled_from([7, 14, 21]))
 @settings(max_examples=40)
-def test_the_codes_rule_is_that_of_torchvision(torchvision, size, side):
+def test_short_resizes_as_torchvision_does(torchvision, size, side):
     transforms = torchvision.transforms
     image = gradient(*size)
     if max(size) > 32 * min(size):
@@ -88,7 +88,7 @@ def test_the_codes_rule_is_that_of_torchvision(torchvision, size, side):
     st.sampled_from(["square", "short"]),
     st.integers(1, 40),
 )
-def test_no_photo_is_too_odd(size, name, resize, side):
+def test_every_size_of_photo_has_crops(size, name, resize, side):
     crops = Crops(name=name, resize=resize)
     pixels = fixed_crops(gradient(*size), crops, side)
     assert pixels.shape == (crops.count, 3, side, side)
@@ -117,7 +117,7 @@ def test_a_thin_strip_does_not_fill_the_memory(monkeypatch):
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 5000), (64, 128)])
 @pytest.mark.parametrize("resize", ["square", "short"])
-def test_strips_and_specks_have_crops_of_any_kind_at_the_usual_side(size, resize):
+def test_strips_and_tiny_photos_have_crops_of_every_kind(size, resize):
     speck = Image.new("RGB", size, (200, 10, 90))
     random = np.random.default_rng(0)
     kinds = [fixed_crops(speck, Crops(name=name, resize=resize), 224) for name in ("mirrored", "views", "10C")]
@@ -128,13 +128,13 @@ def test_strips_and_specks_have_crops_of_any_kind_at_the_usual_side(size, resize
 
 
 @given(SIZES, st.integers(1, 40), st.integers(0, 99))
-def test_under_square_a_window_is_the_random_crop(size, side, seed):
+def test_with_square_a_random_window_equals_the_random_crop(size, side, seed):
     image = gradient(*size)
     crop, window = (draw(image, "square", side, np.random.default_rng(seed)) for draw in (random_crop, random_window))
     assert np.array_equal(crop, window)
 
 
-def test_windows_of_the_photo_reach_every_place_alike_and_are_mirrored_half_of_the_time():
+def test_random_windows_are_uniform_and_mirrored_half_of_the_time():
     resized = np.asarray(gradient(42, 36).resize((37, 32), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
     places = [(top, left) for top in range(5) for left in range(10)]
     windows = {}
@@ -152,7 +152,7 @@ def test_windows_of_the_photo_reach_every_place_alike_and_are_mirrored_half_of_t
 
 @pytest.mark.parametrize("resize", ["square", "short"])
 @pytest.mark.parametrize("random_crop", [random_crop, random_window], ids=["RC", "window"])
-def test_a_random_crop_depends_on_photo_and_generator_alone(resize, random_crop):
+def test_a_random_crop_depends_only_on_the_photo_and_the_generator(resize, random_crop):
     image = gradient(60, 40)
     kept = image.tobytes()
     first = random_crop(image, resize, 28, np.random.default_rng(3))
@@ -163,7 +163,7 @@ def test_a_random_crop_depends_on_photo_and_generator_alone(resize, random_crop)
     assert image.tobytes() == kept
 
 
-def test_random_crops_of_the_square_reach_every_window_alike_and_are_mirrored_half_of_the_time():
+def test_random_crops_of_the_square_are_uniform_and_mirrored_half_of_the_time():
     whole = square(gradient(50, 50), 28)  # 32 x 32: five places each way
     windows = {}
     for top in range(5):
@@ -201,7 +201,7 @@ def test_random_crops_of_the_photo_vary_in_area_and_ratio():
     assert abs(np.log(ratios).mean()) < 0.03  # wide as often as high
 
 
-def test_a_random_crop_is_resized_from_its_box_alone(monkeypatch):
+def test_a_random_crop_does_not_look_beyond_its_box(monkeypatch):
     boxes, cut = [], Image.Image.crop
 
     def watched(image, box):
@@ -220,7 +220,7 @@ def test_a_random_crop_is_resized_from_its_box_alone(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [(300, 10), (10, 300)])
-def test_a_photo_without_room_for_a_random_window_is_cropped_in_its_centre(size):
+def test_a_photo_too_thin_for_a_random_crop_is_cropped_in_its_centre(size):
     class Largest:
         """A generator that always asks for the whole area."""
 
@@ -237,7 +237,7 @@ def test_a_photo_without_room_for_a_random_window_is_cropped_in_its_centre(size)
 
 
 @given(SIZES, st.integers(1, 100))
-def test_a_photo_is_too_small_when_a_side_is(size, side):
+def test_a_photo_is_too_small_if_one_side_is(size, side):
     assert too_small(size, side) == (size[0] < side or size[1] < side)
 
 

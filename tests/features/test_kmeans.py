@@ -43,7 +43,7 @@ def test_scikit_learn_ends_with_the_same_clusters(clusters, around, spread, seed
     assert inertia(vectors, labels) == pytest.approx(oracle.inertia_, rel=1e-4)
 
 
-def test_the_start_is_as_good_as_one_centre_a_round():
+def test_the_initial_centres_are_as_good_as_one_centre_per_round():
     vectors = clouds(1200, 100, size=8)
 
     def plain(seed):
@@ -70,7 +70,7 @@ vectors_and_clusters = st.tuples(
 
 
 @given(vectors_and_clusters)
-def test_any_vectors(drawn):
+def test_any_vectors_are_clustered(drawn):
     vectors, clusters, seed = drawn
     distinct = len({tuple(row) for row in vectors.tolist()})
     if clusters > distinct:
@@ -98,14 +98,14 @@ def test_inertia_never_rises(count, around, seed, spread):
     assert all(after <= before + scale for before, after in pairwise(found))
 
 
-def test_at_the_end_each_is_nearest_to_its_own_mean():
+def test_at_the_end_each_vector_is_nearest_to_the_mean_of_its_cluster():
     vectors = clouds(300, 9, spread=2.0)
     labels = kmeans(vectors, 9, seed=0, iterations=300)
     distances = np.square(vectors[:, None] - means(vectors, labels)).sum(2)
     assert np.array_equal(distances.argmin(1), labels)
 
 
-def test_a_vector_that_is_there_often_weighs_as_much():
+def test_repeated_vectors_count_as_often_as_they_occur():
     distinct = clouds(60, 4, spread=2.0)
     vectors = np.repeat(distinct, np.random.default_rng(0).integers(1, 30, len(distinct)), axis=0)
     start = means(vectors, kmeans(vectors, 6, 0, iterations=0)).astype(np.float32)
@@ -113,7 +113,7 @@ def test_a_vector_that_is_there_often_weighs_as_much():
     assert np.array_equal(kmeans(vectors, 6, seed=0), oracle.labels_)
 
 
-def test_an_empty_cluster_gets_what_lies_farthest():
+def test_an_empty_cluster_gets_the_farthest_vector():
     vectors = np.float32([[0], [1], [2], [50], [90]])
     points = module._Points(vectors)
 
@@ -135,7 +135,7 @@ def test_an_empty_cluster_gets_what_lies_farthest():
     ],
     ids=["tiny", "close", "next"],
 )
-def test_what_single_precision_hardly_tells_apart_is_drawn_once(vectors):
+def test_vectors_that_are_equal_in_single_precision_are_drawn_once(vectors):
     for seed in range(10):
         start = module._Points(vectors).initial_centres(len(vectors), np.random.default_rng(seed))
         assert len(np.unique(start, axis=0)) == len(vectors)
@@ -143,14 +143,14 @@ def test_what_single_precision_hardly_tells_apart_is_drawn_once(vectors):
 
 
 @pytest.mark.parametrize("block", [1, 7, 64])
-def test_blocks_change_nothing(monkeypatch, block):
+def test_the_block_size_changes_nothing(monkeypatch, block):
     vectors = np.concatenate([clouds(60, 5), clouds(10, 5)])
-    whole = kmeans(vectors, 5, seed=3)
+    expected = kmeans(vectors, 5, seed=3)
     monkeypatch.setattr(module, "_BLOCK", block)
-    assert np.array_equal(kmeans(vectors, 5, seed=3), whole)
+    assert np.array_equal(kmeans(vectors, 5, seed=3), expected)
 
 
-def test_rounds_of_the_start(monkeypatch):
+def test_the_number_of_rounds_of_the_initialisation(monkeypatch):
     drawn = []
     nearest = module._Points._nearest
     monkeypatch.setattr(module._Points, "_nearest", lambda self, new: drawn.append(len(new)) or nearest(self, new))
@@ -160,13 +160,13 @@ def test_rounds_of_the_start(monkeypatch):
     assert drawn[-1] == 200  # the labels
 
 
-def test_watched_until_it_ends():
-    told = []
-    kmeans(clouds(300, 4, spread=3.0), 6, seed=0, iterations=100, progress=lambda done, all_: told.append((done, all_)))
-    assert told[0] == (1, 101)
-    assert told[-1] == (101, 101)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert 2 < len(told) < 100  # it stopped when nothing changed
+def test_progress_ends_with_the_total():
+    calls = []
+    kmeans(clouds(300, 4, spread=3.0), 6, seed=0, iterations=100, progress=lambda *call: calls.append(call))
+    assert calls[0] == (1, 101)
+    assert calls[-1] == (101, 101)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    assert 2 < len(calls) < 100  # it stopped when nothing changed
 
 
 @pytest.mark.parametrize(
@@ -186,6 +186,6 @@ def test_watched_until_it_ends():
     ],
     ids=["equal", "none", "negative", "no vectors", "nan", "infinite", "too large"],
 )
-def test_what_cannot_be_put_together(vectors, clusters, words):
+def test_impossible_requests_are_refused(vectors, clusters, words):
     with pytest.raises(DataError, match=re.escape(words)):
         kmeans(vectors, clusters, seed=0)

@@ -67,7 +67,7 @@ def drawn(width=180, height=120, seed=0, noise=5):
 
 # No two of these boxes overlap by just so much, where the last bit of a quotient would decide.
 @given(boxes, st.integers(1, 6), st.sampled_from((0.1, 0.3)), st.sampled_from((0.5001, 0.7001, 0.9001)))
-def test_the_best_boxes_are_the_first_that_are_new(found, count, smallest, most):
+def test_the_best_boxes_are_the_first_without_near_duplicates(found, count, smallest, most):
     found = np.array(found, np.float64).reshape(-1, 4) / 20
     regions = Regions(method="selective-search", count=count, smallest=smallest, overlap=most)
     chosen = best_boxes(found, regions)
@@ -89,22 +89,12 @@ def overlap(one, other):
     return len(squares[0] & squares[1]) / len(squares[0] | squares[1])
 
 
-@given(boxes, boxes)
-def test_overlaps_are_shared_of_covered_area(some, others):
-    found = box_iou(*(np.array(some_boxes, np.float64).reshape(-1, 4) / 20 for some_boxes in (some, others)))
-    assert found.shape == (len(some), len(others))
-    for row, one in enumerate(some):
-        for column, other in enumerate(others):
-            expected = overlap([edge / 20 for edge in one], [edge / 20 for edge in other])
-            assert found[row, column] == pytest.approx(expected)
-
-
 def found_at(proposed, box):
     """The best overlap of a proposal with a known box."""
     return box_iou(proposed[proposed.any(1)].astype(np.float64), np.array([box])).max()
 
 
-def test_selective_search_finds_the_things(opencv):
+def test_selective_search_finds_the_objects(opencv):
     proposed = proposer(SEARCH)(drawn())
     assert proposed.shape == (12, 4)
     assert proposed.dtype == np.float32
@@ -117,7 +107,7 @@ def test_selective_search_finds_the_things(opencv):
     assert not there[there.sum() :].any()  # rows of zeros at the end
 
 
-def test_edge_boxes_find_the_things(opencv, forest):
+def test_edge_boxes_find_the_objects(opencv, forest):
     proposed = proposer(forest)(drawn(noise=0))  # the one tree takes grain for edges
     assert proposed[0].tolist() == [0, 0, 1, 1]
     for thing in THINGS.values():
@@ -132,14 +122,14 @@ def test_the_same_photo_has_the_same_boxes_in_the_same_order(opencv, forest):
             np.testing.assert_array_equal(proposer(regions)(photo), first)
 
 
-def test_the_best_come_first_whatever_their_number(opencv):
+def test_a_smaller_count_keeps_the_first_boxes(opencv):
     many = proposer(SEARCH)(drawn())
     few = proposer(SEARCH.model_copy(update={"count": 3}))(drawn())
     np.testing.assert_array_equal(few, many[:3])
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 300), (400, 2), (30, 20)])
-def test_a_photo_with_nothing_in_it_is_one_region(opencv, forest, size):
+def test_a_photo_of_one_colour_has_one_region(opencv, forest, size):
     for regions in (SEARCH, forest):
         proposed = proposer(regions)(Image.new("RGB", size, "blue"))
         assert proposed[0].tolist() == [0, 0, 1, 1]
@@ -175,7 +165,7 @@ def test_a_missing_or_partial_opencv_is_one_line(monkeypatch):
         proposer(SEARCH)
 
 
-def test_a_file_that_is_no_forest_is_named(opencv, tmp_path):
+def test_a_file_that_is_not_a_forest_is_refused(opencv, tmp_path):
     file = tmp_path / "forest.yml"
     file.write_text("no trees here")
     with pytest.raises(DataError, match=r"forest\.yml: not a structured forest of OpenCV") as raised:
@@ -186,7 +176,7 @@ def test_a_file_that_is_no_forest_is_named(opencv, tmp_path):
         proposer(Regions(method="edge-boxes", model=str(file)))
 
 
-def test_pooling_is_of_the_boxes(opencv):
+def test_the_vector_of_a_box_is_its_colour(opencv):
     """The vector of a thing is its colour."""
     photo = drawn(128, 128)
     pixels = torch.from_numpy(np.asarray(photo.resize((32, 32))).transpose(2, 0, 1).copy())[None]

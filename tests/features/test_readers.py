@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from diptych.data.corpus import Features
 from diptych.data.formats.scenes import make_scenes
-from diptych.data.images import DecodedPicture, PictureFile
+from diptych.data.images import DecodedPicture, PictureFile, square_pixels
 from diptych.errors import DataError, ImageError
 from diptych.features import proposals, readers
 from diptych.features.crops import Crops, fixed_crops, random_crop, random_window
@@ -121,8 +123,8 @@ def test_images_smaller_than_the_crop_are_recorded(tmp_path, random, resize):
     assert reader.skipped == {}
 
 
-@pytest.mark.parametrize(("random", "resize", "whole"), [("RC", "short", True), ("window", "short", False)])
-def test_only_a_crop_of_the_original_photo_needs_all_of_its_pixels(tmp_path, monkeypatch, random, resize, whole):
+@pytest.mark.parametrize(("random", "resize", "full_size"), [("RC", "short", True), ("window", "short", False)])
+def test_only_a_crop_of_the_original_photo_needs_all_of_its_pixels(tmp_path, monkeypatch, random, resize, full_size):
     Image.new("RGB", (640, 480), "red").save(tmp_path / "large.jpg")
     seen = []
     for name in ("random_crop", "random_window"):
@@ -130,7 +132,7 @@ def test_only_a_crop_of_the_original_photo_needs_all_of_its_pixels(tmp_path, mon
         monkeypatch.setattr(readers, name, lambda photo, *rest, drawn=drawn: seen.append(photo) or drawn(photo, *rest))
     CropReader([PictureFile(tmp_path / "large.jpg")], Crops(resize=resize), 28, random).read(np.array([0]), (1,))
     assert len(seen) == 1
-    assert (seen[0].size == (640, 480)) is whole
+    assert (seen[0].size == (640, 480)) is full_size
     assert min(seen[0].size) >= 32
 
 
@@ -298,6 +300,41 @@ def test_stored_boxes_belong_to_the_images_that_were_read():
     reader = FeatureReader(rows, np.array([2, 0]), {1: "broken"}, boxes=Features([boxes]))
     np.testing.assert_array_equal(reader.boxes, [boxes[1], np.zeros((1, 4)), boxes[0]])
     np.testing.assert_array_equal(FeatureReader(rows, boxes=Features([boxes])).boxes, boxes)
+
+
+@given(st.permutations(range(8)), st.sets(st.integers(0, 7), max_size=7), st.lists(st.integers(0, 7)))
+def test_stored_features_keep_their_image_whatever_is_missing(order, missing, images):
+    readable = np.array([image for image in order if image not in missing], np.int64)
+    features = Features([readable[:, None].astype(np.float32)])  # each row holds the number of its image
+    reader = FeatureReader(features, readable, dict.fromkeys(missing, "broken"))
+    values, is_readable = reader.read(np.array(images, np.int64))
+    assert is_readable.tolist() == [image not in missing for image in images]
+    assert values[:, 0].tolist() == [image for image in images if image not in missing]
+
+
+class Counting:
+    """A picture that counts how often it is decoded."""
+
+    def __init__(self, picture):
+        self.picture, self.decoded = picture, 0
+
+    def load(self):
+        self.decoded += 1
+        return self.picture.load()
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_pixels_are_decoded_once_if_all_of_them_fit_into_memory(monkeypatch, fits):
+    monkeypatch.setattr(readers, "PIXEL_CACHE_BYTES", 4 * 3 * 32 * 32 - (not fits))
+    pictures = [*map(Counting, PHOTOS.pictures), BrokenPicture()]
+    reader = PixelReader(pictures, 32)
+    for images in ([2, 3, 0], [0, 2, 2]):
+        values, readable = reader.read(np.array(images))
+        assert readable.tolist() == [image != 3 for image in images]
+        for value, image in zip(values, (image for image in images if image != 3), strict=True):
+            np.testing.assert_array_equal(value, square_pixels(PHOTOS.pictures[image], 32))
+    assert [picture.decoded for picture in pictures[:3]] == ([1, 0, 1] if fits else [2, 0, 3])
+    assert reader.skipped == {3: "broken.jpg: truncated"}
 
 
 def test_a_store_reader_knows_small_photos_and_boxes(tmp_path, monkeypatch):

@@ -19,13 +19,13 @@ from diptych.settings import first_error
     ],
     ids=["no forest", "forest of a grid", "method", "count", "key"],
 )
-def test_mistakes_are_named(given, words):
+def test_invalid_settings_are_refused(given, words):
     with pytest.raises(ValidationError) as raised:
         Regions(**given)
     assert words in first_error(raised.value, Regions)
 
 
-def test_labels_of_folders_and_what_differs_from_photo_to_photo():
+def test_labels_and_kinds_of_regions():
     assert (Regions().label, Regions(count=7).label, Regions().are_boxes) == ("grid", "grid", False)
     crops = Regions(method="crops", count=7)
     assert (crops.label, crops.are_boxes, crops.from_map) == ("crops", False, False)
@@ -35,13 +35,13 @@ def test_labels_of_folders_and_what_differs_from_photo_to_photo():
     assert search.from_map
 
 
-def test_a_forest_that_is_not_there_is_named(tmp_path):
+def test_a_missing_forest_is_refused(tmp_path):
     assert forest_file(Regions()) is None
     with pytest.raises(DataError, match=r"gone\.yml: no such file of a structured forest"):
         forest_file(Regions(method="edge-boxes", model=str(tmp_path / "gone.yml")))
 
 
-def test_proposals_of_a_part_of_the_photo_are_refused():
+def test_boxes_need_the_whole_photo():
     search = Regions(method="selective-search")
     check_whole_photo(search, Crops(name="whole"))
     check_whole_photo(Regions(), Crops(name="1C"))
@@ -53,7 +53,7 @@ def test_proposals_of_a_part_of_the_photo_are_refused():
 
 @pytest.mark.parametrize("name", ["whole", "1C"])
 @pytest.mark.parametrize("size", [(300, 200), (123, 457)], ids=["wide", "high"])
-def test_a_cell_lies_where_its_pixels_come_from(name, size):
+def test_the_box_of_a_cell_covers_the_pixels_it_comes_from(name, size):
     """Each cell of a crop of a smooth photo has the mean colour of its box of the photo."""
     from PIL import Image
 
@@ -74,6 +74,6 @@ def test_a_cell_lies_where_its_pixels_come_from(name, size):
 
 
 @pytest.mark.parametrize("crops", [Crops(name="10C"), Crops(name="mirrored"), Crops(resize="short")])
-def test_cells_of_several_crops_lie_nowhere(crops):
+def test_cells_without_a_fixed_position_have_no_boxes(crops):
     with pytest.raises(RecipeError, match="have no fixed position"):
         grid_boxes(9, crops, 96)

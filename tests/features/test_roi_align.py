@@ -49,7 +49,7 @@ def by_definition(plane, box, bins, samples):
 
 @settings(max_examples=25)
 @given(sizes, sizes, st.lists(boxes, min_size=1, max_size=2), st.integers(1, 3), st.integers(1, 2))
-def test_it_is_the_mean_of_the_samples_of_the_bins(rows, columns, regions, bins, samples):
+def test_a_vector_is_the_mean_of_the_samples_of_all_bins(rows, columns, regions, bins, samples):
     maps = torch.randn(2, 2, rows, columns, generator=torch.manual_seed(rows * 7 + columns))
     found = roi_align(maps, torch.tensor([regions, regions[::-1]]), bins, samples)
     assert found.shape == (2, len(regions), 2)
@@ -59,14 +59,14 @@ def test_it_is_the_mean_of_the_samples_of_the_bins(rows, columns, regions, bins,
             torch.testing.assert_close(found[image, region], torch.tensor(expected), atol=1e-4, rtol=1e-4)
 
 
-def test_the_point_in_the_middle_of_a_cell_has_its_value():
+def test_a_point_at_the_centre_of_a_cell_has_its_value():
     maps = torch.randn(1, 3, 4, 5, generator=torch.manual_seed(0))
     cells = torch.tensor([[[x / 5, y / 4, (x + 1) / 5, (y + 1) / 4] for y in range(4) for x in range(5)]])
     found = roi_align(maps, cells, bins=1, samples=1)
     torch.testing.assert_close(found[0], maps[0].flatten(1).T)
 
 
-def test_a_cell_of_a_plane_that_rises_evenly_has_its_value():
+def test_the_box_of_a_cell_on_a_linear_map_has_its_value():
     """Away from the border, where the plane goes on; with several samples what lies around a cell is seen, too."""
     down, across = torch.meshgrid(torch.arange(5.0), torch.arange(5.0), indexing="ij")
     inner = torch.tensor([[[x / 5, y / 5, (x + 1) / 5, (y + 1) / 5] for y in range(1, 4) for x in range(1, 4)]])
@@ -82,7 +82,7 @@ def test_the_whole_photo_is_about_the_mean_of_the_map(side, close):
     torch.testing.assert_close(roi_align(maps, whole)[:, 0], maps.mean((2, 3)), atol=close, rtol=0)
 
 
-def test_no_region_has_no_vector_and_takes_no_gradient():
+def test_a_box_without_area_has_a_zero_vector_and_no_gradient():
     maps = torch.ones(1, 2, 3, 3, requires_grad=True)
     found = roi_align(maps, torch.tensor([[[0, 0, 1, 1], [0, 0, 0, 0], [0.5, 0.2, 0.5, 0.9]]]))
     assert found[0].tolist() == [pytest.approx([1, 1]), [0, 0], [0, 0]]
@@ -90,7 +90,7 @@ def test_no_region_has_no_vector_and_takes_no_gradient():
     assert not maps.grad.any()
 
 
-def test_cells_row_by_row_are_the_map():
+def test_pool_cells_reads_the_map_row_by_row():
     maps = torch.randn(2, 3, 4, 4, generator=torch.manual_seed(2))
     places = torch.rand(2, 5, 2, generator=torch.manual_seed(3)) / 2
     boxes = torch.cat([places, places + 0.4], dim=2)

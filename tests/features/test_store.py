@@ -58,7 +58,7 @@ def test_each_image_has_its_own_row_in_any_order(folder, rows):
         store.features(["a", "zzz"])
 
 
-def test_a_store_knows_what_is_done_with(folder):
+def test_a_store_knows_which_images_need_no_work(folder):
     store = opened(folder)
     assert "a" in store
     assert "x" in store
@@ -76,12 +76,12 @@ def test_rows_are_memory_mapped(folder):
     assert isinstance(base, np.memmap)
 
 
-def test_an_empty_store_gives_no_rows(tmp_path):
+def test_an_empty_store_has_no_rows(tmp_path):
     store = FeatureStore.open_or_create(tmp_path / "store", SPEC, (3,))
     assert store.features([])[np.arange(0)].shape == (0, 3)
 
 
-def test_what_is_written_is_never_written_again(folder, rows):
+def test_parts_are_never_changed(folder, rows):
     before = {path.name: (path.read_bytes(), path.stat().st_ino) for path in folder.iterdir()}
     store = FeatureStore.open_or_create(folder, SPEC, (3,))
     store.write(Part(rows=["h"]), rows[:1])
@@ -102,7 +102,7 @@ def test_another_decoder_may_read_what_this_one_cannot(folder):
     assert "a" in opened(folder)
 
 
-def test_a_store_says_who_made_it(folder):
+def test_a_store_records_its_version(folder):
     about = json.loads((folder / "about.json").read_text())
     assert about["version"] == diptych.__version__
     assert about["shape"] == [3]
@@ -125,7 +125,7 @@ def test_a_store_says_who_made_it(folder):
     ],
     ids=["backbone", "weights", "crops", "resize", "side", "grid", "views", "proposals", "forest", "dtype"],
 )
-def test_a_store_made_otherwise_is_refused(folder, changes, words):
+def test_a_store_with_another_spec_is_refused(folder, changes, words):
     message = refused(folder, **changes)
     assert words in message
     assert "name another folder" in message
@@ -146,7 +146,7 @@ def test_a_store_of_another_shape_is_refused(folder):
     ],
     ids=["empty", "a list", "cut", "foreign"],
 )
-def test_a_damaged_about_is_refused_with_what_to_do(folder, content, words):
+def test_a_damaged_about_file_is_refused_with_a_remedy(folder, content, words):
     (folder / "about.json").write_text(content)
     message = refused(folder)
     assert words in message
@@ -159,7 +159,7 @@ def test_a_later_format_is_refused(folder):
     assert "format 2; this version of Diptych reads format 1" in refused(folder)
 
 
-def test_a_folder_of_other_things_is_no_store(tmp_path):
+def test_a_folder_with_other_files_is_not_a_store(tmp_path):
     assert "there are no features" in refused(tmp_path)
     (tmp_path / "thesis.txt").write_text("mine")
     assert "holds other files" in refused(tmp_path)
@@ -174,7 +174,7 @@ def cut(path):
 
 @pytest.mark.parametrize("name", ["part-00001.npy", "part-00001.json"])
 @pytest.mark.parametrize("harm", [cut, lambda path: path.write_bytes(b"")], ids=["cut", "emptied"])
-def test_a_truncated_part_is_refused_with_what_to_do(folder, rows, name, harm):
+def test_a_truncated_part_is_refused_with_a_remedy(folder, rows, name, harm):
     harm(folder / name)
     message = refused(folder)
     assert name in message
@@ -197,7 +197,7 @@ def test_a_part_of_the_wrong_shape_is_refused(folder, array):
     assert "not float16 of shape (3, 3)" in message
 
 
-def test_objects_and_lost_files_are_refused(folder):
+def test_pickled_objects_and_missing_files_are_refused(folder):
     np.save(folder / "part-00001.npy", np.array([{}]), allow_pickle=True)
     assert "part-00001.npy: damaged" in refused(folder)
     (folder / "part-00001.npy").unlink()
@@ -234,7 +234,7 @@ def test_values_that_cannot_be_stored_are_refused(folder, value, words):
     assert len(opened(folder)) == 7
 
 
-def test_rows_and_images_that_differ_in_number_are_not_written(folder, rows):
+def test_rows_and_keys_must_have_the_same_number(folder, rows):
     with pytest.raises(ValueError, match="for 2 images"):
         opened(folder).write(Part(rows=["h", "i"]), rows[:3])
     assert len(opened(folder)) == 7
@@ -253,7 +253,7 @@ def test_rows_and_images_that_differ_in_number_are_not_written(folder, rows):
     ],
     ids=["plain", "ten short", "grid", "proposals", "views", "forest", "hostile"],
 )
-def test_the_name_of_a_folder(changes, name):
+def test_the_default_folder_of_a_store(changes, name):
     assert store_folder(Path("features"), SPEC.model_copy(update=changes)) == Path("features") / name
 
 
@@ -270,7 +270,7 @@ def proposed(tmp_path):
     return folder, rows, boxes
 
 
-def test_boxes_lie_beside_their_rows(proposed):
+def test_boxes_are_stored_next_to_their_rows(proposed):
     folder, rows, boxes = proposed
     store = opened(folder, regions=PROPOSED)
     np.testing.assert_array_equal(store.boxes(list("caab"))[np.arange(4)], boxes[[2, 0, 0, 1]])
@@ -280,7 +280,7 @@ def test_boxes_lie_beside_their_rows(proposed):
         store.boxes(["zz"])
 
 
-def test_a_store_without_proposals_has_no_boxes(folder, proposed, rows):
+def test_only_a_store_of_boxes_has_boxes(folder, proposed, rows):
     assert opened(folder).boxes(["a"]) is None
     with pytest.raises(ValueError, match="for 1 images"):
         opened(folder).write(Part(rows=["h"]), rows[:1], np.zeros((1, 3, 4), np.float32))
@@ -288,7 +288,7 @@ def test_a_store_without_proposals_has_no_boxes(folder, proposed, rows):
         opened(proposed[0], regions=PROPOSED).write(Part(rows=["h"]), np.zeros((1, 2, 3), np.float16))
 
 
-def test_a_part_counts_once_its_boxes_are_there(proposed, monkeypatch):
+def test_a_part_is_valid_only_after_its_boxes_are_written(proposed, monkeypatch):
     """The JSON is written last: a process that is killed before leaves neither rows nor boxes to be read."""
     folder = proposed[0]
     store = opened(folder, regions=PROPOSED)
@@ -312,7 +312,7 @@ def test_a_part_counts_once_its_boxes_are_there(proposed, monkeypatch):
     ],
     ids=["gone", "cut", "other"],
 )
-def test_damaged_boxes_are_named(proposed, damage, words):
+def test_damaged_boxes_are_refused_with_a_remedy(proposed, damage, words):
     folder = proposed[0]
     damage(folder / "part-00000.boxes.npy")
     message = refused(folder, regions=PROPOSED)
@@ -337,5 +337,5 @@ def test_a_structured_forest_is_known_by_its_content_not_by_its_path(tmp_path):
 
 
 @pytest.mark.parametrize(("said", "means"), [(False, None), (True, Regions())], ids=["pooled", "grid"])
-def test_stores_of_the_first_version_are_read(said, means):
+def test_stores_of_version_0_1_are_read(said, means):
     assert FeatureStoreSpec(backbone="tiny", weights="ab", regions=said).regions == means

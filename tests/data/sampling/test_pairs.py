@@ -105,16 +105,6 @@ def test_an_unreadable_image_leaves_its_pairs_out_and_moves_nobody():
     assert (again[0].transpose(1, 2, 0) == whole[3]).all()
 
 
-@given(st.permutations(range(8)), st.sets(st.integers(0, 7), max_size=7), st.lists(st.integers(0, 7)))
-def test_stored_features_keep_their_image_whatever_is_missing(order, missing, asked):
-    readable = np.array([image for image in order if image not in missing], np.int64)
-    features = Features([readable[:, None].astype(np.float32)])  # a row says whose it is
-    reader = FeatureReader(features, readable, dict.fromkeys(missing, "broken"))
-    values, here = reader.read(np.array(asked, np.int64))
-    assert here.tolist() == [image not in missing for image in asked]
-    assert values[:, 0].tolist() == [image for image in asked if image not in missing]
-
-
 @given(groups, groups, st.integers(2, 9), st.integers(1, 4), st.booleans())
 def test_rival_texts_are_of_the_batch_and_of_other_groups(image_groups, text_groups, size, rivals, neighbours):
     corpus = corpus_of(image_groups, text_groups)

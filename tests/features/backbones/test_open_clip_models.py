@@ -44,7 +44,7 @@ def normalised(pixels):
 @pytest.mark.parametrize("tower", sorted(TOWERS))
 @pytest.mark.parametrize("tag", ["", "/mine"])
 @torch.no_grad()
-def test_it_gives_the_towers_vector(tower, tag, towers, bytes_of, capfd):
+def test_features_equal_the_vector_of_the_tower(tower, tag, towers, bytes_of, capfd):
     visual, file = towers[tower]
     name = f"open-clip:tiny-{tower}{tag}"
     pixels = bytes_of(TOWERS[tower]["image_size"])
@@ -84,7 +84,7 @@ def test_regions_are_the_patches_or_the_last_map(towers, bytes_of, monkeypatch):
     torch.testing.assert_close(backbone.regions(pixels), tokens[:, 1:], rtol=1e-4, atol=1e-5)
 
 
-def test_a_tower_that_pools_by_queries_has_no_regions(towers, bytes_of):
+def test_a_tower_that_pools_by_attention_has_no_regions(towers, bytes_of):
     backbone = open_clip_models.build("open-clip:tiny-queries")
     assert backbone.grid == (0, 0)
     with pytest.raises(RecipeError, match="'open-clip:tiny-queries': its image tower has no grid"):
@@ -93,7 +93,7 @@ def test_a_tower_that_pools_by_queries_has_no_regions(towers, bytes_of):
 
 @pytest.mark.usefixtures("open_clip")
 @pytest.mark.parametrize(("name", "size", "cells"), [("ViT-B-32", 512, (49, 768)), ("RN50", 1024, (49, 2048))])
-def test_real_architectures_are_built_without_memory(name, size, cells):
+def test_real_architectures_are_built_on_the_meta_device(name, size, cells):
     with torch.device("meta"):
         backbone = open_clip_models.build(f"open-clip:{name}").eval()
         pixels = torch.empty(2, 3, 224, 224, dtype=torch.uint8)
@@ -141,7 +141,7 @@ def test_a_file_that_does_not_fit_is_one_line(towers):
 
 
 @torch.no_grad()
-def test_a_file_may_hold_the_tower_alone(towers, bytes_of, tmp_path):
+def test_a_file_may_hold_only_the_image_tower(towers, bytes_of, tmp_path):
     visual, whole = towers["transformer"]
     save_file(visual.state_dict(), tmp_path / "tower.safetensors")
     pixels = bytes_of(32)

@@ -81,7 +81,7 @@ def test_any_other_name_is_refused_in_one_line(name):
         ("open-clip:ViT-B-32", "open_clip", "open-clip"),
     ],
 )
-def test_a_missing_extra_names_its_command(name, package, extra, monkeypatch):
+def test_a_missing_extra_is_an_error_with_the_command_to_install_it(name, package, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     for make in (build_backbone, load_backbone):
         with pytest.raises(DiptychError) as error:

@@ -9,7 +9,7 @@ from diptych.features.backbones import source
 
 @settings(max_examples=25)
 @given(st.text(max_size=80))
-def test_an_unknown_name_is_one_short_line_however_many_are_known(name):
+def test_the_error_for_an_unknown_name_is_short_however_many_are_known(name):
     error = source.unknown_name(name, [f"model{number}" for number in range(200)])
     assert isinstance(error, RecipeError)
     assert repr(name) in str(error)
@@ -38,7 +38,7 @@ def test_only_safetensors_are_read(tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_what_reads_no_square_is_refused():
+def test_a_network_that_does_not_read_squares_is_refused():
     assert source.square_side("x", 160, 160) == 160
     with pytest.raises(RecipeError, match="backbone 'x': reads 160 x 128 pixels"):
         source.square_side("x", 160, 128)

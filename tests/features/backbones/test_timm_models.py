@@ -31,7 +31,7 @@ def saved(timm, name, folder):
 
 @pytest.mark.parametrize("name", ["test_resnet", "test_vit", "test_convnext", "test_efficientnet"])
 @torch.no_grad()
-def test_it_computes_what_the_classifier_would_read(name, timm, bytes_of, tmp_path):
+def test_features_equal_the_input_of_the_classifier(name, timm, bytes_of, tmp_path):
     network, file = saved(timm, name, tmp_path)
     backbone = timm_models.load(f"timm:{name}", file).eval()
     pixels = bytes_of(backbone.side)
@@ -126,7 +126,7 @@ def test_a_residual_network_reads_larger_squares_and_vgg_does_not(timm, bytes_of
         crop_side(larger, vgg)
 
 
-def test_features_that_are_no_grid_have_no_regions(bytes_of):
+def test_a_network_without_a_grid_has_no_regions(bytes_of):
     with torch.device("meta"):
         backbone = timm_models.build("timm:convit_tiny").eval()
         assert backbone.grid == (0, 0)
@@ -173,7 +173,7 @@ def test_a_file_that_does_not_fit_is_one_line(timm, tmp_path):
         timm_models.load("timm:test_resnet", tmp_path / "none.safetensors")
 
 
-def test_a_network_that_gives_no_vector_is_one_line(timm, monkeypatch):
+def test_a_network_without_a_vector_is_refused(timm, monkeypatch):
     monkeypatch.setattr(timm.models.resnet.ResNet, "forward_head", lambda network, features: features)
     with pytest.raises(RecipeError, match="'timm:resnet26': gives no vector for an image"):
         timm_models.build("timm:resnet26")

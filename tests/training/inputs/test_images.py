@@ -1,4 +1,4 @@
-"""What a stage reads: stored features while the backbone is frozen, crops on the fly otherwise."""
+"""What a stage reads: stored features if the backbone is frozen, and crops of the photos otherwise."""
 
 import json
 import os
@@ -127,7 +127,7 @@ def test_validation_from_the_store_equals_encoding_the_pictures(corpus, frozen, 
     torch.testing.assert_close(from_store, from_pictures, rtol=0, atol=1e-5)
 
 
-def test_a_run_is_measured_from_the_store_where_there_is_one(corpus, frozen, tmp_path, stores, monkeypatch):
+def test_a_run_is_measured_from_the_store_if_there_is_one(corpus, frozen, tmp_path, stores, monkeypatch):
     run, _ = frozen
     computed = Trained.open(run, "cpu").encode(corpus.split("val"))
 
@@ -141,7 +141,7 @@ def test_a_run_is_measured_from_the_store_where_there_is_one(corpus, frozen, tmp
         Trained.open(run, "cpu", stores=tmp_path / "nothing").encode(corpus.split("val"))
 
 
-def test_resuming_a_run_on_random_crops_ends_alike(corpus, stores, tmp_path):
+def test_a_resumed_run_on_random_crops_ends_with_the_same_weights(corpus, stores, tmp_path):
     recipe = load_recipe("vsepp", [*SMALL, "stage.1.crops=RC", "stage.1.epochs=2", "stage.1.batches.size=6"])
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", features=stores, workers=0)
     stopped = tmp_path / "stopped"
@@ -165,7 +165,7 @@ def test_a_backbone_with_other_weights_gets_a_store_of_its_own(corpus, stores, t
     assert len(list(stores.glob(f"{STORE}*"))) == 2
 
 
-def test_an_unreadable_photo_leaves_its_pairs_out(corpus, tmp_path):
+def test_pairs_of_an_unreadable_photo_are_skipped(corpus, tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"no image")
     pictures = list(corpus.pictures)
     pictures[1] = PictureFile(tmp_path / "broken.jpg")
@@ -194,7 +194,7 @@ def test_an_unreadable_photo_leaves_its_pairs_out(corpus, tmp_path):
     ],
     ids=["backbone", "crops", "frozen part", "split", "parts"],
 )
-def test_what_cannot_work_is_said_before_anything_is_written(corpus, tmp_path, changes, error, words):
+def test_impossible_recipes_are_refused_before_anything_is_written(corpus, tmp_path, changes, error, words):
     with pytest.raises(error) as caught:
         train(load_recipe("vsepp", [*SMALL, *changes]), corpus, tmp_path / "run", features=tmp_path / "features")
     assert words in str(caught.value)
@@ -210,13 +210,13 @@ def test_what_cannot_work_is_said_before_anything_is_written(corpus, tmp_path, c
     ],
     ids=["weights", "no package"],
 )
-def test_a_start_that_fails_leaves_no_run_behind(corpus, tmp_path, changes, words):
+def test_a_failed_start_leaves_no_run_behind(corpus, tmp_path, changes, words):
     with pytest.raises(DiptychError, match=words):
         train(load_recipe("vsepp", [*SMALL, *changes]), corpus, tmp_path / "run", features=tmp_path / "features")
     assert not (tmp_path / "run" / "recipe.toml").exists()
 
 
-def test_stopped_while_features_are_computed_the_same_command_goes_on(corpus, tmp_path):
+def test_training_continues_after_an_interrupted_feature_extraction(corpus, tmp_path):
     class Impatient(Silent):
         def preparing(self, what, done, total):
             os.kill(os.getpid(), signal.SIGINT)
@@ -227,12 +227,12 @@ def test_stopped_while_features_are_computed_the_same_command_goes_on(corpus, tm
     assert train(recipe, corpus, folders[0], device="cpu", features=folders[1]) == folders[0]
 
 
-def test_small_photos_are_named(corpus, frozen):
+def test_photos_smaller_than_the_crop_are_reported(corpus, frozen):
     assert f"6 photos are smaller than the crop and were enlarged; the first is {corpus.image_ids[0]} (" in frozen[1]
 
 
 @pytest.mark.parametrize("crops", ["RC", "window"])
-def test_photos_that_were_too_small_for_random_crops_are_named(corpus, images_of, crops):
+def test_photos_too_small_for_random_crops_are_reported_as_they_are_read(corpus, images_of, crops):
     said = []
     images, part = replace(images_of(("project",), crops), say=said.append), corpus.split("train")
     reader = images.for_training(part)
@@ -248,17 +248,17 @@ def test_photos_that_were_too_small_for_random_crops_are_named(corpus, images_of
         f"3 photos are smaller than the crop and were enlarged; the first is {part.image_ids[2]} ({width} x {height})",
     ]
     images.report_enlarged(images.for_encoding(part), part.image_ids)
-    assert said[2].startswith("6 photos are")  # a store says it when it is opened
+    assert said[2].startswith("6 photos are")  # reported when the store is opened, and not again
     assert len(said) == 3
 
 
-def test_parts_of_a_backbone_need_one(corpus, tmp_path):
+def test_training_parts_of_a_backbone_needs_a_backbone(corpus, tmp_path):
     own = replace(corpus, pictures=None, features=Features([np.zeros((12, 5), np.float32)]))
     with pytest.raises(RecipeError, match="part of a backbone, and the model reads no photos through one"):
         train(load_recipe("vsepp-ft-small", FINE_TUNE), own, tmp_path / "run")
 
 
-def test_a_damaged_store_is_named(corpus, tmp_path):
+def test_a_damaged_store_is_an_error_with_its_file(corpus, tmp_path):
     about = tmp_path / "features" / STORE / "about.json"
     about.parent.mkdir(parents=True)
     about.write_text("{}")
@@ -280,7 +280,7 @@ def images_of(tuned, stores):
 
 
 @pytest.mark.parametrize("crops", ["RC", "window"])
-def test_random_crops_are_drawn_anew_and_only_for_training(corpus, images_of, crops):
+def test_random_crops_change_with_the_draw_and_only_in_training(corpus, images_of, crops):
     images, two = images_of(("project",), crops), np.array([0, 3])
     train = images.for_training(corpus.split("train"))
     draws = [train.read(two, (0, step))[0] for step in (0, 0, 1, 2)]
@@ -299,7 +299,7 @@ def test_only_a_frozen_backbone_is_read_from_the_store(corpus, images_of, traina
         assert values.shape == ((2, 1280) if stored else (2, 1, 3, SIDE, SIDE))
 
 
-def test_the_reader_of_a_corpus_is_made_once(corpus, images_of):
+def test_the_store_reader_of_a_corpus_is_created_once(corpus, images_of):
     said = []
     images, part = replace(images_of(("project",)), say=said.append), corpus.split("train")
     reader = images.for_encoding(part)
