@@ -36,6 +36,7 @@ def check_command(
     """
     from diptych.data.check import check
     from diptych.data.open import open_corpus
+    from diptych.report.tables.data_check import data_check_summary
 
     corpus = open_corpus(data)
     with progress_bar("images") as progress:
@@ -43,6 +44,6 @@ def check_command(
     if as_json:
         stdout.print_json(json.dumps(report.to_json()))
     else:
-        stdout.print(report.render(), soft_wrap=True)
+        stdout.print(data_check_summary(report), soft_wrap=True)
     if report.problems:
         raise typer.Exit(1)

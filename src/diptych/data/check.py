@@ -1,37 +1,36 @@
-"""The data check: what a corpus holds, what its splits share, and everything that is wrong with it."""
+"""The data check: the contents of a corpus, what its splits have in common, and all its problems."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from diptych.data.corpus import SPLITS, Corpus, Features, Integers, Picture, Problem
 from diptych.data.images import PictureFile
 from diptych.errors import ImageError
-
-Progress = Callable[[int, int], None]
+from diptych.progress import ProgressCallback
 
 _WORKERS = min(8, os.cpu_count() or 1)
-_BLOCK = 64  # images that a thread looks at before it reports
-_EXAMPLES = 5  # of what splits share
-_LINES = 50  # of each list in the terminal
+_BLOCK = 64  # images that a thread checks before it reports
+_EXAMPLES = 5  # of what several splits have in common
 
-_Look = tuple[bytes | None, Problem | None]  # the digest of an image's content, and what is wrong with it
+_ImageCheck = tuple[bytes | None, Problem | None]  # the digest of an image's content, and its problem, if any
+
+
+# Names in the output of `diptych data check --json` that differ from the fields here.
+_JSON_KEYS = {"texts_per_image": "texts_an_image", "words_per_text": "words_a_text", "grounding": "named"}
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much there is of everything."""
+    """The number of images, texts and groups."""
 
     images: int
     texts: int
@@ -40,7 +39,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Spread:
-    """Where a number lies over all images or texts."""
+    """The distribution of a number over all images or texts."""
 
     minimum: int
     median: float
@@ -50,15 +49,15 @@ class Spread:
 
 @dataclass(frozen=True)
 class Shared:
-    """What more than one split has: how many, and the first few."""
+    """What occurs in more than one split: how many, and the first few."""
 
     count: int
     examples: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Named:
-    """How much is known of where the things are that the texts name."""
+class Grounding:
+    """How many phrases and boxes a corpus has, and how many lack their counterpart."""
 
     phrases: int
     phrases_without_a_box: int
@@ -68,16 +67,16 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What the check found; `to_json` holds all of it, `render` what fits a terminal."""
+class CorpusReport:
+    """The result of a check."""
 
     name: str
     decoded: bool
     total: Size
     splits: dict[str, Size]
-    texts_an_image: Spread
-    words_a_text: Spread
-    named: Named | None  # of a corpus that has phrases or boxes
+    texts_per_image: Spread
+    words_per_text: Spread
+    grounding: Grounding | None  # of a corpus with phrases or boxes
     shared_texts: Shared
     shared_images: Shared
     shared_groups: Shared
@@ -86,112 +85,64 @@ class Report:
     problems: tuple[Problem, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, as plain values."""
-        return asdict(self)
-
-    def render(self) -> RenderableType:
-        """A summary for the terminal, with every problem on a line of its own up to a limit."""
-        found = [
-            *_listed("image without a text", self.images_without_texts),
-            *_listed("text without an image", self.texts_without_images),
-            *_listed("problem", [str(problem) for problem in self.problems]),
-        ]
-        return Group(self._sizes(), "", self._spreads(), *self._named(), "", *self._shared(), *found)
-
-    def _sizes(self) -> Table:
-        table = Table(title=Text(_printable(self.name), "bold"), title_justify="left")
-        table.add_column("split")
-        for column in ("images", "texts", "groups"):
-            table.add_column(column, justify="right")
-        for name, size in self.splits.items():
-            table.add_row(name, f"{size.images:,}", f"{size.texts:,}", f"{size.groups:,}")
-        table.add_section()
-        table.add_row("all", f"{self.total.images:,}", f"{self.total.texts:,}", f"{self.total.groups:,}")
-        return table
-
-    def _spreads(self) -> Table:
-        table = Table.grid(padding=(0, 2))
-        for name, spread in (("texts an image", self.texts_an_image), ("words a text", self.words_a_text)):
-            median = f"median {spread.median:g}"
-            table.add_row(name, f"{spread.minimum} to {spread.maximum}", median, f"mean {spread.mean:.1f}")
-        return table
-
-    def _named(self) -> Iterator[Text]:
-        if (named := self.named) is not None:
-            yield Text(f"phrases: {named.phrases:,}, {named.phrases_without_a_box:,} without a box")
-            yield Text(
-                f"boxes: {named.boxes:,}, {named.boxes_without_a_phrase:,} without a phrase; "
-                f"images without a box: {named.images_without_a_box:,}"
-            )
-
-    def _shared(self) -> Iterator[Text]:
-        for name, shared in (
-            ("identical texts", self.shared_texts),
-            ("identical images", self.shared_images),
-            ("groups", self.shared_groups),
-        ):
-            style = "yellow" if shared.count else "green"
-            yield Text(f"{name} in more than one split: {shared.count:,}", style)
-            yield from (Text(f"  {_printable(example)}") for example in shared.examples)
-        if not self.decoded:
-            yield Text("images were not decoded", "yellow")
+        """All of it, as plain values."""
+        return {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
 
 
-def check(corpus: Corpus, decode: bool = True, workers: int = _WORKERS, progress: Progress | None = None) -> Report:
-    """Look at all of a corpus; with `decode`, every picture is decoded, else their files are only read.
-
-    `progress` is called with the number of images that were looked at and the number of all of them.
-    """
-    digests, found = _look_at_all(corpus, decode, workers, progress)
+def check(
+    corpus: Corpus, decode: bool = True, workers: int = _WORKERS, progress: ProgressCallback | None = None
+) -> CorpusReport:
+    """Check a whole corpus; with `decode`, every picture is decoded, otherwise its file is only read."""
+    digests, image_problems = _check_images(corpus, decode, workers, progress)
     image_splits, text_splits = corpus.image_splits.tolist(), corpus.text_splits.tolist()
-    texts_of = _counts(corpus.image_groups, corpus.text_groups)
-    images_of = _counts(corpus.text_groups, corpus.image_groups)
+    texts_per_image = _counts(corpus.image_groups, corpus.text_groups)
+    images_per_text = _counts(corpus.text_groups, corpus.image_groups)
     ids, texts = corpus.image_ids, corpus.texts
     groups = [*corpus.image_groups.tolist(), *corpus.text_groups.tolist()]
-    return Report(
+    return CorpusReport(
         name=corpus.name,
         decoded=decode,
         total=_size(corpus),
         splits={name: _size(corpus, name) for name in SPLITS if name in {*image_splits, *text_splits}},
-        texts_an_image=_spread(texts_of),
-        words_a_text=_spread(np.array([len(text.split()) for text in texts])),
-        named=_named(corpus),
+        texts_per_image=_spread(texts_per_image),
+        words_per_text=_spread(np.array([len(text.split()) for text in texts])),
+        grounding=_grounding(corpus),
         shared_texts=_shared(texts, text_splits, texts),
         shared_images=_shared(digests, image_splits, ids),
         shared_groups=_shared(groups, image_splits + text_splits, [*ids, *texts]),
-        images_without_texts=tuple(name for name, count in zip(ids, texts_of, strict=True) if not count),
-        texts_without_images=tuple(text for text, count in zip(texts, images_of, strict=True) if not count),
-        problems=(*corpus.problems, *found),
+        images_without_texts=tuple(name for name, count in zip(ids, texts_per_image, strict=True) if not count),
+        texts_without_images=tuple(text for text, count in zip(texts, images_per_text, strict=True) if not count),
+        problems=(*corpus.problems, *image_problems),
     )
 
 
-def _look_at_all(
-    corpus: Corpus, decode: bool, workers: int, progress: Progress | None
+def _check_images(
+    corpus: Corpus, decode: bool, workers: int, progress: ProgressCallback | None
 ) -> tuple[list[bytes | None], list[Problem]]:
-    """The digest of each image's content (of its picture, if it has both), and what is wrong with any."""
+    """The digest of each image's content (of its picture, if it also has features), and all problems."""
     images = len(corpus.image_ids)
-    kinds: list[Callable[[range], list[_Look]]] = []
+    kinds: list[Callable[[range], list[_ImageCheck]]] = []
     if corpus.pictures is not None:
-        kinds.append(partial(_look_at_pictures, corpus.image_ids, corpus.pictures, decode))
+        kinds.append(partial(_check_pictures, corpus.image_ids, corpus.pictures, decode))
     if corpus.features is not None:
-        kinds.append(partial(_look_at_features, corpus.image_ids, corpus.features))
+        kinds.append(partial(_check_features, corpus.image_ids, corpus.features))
     blocks = [range(start, min(start + _BLOCK, images)) for start in range(0, images, _BLOCK)]
-    looks: list[_Look] = []
+    checks: list[_ImageCheck] = []
     with ThreadPoolExecutor(max(1, workers)) as pool:  # after Ctrl-C, map drops the blocks that have not begun
         for kind in kinds:
             for block in pool.map(kind, blocks):
-                looks += block
+                checks += block
                 if progress is not None:
-                    progress(len(looks), images * len(kinds))
-    digests: list[bytes | None] = [digest for digest, _ in looks[:images]] if kinds else [None] * images
-    return digests, [problem for _, problem in looks if problem is not None]
+                    progress(len(checks), images * len(kinds))
+    digests: list[bytes | None] = [digest for digest, _ in checks[:images]] if kinds else [None] * images
+    return digests, [problem for _, problem in checks if problem is not None]
 
 
-def _look_at_pictures(ids: Sequence[str], pictures: Sequence[Picture], decode: bool, block: range) -> list[_Look]:
-    return [_look_at_picture(ids[image], pictures[image], decode) for image in block]
+def _check_pictures(ids: Sequence[str], pictures: Sequence[Picture], decode: bool, block: range) -> list[_ImageCheck]:
+    return [_check_picture(ids[image], pictures[image], decode) for image in block]
 
 
-def _look_at_picture(name: str, picture: Picture, decode: bool) -> _Look:
+def _check_picture(name: str, picture: Picture, decode: bool) -> _ImageCheck:
     if not isinstance(picture, PictureFile):
         try:
             return _digest(picture.load().tobytes()), None
@@ -208,13 +159,13 @@ def _look_at_picture(name: str, picture: Picture, decode: bool) -> _Look:
         return None, Problem(file, None, f"cannot be read ({reason.strerror})")
 
 
-def _look_at_features(ids: Sequence[str], features: Features, block: range) -> list[_Look]:
-    looks: list[_Look] = []
+def _check_features(ids: Sequence[str], features: Features, block: range) -> list[_ImageCheck]:
+    checks: list[_ImageCheck] = []
     for image, vector in zip(block, features[np.array(block)], strict=True):
-        fine = np.isfinite(vector).all()
-        problem = None if fine else Problem(ids[image], None, "features that are infinite or not numbers")
-        looks.append((_digest(vector.tobytes()), problem))
-    return looks
+        is_finite = np.isfinite(vector).all()
+        problem = None if is_finite else Problem(ids[image], None, "features that are infinite or not numbers")
+        checks.append((_digest(vector.tobytes()), problem))
+    return checks
 
 
 def _digest(content: bytes) -> bytes:
@@ -228,25 +179,26 @@ def _size(corpus: Corpus, split: str | None = None) -> Size:
     return Size(int(images.sum()), int(texts.sum()), len(groups))
 
 
-def _named(corpus: Corpus) -> Named | None:
+def _grounding(corpus: Corpus) -> Grounding | None:
     if corpus.boxes is None and corpus.phrases is None:
         return None
     boxes = corpus.boxes or [()] * len(corpus.image_ids)
     phrases = corpus.phrases or [()] * len(corpus.texts)
-    boxed = [(g, box.chain) for g, some in zip(corpus.image_groups.tolist(), boxes, strict=True) for box in some]
-    said = [(g, phrase.chain) for g, some in zip(corpus.text_groups.tolist(), phrases, strict=True) for phrase in some]
-    seen, named = set(boxed), set(said)
-    return Named(
-        phrases=len(said),
-        phrases_without_a_box=sum(thing not in seen for thing in said),
+    image_groups, text_groups = corpus.image_groups.tolist(), corpus.text_groups.tolist()
+    boxed = [(group, box.chain) for group, some in zip(image_groups, boxes, strict=True) for box in some]
+    named = [(group, phrase.chain) for group, some in zip(text_groups, phrases, strict=True) for phrase in some]
+    with_box, with_phrase = set(boxed), set(named)
+    return Grounding(
+        phrases=len(named),
+        phrases_without_a_box=sum(entity not in with_box for entity in named),
         boxes=len(boxed),
-        boxes_without_a_phrase=sum(thing not in named for thing in boxed),
+        boxes_without_a_phrase=sum(entity not in with_phrase for entity in boxed),
         images_without_a_box=sum(not some for some in boxes),
     )
 
 
 def _counts(groups: Integers, others: Integers) -> Integers:
-    """How many of the others are in the group of each."""
+    """For each of `groups`, how many of `others` are the same group."""
     known, counts = np.unique(others, return_counts=True)
     table = dict(zip(known.tolist(), counts.tolist(), strict=True))
     return np.array([table.get(group, 0) for group in groups.tolist()], np.int64)
@@ -259,30 +211,17 @@ def _spread(numbers: Integers) -> Spread:
 
 
 def _shared(keys: Sequence[Hashable], splits: Sequence[str], names: Sequence[str]) -> Shared:
-    """The keys that are in several splits, each shown by the first name that it has in each of them."""
+    """The keys that occur in several splits, each with its first name in each of them."""
     first: dict[Hashable, dict[str, int]] = {}
     for i, (key, split) in enumerate(zip(keys, splits, strict=True)):
         if key is not None:
             first.setdefault(key, {}).setdefault(split, i)
-    shared = [places for places in first.values() if len(places) > 1]
-    return Shared(len(shared), tuple(_example(places, names) for places in shared[:_EXAMPLES]))
+    shared = [rows for rows in first.values() if len(rows) > 1]
+    return Shared(len(shared), tuple(_example(rows, names) for rows in shared[:_EXAMPLES]))
 
 
-def _example(places: dict[str, int], names: Sequence[str]) -> str:
-    here = {split: names[places[split]] for split in SPLITS if split in places}
-    if len(set(here.values())) == 1:
-        return f"{names[min(places.values())]} ({', '.join(here)})"
-    return ", ".join(f"{name} ({split})" for split, name in here.items())
-
-
-def _listed(what: str, lines: Sequence[str]) -> Iterator[Text]:
-    """A list under its heading; what is beyond the limit is counted."""
-    yield Text(f"{what}: {len(lines):,}" if lines else f"{what}: none", "red" if lines else "green")
-    yield from (Text(f"  {_printable(line)}") for line in lines[:_LINES])
-    if len(lines) > _LINES:
-        yield Text(f"  ... and {len(lines) - _LINES:,} more; --json lists all", "yellow")
-
-
-def _printable(line: str) -> str:
-    """A line without what could steer a terminal."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
+def _example(rows: dict[str, int], names: Sequence[str]) -> str:
+    name_in_split = {split: names[rows[split]] for split in SPLITS if split in rows}
+    if len(set(name_in_split.values())) == 1:
+        return f"{names[min(rows.values())]} ({', '.join(name_in_split)})"
+    return ", ".join(f"{name} ({split})" for split, name in name_in_split.items())

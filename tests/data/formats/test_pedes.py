@@ -157,7 +157,7 @@ def test_a_photo_without_a_description_has_those_of_its_person(tmp_path: Path) -
     assert list(corpus.matched().image_ids) == ["a.png", "b.png"]
     report = check(corpus)
     assert (report.images_without_texts, report.texts_without_images) == (("c.png",), ())
-    assert (report.total.groups, report.texts_an_image.maximum) == (2, 1)
+    assert (report.total.groups, report.texts_per_image.maximum) == (2, 1)
 
 
 def test_data_check_names_what_is_wrong_and_exits_with_1(tmp_path: Path) -> None:
