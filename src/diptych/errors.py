@@ -1,14 +1,14 @@
-"""Every error that Diptych raises on purpose.
+"""Every error that Diptych raises on purpose, and the words that their messages share.
 
-    DiptychError            one line that names the place, what is wrong, and what to do
-    ├── DataError           a corpus, its captions, its word vectors
-    │   └── ImageError      one image that cannot be decoded; the caller may skip it
-    ├── RecipeError         a recipe or one of its settings
-    ├── RunError            a run folder or a checkpoint
-    ├── IndexFileError      the file of an index
-    └── ScoreError          scores or embeddings that cannot be ranked
+    DiptychError            base class: one line that names the file or setting, what is wrong, and what to do
+    ├── DataError           a corpus, its captions or its word vectors cannot be used
+    │   └── ImageError      one image cannot be decoded; callers may skip it
+    ├── RecipeError         a recipe or one of its settings is wrong
+    ├── RunError            a run folder or a checkpoint cannot be used
+    ├── IndexFileError      the file of an index cannot be used
+    └── ScoreError          scores or embeddings cannot be ranked
 
-The command line prints the message and exits with 1; nothing else in the package catches a DiptychError broadly.
+The command line prints the message and exits with 1. Other code catches the subclass that it can do something about.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 
 
 class DiptychError(Exception):
-    """One line that names the place, what is wrong, and what to do."""
+    """One line that names the file or setting, what is wrong, and what to do."""
 
 
 class DataError(DiptychError):
-    """Something in a corpus, its captions or its word vectors cannot be used."""
+    """A corpus, its captions or its word vectors cannot be used."""
 
 
 class ImageError(DataError):
-    """One image cannot be decoded; its message is the reason for skipping it."""
+    """One image cannot be decoded; the message is the reason for skipping it."""
 
 
 class RecipeError(DiptychError):
-    """A recipe, or a setting in it, is wrong."""
+    """A recipe or one of its settings is wrong."""
 
 
 class RunError(DiptychError):
@@ -39,7 +39,7 @@ class RunError(DiptychError):
 
 
 class IndexFileError(DiptychError):
-    """The file of an index cannot be used: it is damaged, held by another, or made by another model."""
+    """The file of an index is damaged, locked by another process, or belongs to another model."""
 
 
 class ScoreError(DiptychError):
@@ -47,12 +47,12 @@ class ScoreError(DiptychError):
 
 
 def location(file: Path | str, row: int | None = None) -> str:
-    """Name a place as `file` or `file:row`, the way compilers do."""
+    """A place in a file for a message: `file` or `file:row`, as compilers print it."""
     return str(file) if row is None else f"{file}:{row}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Offer the known name closest to a mistaken one, or list what there is."""
+    """A suggestion for a mistyped name: the most similar known name, or all of them if none is similar."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""Files that are never half-written: everything goes to a temporary name and is renamed when complete."""
+"""Files that are never half-written, and locks that keep two processes from writing the same thing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ except ImportError:  # not on Windows
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; on success it is synced and renamed to `path`, else removed."""
+    """Yield a temporary path beside `path`; after the block it replaces `path`, or is removed if the block raised."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder; name a file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,38 +43,38 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that a killed process left in a folder and below it."""
-    for pattern in (".*.tmp", ".tmp*"):  # ours, and those of safetensors
+    """Remove temporary files that a killed process left in or below a folder."""
+    for pattern in (".*.tmp", ".tmp*"):  # those of `atomic_write`, and those of safetensors
         for leftover in folder.rglob(pattern):
             leftover.unlink(missing_ok=True)
 
 
 @contextmanager
 def locked_folder(folder: Path, error: type[DiptychError]) -> Iterator[None]:
-    """Hold a folder for one process, as long as the block runs; a second one is refused with who holds it."""
+    """Lock a folder while the block runs; if another process has locked it, raise `error` with its process id."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a+", encoding="utf-8") as lock:
-        if not _locked(lock):
-            raise error(_held_by(folder, lock))
+        if not _try_lock(lock):
+            raise error(_locked_message(folder, lock))
         yield
 
 
 @contextmanager
-def locked_file(file: Path, error: type[DiptychError], patience: float = 0.0) -> Iterator[None]:
-    """Hold a file for one process by a lock beside it, which is gone afterwards.
+def locked_file(file: Path, error: type[DiptychError], timeout: float = 0.0) -> Iterator[None]:
+    """Lock a file while the block runs, through a lock file beside it that is removed afterwards.
 
-    A second process waits as long as its `patience` lasts, in seconds, and is then refused with who holds it.
+    If another process has locked it for longer than `timeout` seconds, raise `error` with its process id.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     path = file.parent / f".{file.name}.lock"
-    until = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while True:
-        with _opened_lock(path, file, error) as lock:
-            if not _locked(lock):
-                if time.monotonic() >= until:
-                    raise error(_held_by(file, lock))
+        with _open_lock_file(path, file, error) as lock:
+            if not _try_lock(lock):
+                if time.monotonic() >= deadline:
+                    raise error(_locked_message(file, lock))
                 time.sleep(0.1)
-            elif _is_open_at(path, lock):  # else who held it before has removed it: begin again with a new one
+            elif _is_file_at(path, lock):  # otherwise its last owner has removed it: try again with a new one
                 try:
                     yield
                 finally:
@@ -82,17 +82,17 @@ def locked_file(file: Path, error: type[DiptychError], patience: float = 0.0) ->
                 return
 
 
-def _opened_lock(path: Path, file: Path, error: type[DiptychError]) -> TextIO:
+def _open_lock_file(path: Path, file: Path, error: type[DiptychError]) -> TextIO:
     try:
         return path.open("a+", encoding="utf-8")
     except PermissionError as reason:
         raise error(
-            f"{file}: its folder cannot be written to ({reason.strerror}); check its permissions, or name another place"
+            f"{file}: its folder cannot be written to ({reason.strerror}); check its permissions or choose another"
         ) from None
 
 
-def _locked(lock: TextIO) -> bool:
-    """Try to hold an open file, and say in it who does."""
+def _try_lock(lock: TextIO) -> bool:
+    """Try to lock an open file, and write the id of this process into it."""
     try:
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -104,12 +104,12 @@ def _locked(lock: TextIO) -> bool:
     return True
 
 
-def _held_by(what: Path, lock: TextIO) -> str:
+def _locked_message(path: Path, lock: TextIO) -> str:
     lock.seek(0)
-    return f"{what}: process {lock.read().strip()} is writing here; wait for it or end it"
+    return f"{path}: process {lock.read().strip()} is writing to it; wait for it or end it"
 
 
-def _is_open_at(path: Path, file: TextIO) -> bool:
+def _is_file_at(path: Path, file: TextIO) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -137,18 +137,18 @@ def file_hash(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole text file or nothing."""
+    """Write a text file atomically."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a whole JSON file or nothing."""
+    """Write a JSON file atomically."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path, error: type[DiptychError]) -> Any:
-    """Read a JSON file; what is wrong with it becomes one line of the given error."""
+    """Read a JSON file; a file that cannot be read raises `error` with one line."""
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -158,6 +158,6 @@ def read_json(path: Path, error: type[DiptychError]) -> Any:
     except json.JSONDecodeError as reason:
         raise error(f"{path}:{reason.lineno}: not valid JSON ({reason.msg}); is the file complete?") from None
     except (ValueError, RecursionError):
-        raise error(f"{path}: JSON with absurd numbers or nesting; it cannot be read") from None
+        raise error(f"{path}: its numbers are too long or it is nested too deeply to be read") from None
     except OSError as reason:
         raise error(f"{path}: cannot be read ({reason.strerror})") from None

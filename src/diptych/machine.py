@@ -1,4 +1,4 @@
-"""The machine: which device to use, how many threads, an allocator that keeps what it has, and a Ctrl-C that waits."""
+"""The machine: which device to use, how many cores, memory that is kept for reuse, and a Ctrl-C that can wait."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The named device, or the best one that is here."""
-    import torch  # here alone: who serves from an export never loads it
+    """The named device; `auto` is the fastest one available."""
+    import torch  # not at the top: serving an exported model must not load it
 
     kind = name.split(":")[0]
     if kind not in DEVICES:
         raise DiptychError(f"device {name!r}: not one of {', '.join(DEVICES)}")
-    here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if kind == "auto":
-        return torch.device(next(kind for kind, is_here in here.items() if is_here))
-    if not here[kind]:
-        raise DiptychError(f"device {name!r} is not available here; use --device cpu")
+        return torch.device(next(kind for kind, is_available in available.items() if is_available))
+    if not available[kind]:
+        raise DiptychError(f"device {name!r} is not available; use --device cpu")
     try:
         return torch.device(name)
     except RuntimeError:
@@ -39,17 +39,17 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def available_cores() -> int:
-    """The cores this process may use, which in a container can be fewer than the machine has."""
+    """The number of cores this process may use; in a container it can be less than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc's malloc to keep large blocks instead of giving them back to the kernel; says whether it did.
+    """Make glibc's malloc keep freed memory instead of returning it to the kernel; returns whether it could.
 
-    Activations of a training step are freed and allocated again every step: with the default thresholds each of them is
-    a fresh mapping whose pages fault one by one.
+    Every training step frees and allocates its activations: with the default thresholds each of them is a fresh mapping
+    whose pages fault one by one.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -65,20 +65,20 @@ def keep_freed_memory() -> bool:
 
 @contextmanager
 def interrupt_event() -> Iterator[threading.Event]:
-    """Turn Ctrl-C and SIGTERM into an event that is looked at when it suits; a second one stops at once."""
+    """Yield an event that Ctrl-C or SIGTERM sets, to be checked when it suits; a second signal interrupts at once."""
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield event
         return
 
-    def remember(_number: int, _frame: FrameType | None) -> None:
+    def set_event(_number: int, _frame: FrameType | None) -> None:
         if event.is_set():
             raise KeyboardInterrupt
         event.set()
 
-    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, set_event) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield event
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

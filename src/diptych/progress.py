@@ -1,4 +1,4 @@
-"""How long-running functions report their progress."""
+"""The callback through which long-running functions report their progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The module path is the registry: a name in a recipe is a file in a room of this package, and nowhere else."""
+"""Finds what a recipe names: the module path is the registry.
+
+`objective = { name = "hinge" }` is the class in `diptych/objectives/hinge.py` whose field `name` defaults to "hinge". A
+recipe can name nothing outside of this package.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,16 @@ from diptych.settings import Settings, first_error
 Kind = TypeVar("Kind", bound=Settings)
 
 
-def names(room: str, kind: type[Kind]) -> list[str]:
-    """What can be named in a room."""
-    package = importlib.import_module(f"diptych.{room}")
-    return [info.name for info in pkgutil.iter_modules(package.__path__) if find(room, info.name, kind)]
+def names(package: str, kind: type[Kind]) -> list[str]:
+    """The names of all settings of this kind in a package, such as `objectives`."""
+    return [name for name in _module_names(package) if find(package, name, kind)]
 
 
-def find(room: str, name: str, kind: type[Kind]) -> type[Kind] | None:
-    """The class of this kind whose `name` is its file's name; only that file is imported."""
-    package = importlib.import_module(f"diptych.{room}")
-    if name not in {info.name for info in pkgutil.iter_modules(package.__path__)}:
+def find(package: str, name: str, kind: type[Kind]) -> type[Kind] | None:
+    """The settings class of this kind and name, if there is one; only its own module is imported."""
+    if name not in _module_names(package):
         return None
-    for value in vars(importlib.import_module(f"diptych.{room}.{name}")).values():
+    for value in vars(importlib.import_module(f"diptych.{package}.{name}")).values():
         if isinstance(value, type) and issubclass(value, kind):
             field = value.model_fields.get("name")
             if field is not None and field.default == name:
@@ -33,15 +35,20 @@ def find(room: str, name: str, kind: type[Kind]) -> type[Kind] | None:
     return None
 
 
-def resolve(room: str, section: Any, where: str, kind: type[Kind]) -> Kind:
-    """The settings that a recipe's section names, checked; `where` is the section's key for error messages."""
+def resolve(package: str, section: Any, where: str, kind: type[Kind]) -> Kind:
+    """The validated settings of a recipe's section; `where` is the section's key, for error messages."""
     if not isinstance(section, dict) or not isinstance(section.get("name"), str):
         raise RecipeError(f"{where}: needs a table with a name, such as {where} = {{ name = ... }}")
-    settings = find(room, section["name"], kind)
+    settings = find(package, section["name"], kind)
     if settings is None:
-        offer = did_you_mean(section["name"], names(room, kind))
-        raise RecipeError(f"{where}.name = {section['name']!r}: no such name; {offer}")
+        hint = did_you_mean(section["name"], names(package, kind))
+        raise RecipeError(f"{where}.name = {section['name']!r}: no such name; {hint}")
     try:
         return settings.model_validate(section)
     except ValidationError as error:
         raise RecipeError(f"{where}: {first_error(error, settings)}") from None
+
+
+def _module_names(package: str) -> list[str]:
+    module = importlib.import_module(f"diptych.{package}")
+    return [info.name for info in pkgutil.iter_modules(module.__path__)]

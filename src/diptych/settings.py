@@ -1,4 +1,4 @@
-"""Strict settings: what a recipe says is checked key by key, and a mistake is named with its remedy."""
+"""Strict settings: every key of a recipe is validated, and an error names the key and what to do."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from diptych.errors import did_you_mean
 
 Flag = StrictBool
-Count = Annotated[int, Field(ge=1, strict=True)]
-Number = Annotated[float, Field(strict=True)]
+Count = Annotated[int, Field(ge=1, strict=True)]  # 1 or more; neither 2.0 nor true
+Number = Annotated[float, Field(strict=True)]  # finite, an integer or a float
 
 
 class Settings(BaseModel):
-    """Frozen settings that refuse unknown keys."""
+    """Immutable settings that refuse unknown keys and numbers that are not finite."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def first_error(error: ValidationError, settings: type[BaseModel]) -> str:
-    """The first mistake of a validation as one line: the key, what is wrong, and the nearest known name."""
-    mistake = error.errors()[0]
-    path, known = _walk(settings, mistake["loc"])
+    """The first error of a validation as one line: the key, what is wrong, and a suggestion for an unknown key."""
+    details = error.errors()[0]
+    path, known = _resolve_location(settings, details["loc"])
     key = ".".join(path)
-    if mistake["type"] == "extra_forbidden":
+    if details["type"] == "extra_forbidden":
         return f"unknown key {key!r}; {did_you_mean(path[-1], known)}"
-    if mistake["type"] == "missing":
+    if details["type"] == "missing":
         return f"key {key!r} is missing"
-    if mistake["type"] == "union_tag_not_found":
-        return f"{key}: needs a {mistake['ctx']['discriminator'].strip(chr(39))}"
-    if mistake["type"] == "union_tag_invalid":
-        context = mistake["ctx"]
+    if details["type"] == "union_tag_not_found":
+        return f"{key}: needs a {details['ctx']['discriminator'].strip(chr(39))}"
+    if details["type"] == "union_tag_invalid":
+        context = details["ctx"]
         return f"{key}.{context['discriminator'].strip(chr(39))} = {context['tag']!r}: use {context['expected_tags']}"
-    return f"{key} = {mistake['input']!r}: {mistake['msg'][0].lower()}{mistake['msg'][1:]}"
+    return f"{key} = {details['input']!r}: {details['msg'][0].lower()}{details['msg'][1:]}"
 
 
-def _walk(settings: type[BaseModel], place: tuple[int | str, ...]) -> tuple[list[str], set[str]]:
-    """A mistake's place as a recipe writes it, lists counted from 1, and the keys that are known there."""
+def _resolve_location(settings: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], set[str]]:
+    """The keys that lead to an error, as a recipe writes them (lists count from 1), and the keys known there."""
     models = {settings}
     path = []
-    for number, step in enumerate(place):
+    for number, step in enumerate(location):
         known = {name for model in models for name in model.model_fields}
-        inner = {found for model in models for found in _models_under(model, str(step))}
+        inner = {found for model in models for found in _models_of_field(model, str(step))}
         if isinstance(step, int):
             path.append(str(step + 1))
-        elif step in known or number == len(place) - 1:  # else it is the tag of a choice, which is no key
+        elif step in known or number == len(location) - 1:  # otherwise it is the tag of a union, not a key
             path.append(step)
-        models = inner if inner and number < len(place) - 1 else models
+        models = inner if inner and number < len(location) - 1 else models
     return path, {name for model in models for name in model.model_fields}
 
 
-def _models_under(model: type[BaseModel], name: str) -> set[type[BaseModel]]:
+def _models_of_field(model: type[BaseModel], name: str) -> set[type[BaseModel]]:
     field = model.model_fields.get(name)
     return set() if field is None else _models_in(field.annotation)
 

@@ -153,7 +153,7 @@ def test_a_held_store_is_refused(photos, tmp_path):
     from diptych.files import locked_folder
 
     with locked_folder(tmp_path / "features" / "lite0-1C", DataError):
-        assert "is writing here" in refused(photos)
+        assert "is writing to it" in refused(photos)
 
 
 def test_regions_are_asked_for_by_their_method(photos, tmp_path, monkeypatch):

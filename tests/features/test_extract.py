@@ -197,7 +197,7 @@ def test_a_complete_store_can_be_read_while_it_is_locked(pictures, folder):
     extract_tiny(pictures, folder)
     with extraction.locked_folder(folder, DataError):
         assert extract_tiny(pictures, folder).computed == 0
-        with pytest.raises(DataError, match=f"process {os.getpid()} is writing here"):
+        with pytest.raises(DataError, match=f"process {os.getpid()} is writing to it"):
             extract_tiny([*pictures, save_photo(folder.parent / "new.png", 99)], folder)
 
 

@@ -394,7 +394,7 @@ def test_models_sources_and_storage_types_are_not_mixed(photos, tmp_path, monkey
     assert refused(Fake(), address, index, storage="int8").endswith("--storage int8 --fresh")
     monkeypatch.setattr(syncing, "LOCK_TIMEOUT", 0.05)
     with locked_file(index, IndexFileError):
-        assert f"process {os.getpid()} is writing here" in refused(Fake(), address, index)
+        assert f"process {os.getpid()} is writing to it" in refused(Fake(), address, index)
     (tmp_path / "letter.doc").write_text("dear")
     assert "not replaced, because it may not be an index" in refused(
         Fake(), address, tmp_path / "letter.doc", fresh=True

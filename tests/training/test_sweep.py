@@ -310,7 +310,7 @@ def test_another_recipe_or_other_data_or_another_process(tiny, corpus, tmp_path)
     snapshot.write_bytes(snapshot.read_bytes()[:1000])
     assert "snapshot.safetensors: damaged" in refused(RunError, {"mine": tiny}, corpus, tmp_path)
     with locked_folder(tmp_path, RunError):
-        assert "is writing here" in refused(RunError, {"mine": tiny}, corpus, tmp_path)
+        assert "is writing to it" in refused(RunError, {"mine": tiny}, corpus, tmp_path)
 
 
 def test_finished_runs_need_their_base_no_more_and_a_refusal_leaves_nothing(tiny, corpus, tmp_path):

@@ -295,7 +295,7 @@ def test_a_stage_can_start_from_another_run(whole, corpus, tmp_path):
 
 def test_two_at_once_are_refused(whole, corpus, recipe, tmp_path):
     def second():
-        with pytest.raises(RunError, match=f"process {os.getpid()} is writing here"):
+        with pytest.raises(RunError, match=f"process {os.getpid()} is writing to it"):
             train(recipe, corpus, tmp_path, resume=True, device="cpu")
 
     train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((2,), second))

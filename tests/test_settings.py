@@ -1,0 +1,51 @@
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field, ValidationError
+
+from diptych.settings import Count, Flag, Number, Settings, first_error
+
+
+class Square(Settings):
+    kind: Literal["square"] = "square"
+    side: Number
+
+
+class Circle(Settings):
+    kind: Literal["circle"] = "circle"
+    radius: Number
+
+
+class Drawing(Settings):
+    copies: Count = 1
+    filled: Flag = False
+    shapes: tuple[Annotated[Square | Circle, Field(discriminator="kind")], ...] = ()
+    frame: Square | None = None
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"copis": 2}, "unknown key 'copis'; did you mean 'copies'?"),
+        ({"frame": {"sid": 2}}, "key 'frame.side' is missing"),
+        ({"frame": {"side": 1, "zzz": 2}}, "unknown key 'frame.zzz'; known: kind, side"),
+        ({"copies": 0}, "copies = 0: input should be greater than or equal to 1"),
+        ({"copies": 2.5}, "copies = 2.5: input should be a valid integer"),
+        ({"filled": 1}, "filled = 1: input should be a valid boolean"),
+        ({"frame": {"side": float("inf")}}, "frame.side = inf: input should be a finite number"),
+        ({"shapes": [{"kind": "square", "side": 1}, {"side": 2}]}, "shapes.2: needs a kind"),
+        ({"shapes": [{"kind": "cube"}]}, "shapes.1.kind = 'cube': use 'square', 'circle'"),
+        ({"shapes": [{"kind": "circle", "radus": 1}]}, "key 'shapes.1.radius' is missing"),
+        ({"shapes": [{"kind": "circle", "radius": 1, "radus": 1}]}, "unknown key 'shapes.1.radus'; did you mean"),
+    ],
+)
+def test_the_first_error_names_the_key_and_what_to_do(values, message):
+    with pytest.raises(ValidationError) as caught:
+        Drawing.model_validate(values)
+    assert first_error(caught.value, Drawing).startswith(message)
+
+
+def test_settings_are_immutable():
+    drawing = Drawing(copies=2)
+    with pytest.raises(ValidationError, match="frozen"):
+        drawing.copies = 3
