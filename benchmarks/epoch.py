@@ -31,9 +31,9 @@ from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
 from diptych.data.sampling.pairs import PairBatch, PairReader, Pairs, PairSampler, read_ahead
 from diptych.machine import available_cores, keep_freed_memory
+from diptych.model import Model
 from diptych.models.matchers.vse import VSE, VSESettings
 from diptych.models.towers.image.features import FeatureSettings
-from diptych.models.trained import Trained
 from diptych.objectives.hinge import Hinge
 from diptych.text.vocabulary import END, SPECIALS, START, UNKNOWN, Vocabulary
 from diptych.training.engine.stage import CollapseWatch, make_optimiser
@@ -156,7 +156,7 @@ class OurLoop:
         objective = Hinge(mask_same_group=False)  # as in the originals
         settings = Optimiser()
         self.matcher = VSE(VSESettings(image=FeatureSettings(shape=(FEATURES,)), words=len(words))).train()
-        self.trained = Trained(self.matcher, words, torch.device("cpu"))
+        self.trained = Model.from_matcher(self.matcher, words, torch.device("cpu"))
         optimiser = make_optimiser(self.matcher, settings)
         self.train = Step(self.matcher, objective, optimiser, self.trained.device, settings.clip)
         self.progress = CollapseWatch(objective, 100)
@@ -166,7 +166,7 @@ class OurLoop:
         """What is done once, before the first batch."""
         train = corpus.split("train").matched()
         texts = self.trained.vocabulary.encode_all(train.texts)
-        self.pairs = PairReader(train.text_groups, self.trained.reader(train), texts)
+        self.pairs = PairReader(train.text_groups, self.trained.torch_engine.image_reader(train), texts)
         self.batches = PairSampler(train, PAIRS, (0, 1)).epoch(1)
 
     def read(self, pairs: Pairs) -> PairBatch:

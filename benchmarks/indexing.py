@@ -16,11 +16,11 @@ import torch
 
 from diptych.data.images import IMAGE_SUFFIXES, PictureFile, decode
 from diptych.features.crops import resized_side
-from diptych.index.encoder import Encoder, open_encoder
-from diptych.index.opened import Opened
+from diptych.index.decoding import photo_options
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
 from diptych.machine import keep_freed_memory
+from diptych.model import Model
 from features import draw_photos
 from harness import arguments, finish, interleaved
 
@@ -41,9 +41,12 @@ def photos_of(folder: str | None, made: Path, count: int) -> tuple[Path, list[Pi
     return made, [PictureFile(file) for file in sorted(made.iterdir())]
 
 
-def bare(encoder: Encoder, prepared: list[np.ndarray], at_once: int) -> np.ndarray:
+def bare(model: Model, prepared: list[np.ndarray], at_once: int) -> np.ndarray:
     """The vectors of photos that are crops already."""
-    parts = [encoder.images(prepared[begin : begin + at_once]).vectors for begin in range(0, len(prepared), at_once)]
+    parts = [
+        model.encode_preprocessed(prepared[begin : begin + at_once]).vectors
+        for begin in range(0, len(prepared), at_once)
+    ]
     return np.concatenate(parts)
 
 
@@ -54,24 +57,23 @@ def main() -> None:
     options = arguments(__doc__)
     keep_freed_memory()
     count, rounds = (48, 2) if options.quick else (2000, 2)
-    encoder = open_encoder(MODEL, "cpu")
-    opened = Opened(lambda: encoder, encoder.identity, encoder.size)
-    opened()
+    model = Model.load(MODEL, "cpu")
+    at_once = photo_options(model).batch_size
     with tempfile.TemporaryDirectory() as name:
         photos, pictures = photos_of(folder, Path(name, "photos"), count)
-        side = encoder.prepare(decode(pictures[0].path)).shape[-1]
-        prepared = [encoder.prepare(decode(picture.path, resized_side(side))) for picture in pictures[:BARE]]
+        side = model.preprocess(decode(pictures[0].path)).shape[-1]
+        prepared = [model.preprocess(decode(picture.path, resized_side(side))) for picture in pictures[:BARE]]
         indexes = (Path(name, f"{number}.diptych") for number in range(1000))
         last = Path()
 
         def index() -> None:
             nonlocal last
             last = next(indexes)
-            sync(encoder, str(photos), last, storage="float32")
+            sync(model, str(photos), last, storage="float32")
 
-        times = interleaved({"index": index, "bare": lambda: bare(encoder, prepared, opened.at_once)}, rounds)
+        times = interleaved({"index": index, "bare": lambda: bare(model, prepared, at_once)}, rounds)
         store = Store.open(last)
-        wanted = bare(encoder, prepared, opened.at_once)
+        wanted = bare(model, prepared, at_once)
         agree = bool(np.allclose(store.vectors("image")[1][: len(wanted)], wanted, atol=1e-4))
         store.close()
     counts = {"index": len(pictures), "bare": len(prepared)}

@@ -22,9 +22,9 @@ from diptych.evaluation.localisation.phrase_metrics import MIN_OVERLAP
 from diptych.features.readers import RegionReader
 from diptych.features.regions import Regions
 from diptych.machine import keep_freed_memory
+from diptych.model import Model
 from diptych.models.matchers.two_branch import TwoBranchSettings
 from diptych.models.towers.image.regions import RegionSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 from harness import arguments, finish, interleaved
 
@@ -33,13 +33,13 @@ TARGET = 20
 WORDS = [f"word{number}" for number in range(2000)]
 
 
-def make_model() -> Trained:
+def make_model() -> Model:
     """An untrained embedding network on proposed regions."""
     torch.manual_seed(0)
     vocabulary = Vocabulary.from_texts(WORDS, 1)
     image = RegionSettings(regions=Regions(method="selective-search", count=REGIONS))
     matcher = TwoBranchSettings(image=image, words=len(vocabulary)).build()
-    return Trained(matcher.eval(), vocabulary, torch.device("cpu"))
+    return Model.from_matcher(matcher.eval(), vocabulary, torch.device("cpu"))
 
 
 def make_boxes(random: np.random.Generator, *shape: int) -> Floats:
@@ -57,12 +57,12 @@ def make_mentions(random: np.random.Generator, photos: int) -> Mentions:
 
 
 @torch.inference_mode()
-def a_call_a_phrase(trained: Trained, mentions: Mentions, regions: Features, boxes: Floats) -> list[float]:
+def a_call_a_phrase(trained: Model, mentions: Mentions, regions: Features, boxes: Floats) -> list[float]:
     """The rank of each mention, all encoded again for each."""
     ranks = []
     for phrase, image, box in zip(mentions.phrases, mentions.images, mentions.boxes, strict=True):
         encoded = trained.matcher.encode_images(torch.from_numpy(regions[np.array([image])][0]))
-        scores = trained.matcher.score(encoded, trained.encode_texts([phrase]))[:, 0]
+        scores = trained.matcher.score(encoded, trained.torch_engine.text_tensor([phrase]))[:, 0]
         order = scores.argsort(descending=True).numpy()
         right = np.flatnonzero(box_iou(boxes[image], box[None])[order, 0] >= MIN_OVERLAP)
         ranks.append(float(right[0] + 1) if len(right) else np.inf)

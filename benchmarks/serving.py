@@ -28,12 +28,12 @@ from diptych.index.entries import SearchRequest
 from diptych.index.search import Searcher
 from diptych.index.sqlite.store import IndexSpec, Store
 from diptych.index.sqlite.vectors import encode
-from diptych.index.torch_encoder import TorchEncoder
 from diptych.machine import keep_freed_memory
+from diptych.model import Model
+from diptych.models.engines.torch_engine import TorchEngine
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 from harness import arguments, finish
 from probes.clients import CLIENTS, SECONDS, WORDS, K, texts
@@ -43,7 +43,7 @@ TARGET = 0.7
 CLIENT = Path(__file__).parent / "probes" / "clients.py"
 
 
-def encoder() -> TorchEncoder:
+def make_model() -> Model:
     """The same model in every process."""
     torch.manual_seed(0)
     vocabulary = Vocabulary.from_texts([" ".join(WORDS)], 1)
@@ -53,7 +53,8 @@ def encoder() -> TorchEncoder:
         image=CNNSettings(pixels=32, width=2),
         words=len(vocabulary),
     )
-    return TorchEncoder(Trained(settings.build().eval(), vocabulary, torch.device("cpu")), "benchmark", "benchmark")
+    engine = TorchEngine(settings.build().eval(), vocabulary, torch.device("cpu"))
+    return Model(lambda: engine, "benchmark", lambda: "benchmark")
 
 
 def make_index(file: Path) -> None:
@@ -85,7 +86,7 @@ def serve(file: str) -> None:
     from diptych.serve.startup import listen, url_of
 
     keep_freed_memory()
-    searcher = Searcher(Store.open(file), encoder())
+    searcher = Searcher(Store.open(file), make_model())
     searcher.search_texts(WORDS, SearchRequest(k=K))
     with listen("127.0.0.1", 0) as listening:
         print(url_of(listening), flush=True)
@@ -123,7 +124,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "index.diptych"
         make_index(file)
-        searcher = Searcher(Store.open(file), encoder())
+        searcher = Searcher(Store.open(file), make_model())
         searcher.search_texts(WORDS, SearchRequest(k=K))
         asked, seen, direct, sizes = each * CLIENTS, [], [], []
         with started(file) as port:

@@ -15,24 +15,29 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from diptych.index.encoder import Encodings
-from diptych.index.sync import Model, sync
+from diptych.index.sync import sync
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 from harness import arguments, finish, interleaved
 
 TARGET = 3.0
 FOLDERS, IMAGES = 100, 50
 
 
-class Fake:
+class Fake(Model):
     """A model of four numbers."""
 
-    address, identity, size, rescores = "fake", "0" * 64, 4, False
+    address, identity, embedding_dim, is_inner_product = "fake", "0" * 64, 4, True
+    reads_pictures = True
 
-    def prepare(self, photo: Image.Image) -> np.ndarray:
+    def __init__(self) -> None:
+        super().__init__(lambda: self)
+
+    def preprocess(self, photo: Image.Image) -> np.ndarray:
         """The photo as 2 x 2 pixels."""
         return np.asarray(photo.resize((2, 2)), np.uint8).transpose(2, 0, 1).copy()
 
-    def images(self, prepared: Sequence[np.ndarray]) -> Encodings:
+    def encode_preprocessed(self, prepared: Sequence[np.ndarray]) -> Encodings:
         """The middle of its colours."""
         return Encodings(np.stack([pixels.reshape(3, 4).mean(0) for pixels in prepared]).astype(np.float32))
 
@@ -71,7 +76,7 @@ def main() -> None:
     """Make the index, check that nothing is encoded, then compare the times."""
     options = arguments(__doc__)
     count, rounds = (20_000, 4) if options.quick else (100_000, 6)
-    model = Model("fake", Fake.identity, never)
+    model = Model(never, "fake", lambda: Fake.identity)
     with tempfile.TemporaryDirectory() as name:
         folder, index = Path(name, "photos"), Path(name, "photos.diptych")
         fill(folder, count)

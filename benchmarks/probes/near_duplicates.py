@@ -26,9 +26,8 @@ from diptych.features.image_input import pictures_of
 from diptych.index.duplicates import first_same_image
 from diptych.index.storage_cost import measure
 from diptych.index.thumbnails import colour_grid, difference_hash, thumbnail
-from diptych.index.torch_encoder import TorchEncoder
 from diptych.machine import keep_freed_memory
-from diptych.models.trained import Trained
+from diptych.model import Model
 
 SCENES = 150
 AT_ONCE = 8
@@ -69,10 +68,10 @@ COPIES: dict[str, Callable[[Image.Image], Image.Image]] = {
 Seen = tuple[Vectors, Looks, Vectors]
 
 
-def seen(encoder: TorchEncoder, photos: Sequence[Image.Image]) -> Seen:
+def seen(model: Model, photos: Sequence[Image.Image]) -> Seen:
     """What an index keeps of photos to tell near-equals."""
     parts = [photos[begin : begin + AT_ONCE] for begin in range(0, len(photos), AT_ONCE)]
-    vectors = [encoder.images([encoder.prepare(photo) for photo in part]).vectors for part in parts]
+    vectors = [model.encode_images(part).vectors for part in parts]
     return np.concatenate(vectors), *looks_of(photos)
 
 
@@ -111,10 +110,9 @@ def main() -> None:
     parser.add_argument("--features", type=Path)
     options = parser.parse_args()
     keep_freed_memory()
-    trained = Trained.open(options.run, "cpu", stores=options.features)
-    encoder = TorchEncoder.of(trained, options.run)
+    model = Model.load(options.run, "cpu", stores=options.features)
     corpus = open_corpus(options.data).split(options.split)
-    vectors = trained.encode_images(corpus)[0].numpy()
+    vectors = model.torch_engine.encode_corpus_images(corpus)[0].numpy()
     photos = [picture.load() for picture in pictures_of(corpus)]
     rows = np.random.default_rng(0).choice(len(photos), min(options.photos, len(photos)), replace=False)
     some = [photos[row] for row in rows]
@@ -122,12 +120,12 @@ def main() -> None:
 
     table = Table("pairs", "count as the same", "of")
     for name, change in COPIES.items():
-        found = recognised(own, seen(encoder, [change(photo) for photo in some]))
+        found = recognised(own, seen(model, [change(photo) for photo in some]))
         table.add_row(f"a photo and itself, {name}", str(found), str(len(some)))
     wrong, pairs = taken_for_same(vectors, *looks_of(photos))
     table.add_row(f"two photos of {options.split}", str(wrong), f"{pairs:,}")
     scenes = [picture.load() for picture in pictures_of(make_scenes(train=2, val=2, test=SCENES).split("test"))]
-    wrong, pairs = taken_for_same(*seen(encoder, scenes))
+    wrong, pairs = taken_for_same(*seen(model, scenes))
     table.add_row("two drawn scenes", str(wrong), f"{pairs:,}")
     console = Console()
     console.print(table)

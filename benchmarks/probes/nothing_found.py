@@ -26,7 +26,7 @@ from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
 from diptych.index.relevance import EXPECTED, Background, estimate_background, thresholds
 from diptych.machine import keep_freed_memory
-from diptych.models.trained import Trained
+from diptych.model import Model
 
 Values = NDArray[np.float32]
 
@@ -196,9 +196,9 @@ def balance(found: list[Case], rule: str, number: float) -> float:
     )
 
 
-def photos_of(trained: Trained, corpus: Corpus, panel: Values) -> Photos:
+def photos_of(trained: Model, corpus: Corpus, panel: Values) -> Photos:
     """The photos of a corpus, encoded."""
-    images, rows, _ = trained.encode_images(corpus, 0)
+    images, rows, _ = trained.torch_engine.encode_corpus_images(corpus, 0)
     groups: dict[int, list[str]] = {int(group): [] for group in corpus.image_groups}
     for text, group in zip(corpus.texts, corpus.text_groups.tolist(), strict=True):
         groups[group].append(text.lower())
@@ -216,18 +216,18 @@ def main() -> None:
     parser.add_argument("--report", default="test")
     given = parser.parse_args()
     keep_freed_memory()
-    trained, corpus = Trained.open(given.run, "cpu", stores=given.features), open_corpus(given.data)
+    trained, corpus = Model.load(given.run, "cpu", stores=given.features), open_corpus(given.data)
     known: dict[str, Values] = {}
 
     def encode(texts: list[str]) -> Values:
         for text in texts:
             if text not in known:
-                known[text] = trained.encode_texts([text]).numpy()[0]
+                known[text] = trained.torch_engine.text_tensor([text]).numpy()[0]
         return np.stack([known[text] for text in texts])
 
     train, random = corpus.split("train"), np.random.default_rng(0)
     others = [train.texts[row] for row in random.choice(len(train.texts), PANEL, replace=False)]
-    panel = trained.encode_texts(others).numpy()
+    panel = trained.torch_engine.text_tensor(others).numpy()
     chosen, told = (
         cases(photos_of(trained, corpus.split(split), panel), encode, np.random.default_rng(0))
         for split in (given.choose, given.report)

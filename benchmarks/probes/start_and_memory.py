@@ -33,17 +33,20 @@ def answer(address: str) -> None:
     import numpy as np
     from PIL import Image
 
-    from diptych.index.encoder import open_encoder
     from diptych.machine import keep_freed_memory
+    from diptych.model import Model
 
     keep_freed_memory()  # as every command does
-    encoder = open_encoder(address, "cpu")
+    model = Model.load(address, "cpu")
     pixels = np.random.default_rng(0).integers(0, 256, (480, 640, 3), np.uint8)
     photo = Image.fromarray(pixels)
-    encoder.texts([TEXT])
-    encoder.images([encoder.prepare(photo)])
+    model.encode_texts([TEXT])
+    model.encode_images([photo])
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
-    works = {"photo": lambda: encoder.images([encoder.prepare(photo)]), "text": lambda: encoder.texts([TEXT])}
+    works = {
+        "photo": lambda: model.encode_images([photo]),
+        "text": lambda: model.encode_texts([TEXT]),
+    }
     for name, work in works.items():
         seconds = []
         for _ in range(TIMES):

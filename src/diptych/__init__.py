@@ -13,11 +13,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate
-    from diptych.index.encoder import open_encoder
     from diptych.index.entries import Filters, SearchRequest
     from diptych.index.search import Searcher, open_index
     from diptych.index.sync import sync
-    from diptych.models.trained import Trained
+    from diptych.model import Model
     from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
 
@@ -25,11 +24,10 @@ _HOMES = {
     "SearchRequest": "diptych.index.entries",
     "Filters": "diptych.index.entries",
     "Searcher": "diptych.index.search",
-    "Trained": "diptych.models.trained",
+    "Model": "diptych.model",
     "evaluate": "diptych.evaluation.runs",
     "load_recipe": "diptych.training.recipe_loader",
     "open_corpus": "diptych.data.open",
-    "open_encoder": "diptych.index.encoder",
     "open_index": "diptych.index.search",
     "sync": "diptych.index.sync",
     "train": "diptych.training.train",
@@ -37,14 +35,13 @@ _HOMES = {
 
 __all__ = [
     "Filters",
+    "Model",
     "SearchRequest",
     "Searcher",
-    "Trained",
     "__version__",
     "evaluate",
     "load_recipe",
     "open_corpus",
-    "open_encoder",
     "open_index",
     "sync",
     "train",

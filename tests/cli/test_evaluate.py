@@ -31,6 +31,7 @@ from diptych.evaluation.protocols.sentence_phrases import (
 from diptych.evaluation.protocols.within_modality import evaluate_within_modality
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
 from diptych.features.regions import Regions
+from diptych.model import Model
 from diptych.models.encodings import Encoded
 from diptych.models.matchers.dual_path import DualPathSettings
 from diptych.models.matchers.scan import SCANSettings
@@ -43,7 +44,6 @@ from diptych.models.towers.image.regions import RegionSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.cnn import TextCNNSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.recipe_loader import load_recipe
 
@@ -242,15 +242,15 @@ def runs(tmp_path_factory):
 def test_within_a_gallery_of_the_first_images(runs):
     told = json.loads(invoke(str(runs / "two"), SCENES, "--within", "texts", "--gallery", "4", "--json").stdout)
     corpus = open_corpus(SCENES).split("test")
-    first = Trained.open(runs / "two", "cpu").encode(corpus.take(np.arange(4), np.arange(8)))
+    first = Model.load(runs / "two", "cpu").encode_corpus(corpus.take(np.arange(4), np.arange(8)))
     assert told == evaluate_within_modality([first], "texts").to_json()
     assert told["texts"] == 8
 
 
 def test_texts_and_phrases_without_a_known_word_are_named(runs, monkeypatch):
-    trained = Trained.open(runs / "two", "cpu")
-    assert trained.known(["a red circle", "xyzzy qwx", ""]).tolist() == [True, False, False]
-    assert trained.known([]).tolist() == []
+    trained = Model.load(runs / "two", "cpu")
+    assert trained.known_texts(["a red circle", "xyzzy qwx", ""]).tolist() == [True, False, False]
+    assert trained.known_texts([]).tolist() == []
     corpus = open_corpus(SCENES)
     texts = [*corpus.texts[:-2], "Xyzzy", "Qwx"]
     monkeypatch.setattr("diptych.data.open.open_corpus", lambda address: replace(corpus, texts=texts))
@@ -262,11 +262,11 @@ def test_texts_and_phrases_without_a_known_word_are_named(runs, monkeypatch):
 
 def test_a_text_at_all_its_places_however_the_run_was_trained(runs):
     corpus = open_corpus(SCENES).split("test")
-    trained = Trained.open(runs / "dual", "cpu")
+    trained = Model.load(runs / "dual", "cpu")
     found = {}
     for shifts in ("one", "mean"):
         trained.matcher.set_text_shifts(shifts)
-        found[shifts] = evaluate_encoded([trained.encode(corpus)]).to_json()
+        found[shifts] = evaluate_encoded([trained.encode_corpus(corpus)]).to_json()
         assert json.loads(invoke(str(runs / "dual"), SCENES, "--shifts", shifts, "--json").stdout) == found[shifts]
     assert found["one"] != found["mean"]
     assert json.loads(invoke(str(runs / "dual"), SCENES, "--json").stdout) == found["one"]
@@ -280,10 +280,10 @@ def test_batch_statistics_of_the_test_set(runs):
     assert told.pop("batch_statistics") == "test"
     (runs / "two" / "recipe.toml").write_text(load_recipe("scenes").to_toml())  # as a run has it, without phrases
     corpus = open_corpus(SCENES).split("test")
-    own = encode_with_batch_statistics(Trained.open(runs / "two", "cpu"), corpus)
+    own = encode_with_batch_statistics(Model.load(runs / "two", "cpu"), corpus)
     assert told == evaluate_encoded([own]).to_json()
     plain = json.loads(invoke(str(runs / "two"), SCENES, "--json").stdout)
-    assert plain == evaluate_encoded([Trained.open(runs / "two", "cpu").encode(corpus)]).to_json()
+    assert plain == evaluate_encoded([Model.load(runs / "two", "cpu").encode_corpus(corpus)]).to_json()
     assert plain["metrics"] != told["metrics"]
     within = invoke(str(runs / "two"), SCENES, "--batch-statistics", "test", "--within", "texts", "--json").stdout
     assert json.loads(within)["metrics"] == evaluate_within_modality([own], "texts").to_json()["metrics"]
@@ -315,7 +315,7 @@ def test_phrases_join_the_score(runs, opencv, source, words, share):
     )
     assert told.pop("phrases") == {"run": str(runs / "phrases"), "share": share, "from": source}
     corpus = open_corpus(SCENES).split("test")
-    whole, parts = Trained.open(runs / "vse", "cpu").encode(corpus), Trained.open(runs / "phrases", "cpu")
+    whole, parts = Model.load(runs / "vse", "cpu").encode_corpus(corpus), Model.load(runs / "phrases", "cpu")
     phrases = annotated_phrases(corpus) if source == "annotation" else chunked_phrases(corpus)
     score = combined_score(encoded_score(whole), phrase_score(parts, corpus, phrases), share)
     if source == "annotation":

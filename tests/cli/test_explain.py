@@ -16,12 +16,12 @@ from diptych.cli.main import app
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, DiptychError, ImageError, RunError
 from diptych.evaluation.analyses.word_importance import Explanation, WordImportance, explain
+from diptych.model import Model
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.storage import save_matcher
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.text.tokenisers.treebank import tokenise
 from diptych.text.vocabulary import Vocabulary
 
@@ -66,8 +66,8 @@ def refused(run, *words):
 def test_score_words_and_table_are_printed(run, photo):
     result = ask(run, photo, "Two red zebra circles")
     assert result.exit_code == 0, result.output
-    trained = Trained.open(run, "cpu")
-    found = explain(trained, trained.encode_picture(PictureFile(photo)), "Two red zebra circles")
+    trained = Model.load(run, "cpu")
+    found = explain(trained, trained.torch_engine.picture_tensor(PictureFile(photo)), "Two red zebra circles")
     lines = result.stdout.splitlines()
     assert lines[0] == f"score {found.score:.3f}"
     assert lines[1].split() == ["two", "red", "zebra", "circles"]

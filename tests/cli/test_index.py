@@ -12,24 +12,25 @@ from typer.testing import CliRunner
 
 from diptych.cli.main import app
 from diptych.errors import DiptychError
-from diptych.index import sync as syncing
-from diptych.index.encoder import Encodings
-from diptych.index.sync import Model
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 
 
-class Fake:
-    address, identity, size, rescores = "runs/first", "f" * 64, 4, False
+class Fake(Model):
+    address, identity, embedding_dim, is_inner_product = "runs/first", "f" * 64, 4, True
+    reads_pictures, localises = True, False
 
     def __init__(self, identity="f" * 64):
+        super().__init__(lambda: self)
         self.identity = identity
 
-    def prepare(self, photo):
+    def preprocess(self, photo):
         return np.asarray(photo.resize((4, 4)), np.uint8).transpose(2, 0, 1).copy()
 
-    def images(self, prepared):
+    def encode_preprocessed(self, prepared):
         return Encodings(np.stack([pixels.reshape(4, -1).mean(1) for pixels in prepared]).astype(np.float32))
 
-    def texts(self, texts):
+    def encode_texts(self, texts):
         return Encodings(np.ones((len(texts), 4), np.float32))
 
 
@@ -42,8 +43,11 @@ def folder(tmp_path, monkeypatch):
         Image.fromarray(pixels).save(tmp_path / "Pictures" / f"{number}.png")
     (tmp_path / "Pictures" / "[bold]broken.jpg").write_bytes(b"nothing")
     (tmp_path / "Pictures" / "0.txt").write_text("a dog")
-    models = {"starter": Model("starter", "f" * 64, Fake), "other": Model("other", "e" * 64, lambda: Fake("e" * 64))}
-    monkeypatch.setattr(syncing, "model_at", lambda run, device="auto": models[run])
+    models = {
+        "starter": Model(Fake, "starter", lambda: "f" * 64),
+        "other": Model(lambda: Fake("e" * 64), "other", lambda: "e" * 64),
+    }
+    monkeypatch.setattr(Model, "load", lambda run, device="auto": models[run])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -109,18 +113,18 @@ def test_doctor_names_faults_and_rebuild_mends_them(folder):
 
 
 def test_an_interrupt_is_one_line_with_the_command_to_go_on(folder, monkeypatch):
-    prepare, times = Fake.prepare, iter([True])  # a second interrupt would not wait
+    preprocess, times = Fake.preprocess, iter([True])  # a second interrupt would not wait
 
     def interrupted(self, photo):
         if next(times, False):
             os.kill(os.getpid(), signal.SIGINT)
-        return prepare(self, photo)
+        return preprocess(self, photo)
 
-    monkeypatch.setattr(Fake, "prepare", interrupted)
+    monkeypatch.setattr(Fake, "preprocess", interrupted)
     result = invoke("starter", "Pictures", "--workers", "0")
     assert result.exit_code == 130
     assert "this continues: diptych index starter Pictures --into Pictures.diptych" in result.output
-    monkeypatch.setattr(Fake, "prepare", prepare)
+    monkeypatch.setattr(Fake, "preprocess", preprocess)
     assert "encoded 0" not in done("starter", "Pictures")
 
 

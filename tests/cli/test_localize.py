@@ -15,12 +15,12 @@ from diptych.errors import DataError, DiptychError, ImageError, RunError
 from diptych.evaluation.localisation.localise import localise_in_picture
 from diptych.features import proposals
 from diptych.features.regions import Regions
+from diptych.model import Model
 from diptych.models.matchers.two_branch import TwoBranchSettings
 from diptych.models.storage import save_matcher
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.regions import RegionSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 
 BOXES = np.array([[0, 0, 1, 1], [0, 0, 0.5, 0.5], [0.25, 0.5, 1, 1], [0, 0, 0, 0]], np.float32)
@@ -73,7 +73,7 @@ def test_boxes_are_printed_and_drawn(run, photo, tmp_path):
     assert "wrote holiday-localized.png" in result.output
     words = result.output.split()
     assert words.count("left") == 2
-    expected = localise_in_picture(Trained.open(run, "cpu"), Photo(photo), ["a red ball", "the hat"])
+    expected = localise_in_picture(Model.load(run, "cpu"), Photo(photo), ["a red ball", "the hat"])
     for (place,) in expected:
         assert f"{place.score:.3f}" in words
         assert all(str(edge) in words for edge in place.box)

@@ -14,7 +14,7 @@ from diptych.errors import DiptychError
 from diptych.mining import lists as mined
 from diptych.mining import score_pass
 from diptych.mining.lists import HardNegativeLists, weights_digest
-from diptych.models.trained import Trained
+from diptych.model import Model
 
 SCENES = "scenes:train=24,val=6,test=6,texts=2"
 TINY = [
@@ -55,7 +55,7 @@ def test_the_hardest_negatives_of_a_run(run):
     corpus = open_corpus(SCENES).split("train").matched()
     lists = HardNegativeLists.load(run / mined.LISTS_FILE)
     lists.check(corpus.digest(), weights_digest(run), run / mined.LISTS_FILE)
-    encoded = Trained.open(run, "cpu").encode(corpus)
+    encoded = Model.load(run, "cpu").encode_corpus(corpus)
     scores = (encoded.images @ encoded.texts.T).numpy()
     said = [
         {corpus.texts[text] for text in np.flatnonzero(corpus.text_groups == group)} for group in corpus.image_groups
@@ -88,7 +88,7 @@ def test_several_splits_are_mined_as_one(run):
 
 def test_a_second_time_nothing_is_computed(run, monkeypatch):
     first = invoke("mine", run, SCENES)
-    monkeypatch.setattr(Trained, "encode_images", None)
+    monkeypatch.setattr(Model, "encode_images", None)
     assert invoke("mine", run, SCENES).stdout == first.stdout
 
 

@@ -8,32 +8,34 @@ from typer.testing import CliRunner
 
 from diptych.cli.main import app
 from diptych.errors import DiptychError
-from diptych.index.encoder import Encodings
 from diptych.index.sync import sync
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 
 COLOURS = ("red", "lime", "blue", "white", "black")
 
 
-class FakeEncoder:
+class FakeModel(Model):
     """Each picture by its first pixel and each text by its words."""
 
-    identity, size, rescores = "fake", 8, False
+    address, identity, embedding_dim, is_inner_product, reads_pictures = "", "fake", 8, True, True
 
     def __init__(self, address):
+        super().__init__(lambda: self)
         self.address = str(address)
 
-    def prepare(self, photo):
+    def preprocess(self, photo):
         return np.asarray(photo)[0, 0]
 
-    def images(self, prepared):
-        return self.texts([str(pixel.tolist()) for pixel in prepared])
+    def encode_preprocessed(self, prepared):
+        return self.encode_texts([str(pixel.tolist()) for pixel in prepared])
 
-    def texts(self, texts):
+    def encode_texts(self, texts):
         digests = [hashlib.sha256(text.encode()).digest()[:8] for text in texts]
         vectors = np.array([list(digest) for digest in digests], np.float32) - 127
         return Encodings(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
-    def known(self, words):
+    def known_words(self, words):
         return np.array([word in ("two", "dogs") for word in words], bool)
 
 
@@ -46,13 +48,13 @@ def index(tmp_path_factory):
         Image.new("RGB", (9, 8), colour).save(folder / "photos" / ("old" if number % 2 else ".") / f"{colour}.png")
     Image.new("RGB", (9, 8), "red").save(folder / "photos" / "[b]again.png", optimize=True)
     (folder / "photos" / "red.txt").write_text("a man [sic] and a [red]dog[/b]\ntwo dogs\n")
-    sync(FakeEncoder(folder / "run"), str(folder / "photos"), folder / "x.diptych")
+    sync(FakeModel(folder / "run"), str(folder / "photos"), folder / "x.diptych")
     return folder / "x.diptych"
 
 
 @pytest.fixture(autouse=True)
 def opened(monkeypatch):
-    monkeypatch.setattr("diptych.index.search.open_encoder", lambda address, device: FakeEncoder(address))
+    monkeypatch.setattr(Model, "load", lambda address, device: FakeModel(address))
     monkeypatch.setenv("COLUMNS", "200")
 
 
@@ -136,7 +138,7 @@ def test_wrong_queries_are_one_line(index, tmp_path, monkeypatch):
     assert f"diptych index RUN {photos}" in refused(photos, "x")
     (tmp_path / "vocabulary.json").touch()
     assert f"diptych index {tmp_path} FOLDER" in refused(tmp_path, "x")
-    monkeypatch.setattr(FakeEncoder, "identity", "another")
+    monkeypatch.setattr(FakeModel, "identity", "another")
     assert "made by another model than elsewhere" in refused(index, "x", "--run", "elsewhere")
     (index.parent / "run").rmdir()
     assert "its model is no longer at" in refused(index, "x")

@@ -16,37 +16,40 @@ from PIL import Image
 
 from diptych.cli import serve
 from diptych.errors import DiptychError
-from diptych.index import onnx_encoder
+from diptych.models.engines import onnx_engine
 
 MODEL = """
 import hashlib, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests with it ignored
 import numpy as np
-from diptych.index.encoder import Encodings
-import diptych.index.search
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 
-class Encoder:
-    address, identity, size, rescores = "starter", "fake", 16, False
-    def texts(self, texts):
+class FakeModel(Model):
+    address, identity, embedding_dim, is_inner_product = "starter", "fake", 16, True
+    reads_pictures, localises = True, False
+    def __init__(self):
+        super().__init__(lambda: self)
+    def encode_texts(self, texts):
         rows = [list(hashlib.sha256(text.encode()).digest()[:16]) for text in texts]
         return Encodings(np.array(rows, np.float32) / 1000)
-    def prepare(self, photo):
+    def preprocess(self, photo):
         return np.asarray(photo.resize((1, 1)))
-    def images(self, prepared):
-        return self.texts([pixel.tobytes().hex() for pixel in prepared])
-    def known(self, words):
+    def encode_preprocessed(self, prepared):
+        return self.encode_texts([pixel.tobytes().hex() for pixel in prepared])
+    def known_words(self, words):
         return np.ones(len(words), bool)
 
 opened = []
-def open_encoder(address, device):
+def load(address, device):
     opened.append(address)
-    return Encoder()
+    return FakeModel()
 """
 
 SERVE = (
     MODEL
     + """
-diptych.index.search.open_encoder = open_encoder
+Model.load = load
 from diptych.cli.main import main
 try:
     main()
@@ -60,7 +63,7 @@ INDEX = (
     + """
 from diptych.index.sync import sync
 for name in ("first", "second"):
-    sync(Encoder(), sys.argv[1], f"{sys.argv[1]}/{name}.diptych")
+    sync(FakeModel(), sys.argv[1], f"{sys.argv[1]}/{name}.diptych")
 """
 )
 
@@ -113,10 +116,10 @@ def test_it_prints_its_url_answers_without_torch_and_ends_with_ctrl_c(files):
 @pytest.mark.parametrize(("said", "threads"), [("3", 3), ("2,1", 2), ("", 7), ("0", 7), ("many", 7)])
 def test_an_export_computes_with_the_threads_it_is_given(monkeypatch, said, threads):
     options = mock.Mock()
-    monkeypatch.setattr(onnx_encoder, "import_module", lambda _: mock.Mock(SessionOptions=lambda: options))
-    monkeypatch.setattr(onnx_encoder, "available_cores", lambda: 7)
+    monkeypatch.setattr(onnx_engine, "import_module", lambda _: mock.Mock(SessionOptions=lambda: options))
+    monkeypatch.setattr(onnx_engine, "available_cores", lambda: 7)
     monkeypatch.setenv("OMP_NUM_THREADS", said)
-    onnx_encoder._session(Path("image.onnx"))
+    onnx_engine._session(Path("image.onnx"))
     assert options.intra_op_num_threads == threads
 
 

@@ -6,12 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from diptych.index.encoder import Encodings
 from diptych.index.search import Query
 from diptych.index.source import ImageInfo
 from diptych.index.sqlite.store import IndexSpec, Store
 from diptych.index.sqlite.vectors import encode, encode_set
 from diptych.index.sqlite.writer import Content, Writer, text_hash
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 
 SIZE = 6
 
@@ -22,25 +23,26 @@ def vectors_of(name, count=1):
     return np.frombuffer(digest, np.uint8)[: SIZE * count].reshape(count, SIZE).astype(np.float32) % 7 - 3
 
 
-class FakeEncoder:
+class FakeModel(Model):
     """Encodes an item as a hash of its name; knows words of up to five letters."""
 
-    address, identity, size = "runs/fake", "fake", SIZE
+    address, identity, embedding_dim, is_inner_product = "runs/fake", "fake", SIZE, True
 
-    def __init__(self, rescores=False, set_kinds=()):
-        self.rescores, self.set_kinds = rescores, set_kinds  # the kinds that are encoded as sets
+    def __init__(self, is_inner_product=True, set_kinds=()):
+        super().__init__(lambda: self)
+        self.is_inner_product, self.set_kinds = is_inner_product, set_kinds  # the kinds that are encoded as sets
 
     def encodings(self, items, kind):
         sets = tuple(vectors_of(item, 3) for item in items) if kind in self.set_kinds else None
         return Encodings(np.concatenate([vectors_of(item) for item in items]), sets)
 
-    def prepare(self, photo):
+    def preprocess(self, photo):
         return np.asarray(photo)[0, 0]
 
-    def images(self, prepared):
+    def encode_preprocessed(self, prepared):
         return self.encodings([tuple(pixel.tolist()) for pixel in prepared], "image")
 
-    def texts(self, texts):
+    def encode_texts(self, texts):
         return self.encodings(texts, "text")
 
     def score(self, images, texts):
@@ -49,12 +51,12 @@ class FakeEncoder:
         others = texts.vectors[:, None] if texts.sets is None else texts.sets
         return np.array([[(image @ text.T).max(1).sum() for text in others] for image in images.sets], np.float32)
 
-    def known(self, words):
+    def known_words(self, words):
         return np.array([len(word) < 6 for word in words], bool)
 
 
 def put(store, names, texts=(), set_kinds=(), look=None, folder="a", split=None, columns=None):
-    """Add images with these names, encoded as by FakeEncoder, and the texts of the first of them."""
+    """Add images with these names, encoded as by FakeModel, and the texts of the first of them."""
     with store.database.transaction():
         writer = Writer(store, [])
         for text in set(texts):
@@ -95,7 +97,7 @@ def spec(identity="fake", size=SIZE):
 def kit():
     """Helpers to make and to search indexes of fake entries."""
     return SimpleNamespace(
-        SIZE=SIZE, FakeEncoder=FakeEncoder, vectors_of=vectors_of, put=put, search=search, keys=keys, spec=spec
+        SIZE=SIZE, FakeModel=FakeModel, vectors_of=vectors_of, put=put, search=search, keys=keys, spec=spec
     )
 
 

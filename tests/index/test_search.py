@@ -6,19 +6,19 @@ from PIL import Image
 
 from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
 from diptych.index import search
-from diptych.index.encoder import Encodings
 from diptych.index.entries import Filters, SearchRequest
 from diptych.index.query_plan import QueryPlan
 from diptych.index.search import Query, Searcher, open_store
 from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.writer import Writer
+from diptych.models.engines.engine import Encodings
 
 
 def test_a_batch_of_different_requests_equals_single_queries(kit, store):
     kit.put(store, [f"n{i}" for i in range(30)], ["red", "blue", "dog"], split="val")
     kit.put(store, [f"m{i}" for i in range(10)], ["car"], folder="b/c", split="test", columns={"year": "1999"})
-    searcher = Searcher(store, kit.FakeEncoder())
-    encoded = searcher.encoder.texts([f"q{i}" for i in range(5)])
+    searcher = Searcher(store, kit.FakeModel())
+    encoded = searcher.model.encode_texts([f"q{i}" for i in range(5)])
     queries = [
         Query(encoded.take([0]), "text", SearchRequest(k=3)),
         Query(encoded.take([1]), "text", SearchRequest(k=7, filters=Filters(split="test")), "some words"),
@@ -39,7 +39,7 @@ def test_a_batch_of_different_requests_equals_single_queries(kit, store):
 
 def test_all_four_directions_and_similar_entries(kit, store):
     kit.put(store, [f"n{i}" for i in range(9)], ["red dog", "Red  dog!", "blue"])
-    searcher = Searcher(store, kit.FakeEncoder())
+    searcher = Searcher(store, kit.FakeModel())
     ids, vectors = store.vectors("image")
     cosines = vectors @ vectors[4] / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vectors[4])
     found = searcher.search_similar(int(ids[4]), SearchRequest(k=8))
@@ -56,7 +56,7 @@ def test_all_four_directions_and_similar_entries(kit, store):
 
 def test_an_answer_names_the_words_that_the_model_does_not_know(kit, store):
     kit.put(store, [f"n{i}" for i in range(5)])  # too few for anything not to stand out
-    searcher = Searcher(store, kit.FakeEncoder())
+    searcher = Searcher(store, kit.FakeModel())
     known, some, none = searcher.search_texts(
         ["red dog", "a red longword, longword", "longword longerword"], SearchRequest()
     )
@@ -69,7 +69,7 @@ def test_an_answer_names_the_words_that_the_model_does_not_know(kit, store):
     assert not any(hit.stands_out for hit in none.hits)
     assert none.message == "The model knows none of these words, so the hits are arbitrary; try other words."
     # The same from the encoding, as the HTTP service asks; without its text nothing is known about words.
-    encoded = searcher.encoder.texts(["longword longerword"])
+    encoded = searcher.model.encode_texts(["longword longerword"])
     assert kit.search(searcher, encoded, SearchRequest(), "text", "longword longerword") == none
     assert kit.search(searcher, encoded, SearchRequest(), "text").found
 
@@ -77,13 +77,13 @@ def test_an_answer_names_the_words_that_the_model_does_not_know(kit, store):
 def test_many_unknown_words_are_counted(kit, store):
     kit.put(store, ["n"])
     words = " ".join(f"unknown{letter}" for letter in "abcdefg")
-    (answer,) = Searcher(store, kit.FakeEncoder()).search_texts([f"a {words}"], SearchRequest())
+    (answer,) = Searcher(store, kit.FakeModel()).search_texts([f"a {words}"], SearchRequest())
     assert len(answer.unknown_words) == 7
     assert answer.message.endswith("“unknowne” and 2 more words.")
 
 
 def test_a_message_explains_an_answer_without_hits(kit, store, monkeypatch):
-    searcher = Searcher(store, kit.FakeEncoder())
+    searcher = Searcher(store, kit.FakeModel())
     (empty,) = searcher.search_texts(["red"], SearchRequest())
     assert (empty.hits, empty.found) == ((), False)
     assert empty.message == "The index has no images yet; `diptych index` adds some."
@@ -101,7 +101,7 @@ def test_a_message_explains_an_answer_without_hits(kit, store, monkeypatch):
 def test_changes_by_another_writer_are_seen(kit, store, tmp_path):
     kit.put(store, ["a"])
     reader = Store.open(tmp_path / "x.diptych")
-    searcher = Searcher(reader, kit.FakeEncoder())
+    searcher = Searcher(reader, kit.FakeModel())
     request = SearchRequest(filters=Filters(folder="a"))
     assert searcher.search_texts(["x"], request)[0].searched == 1
     kit.put(store, ["b", "c"])
@@ -121,7 +121,7 @@ def replace_index(kit, path, names, identity="fake"):
 def test_an_index_that_another_model_rebuilt_is_not_searched(kit, store):
     kit.put(store, ["a", "b"])
     store.close()
-    searcher = Searcher(Store.open(store.path), kit.FakeEncoder())
+    searcher = Searcher(Store.open(store.path), kit.FakeModel())
     assert len(searcher.search_texts(["x"], SearchRequest())[0].hits) == 2
     replace_index(kit, store.path, ["a", "c", "d"])
     assert searcher.model_matches
@@ -135,7 +135,7 @@ def test_an_index_that_another_model_rebuilt_is_not_searched(kit, store):
 def test_an_index_that_is_replaced_during_a_search_is_searched_again(kit, store, monkeypatch):
     kit.put(store, [f"a{i}" for i in range(9)])
     store.close()
-    searcher = Searcher(Store.open(store.path), kit.FakeEncoder())
+    searcher = Searcher(Store.open(store.path), kit.FakeModel())
     hits = QueryPlan._hits
 
     def late(plan, *arguments):
@@ -153,7 +153,7 @@ def test_an_index_that_is_replaced_during_a_search_is_searched_again(kit, store,
 
 def test_a_search_is_repeated_if_a_hit_is_removed_meanwhile(kit, store, monkeypatch):
     kit.put(store, ["a", "b"])
-    searcher = Searcher(store, kit.FakeEncoder())
+    searcher = Searcher(store, kit.FakeModel())
     entries = store.entries
 
     def once(ids):
@@ -169,42 +169,42 @@ def test_a_search_is_repeated_if_a_hit_is_removed_meanwhile(kit, store, monkeypa
 def test_an_ivf_is_used_stored_and_rebuilt_when_it_is_stale(kit, store, tmp_path):
     pytest.importorskip("faiss")
     kit.put(store, [f"n{i}" for i in range(70)], ["x"])
-    encoder = kit.FakeEncoder()
+    model = kit.FakeModel()
 
     def answer(searcher, request=SearchRequest(k=5)):  # noqa: B008 (immutable)
-        return kit.search(searcher, encoder.texts(["q"]), request, "text")
+        return kit.search(searcher, model.encode_texts(["q"]), request, "text")
 
-    exact = answer(Searcher(store, encoder, ivf="never"))
-    found = answer(Searcher(store, encoder, ivf="always"))
+    exact = answer(Searcher(store, model, ivf="never"))
+    found = answer(Searcher(store, model, ivf="always"))
     assert (found.method, found.hits) == ("ivf", exact.hits)
     file = tmp_path / "x.diptych.image.ivf"
     before = file.stat().st_mtime_ns, file.stat().st_ino
-    reader = Searcher(store, encoder, ivf_above=10, build_ivf=False)
+    reader = Searcher(store, model, ivf_above=10, build_ivf=False)
     assert answer(reader).method == "ivf"
     kit.put(store, ["another"])
     assert answer(reader).method == "exact"  # stale, and this searcher does not build
-    again = answer(Searcher(store, encoder, ivf="always"))
+    again = answer(Searcher(store, model, ivf="always"))
     assert (again.method, again.searched) == ("ivf", 71)
     assert (file.stat().st_mtime_ns, file.stat().st_ino) != before
     assert answer(reader, SearchRequest(k=5, filters=Filters(folder="a"))).method == "exact"  # loaded before
-    assert answer(Searcher(store, encoder, ivf_above=1000)).method == "exact"
+    assert answer(Searcher(store, model, ivf_above=1000)).method == "exact"
 
 
 def test_without_faiss_a_large_index_is_searched_exactly_and_a_note_says_so(kit, store, monkeypatch):
     kit.put(store, ["a", "b"])
-    assert Searcher(store, kit.FakeEncoder(), ivf_above=1).notes() == []
+    assert Searcher(store, kit.FakeModel(), ivf_above=1).notes() == []
     monkeypatch.setattr(search.ivf_cache, "available", lambda: False)
-    searcher = Searcher(store, kit.FakeEncoder(), ivf_above=1)
+    searcher = Searcher(store, kit.FakeModel(), ivf_above=1)
     assert searcher.search_texts(["x"], SearchRequest())[0].method == "exact"
     assert "pip install 'diptych[faiss]'" in searcher.notes()[0]
-    assert Searcher(store, kit.FakeEncoder()).notes() == []
+    assert Searcher(store, kit.FakeModel()).notes() == []
     with pytest.raises(DiptychError, match="faiss"):
-        Searcher(store, kit.FakeEncoder(), ivf="always")
+        Searcher(store, kit.FakeModel(), ivf="always")
 
 
 def test_bad_queries_are_refused_in_one_line(kit, store):
     kit.put(store, ["a"])
-    searcher = Searcher(store, kit.FakeEncoder())
+    searcher = Searcher(store, kit.FakeModel())
     for words, request, expected in ((" ", SearchRequest(), "empty"), ("x", SearchRequest(k=0), "k = 0")):
         with pytest.raises(DataError, match=expected):
             searcher.search_texts([words], request)
@@ -213,7 +213,7 @@ def test_bad_queries_are_refused_in_one_line(kit, store):
     with pytest.raises(ScoreError, match="not finite"):
         kit.search(searcher, Encodings(np.full((1, kit.SIZE), np.nan, np.float32)), SearchRequest(), "text")
     with pytest.raises(IndexFileError, match=r"another model than runs/other.*diptych index runs/other s --into"):
-        Searcher(store, SimpleNamespace(identity="other", address="runs/other", rescores=False))
+        Searcher(store, SimpleNamespace(identity="other", address="runs/other"))
     assert searcher.search_texts([], SearchRequest()) == []
 
 

@@ -21,30 +21,32 @@ from diptych.errors import DataError, DiptychError, IndexFileError
 from diptych.files import locked_file
 from diptych.index import sync as syncing
 from diptych.index import update
-from diptych.index.encoder import Encodings
 from diptych.index.entries import Filters
 from diptych.index.sqlite.database import Database
 from diptych.index.sqlite.store import Store
-from diptych.index.sync import Model, rebuild, sync
+from diptych.index.sync import rebuild, sync
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 
 
-class Fake:
+class Fake(Model):
     """Vectors from a hash of what is to be encoded; counts what it encodes."""
 
-    address, size, rescores = "fake", 8, False
+    address, identity, embedding_dim, is_inner_product, reads_pictures = "fake", "", 8, True, True
 
     def __init__(self, identity="f" * 64, pause=0.0, sets=False):
+        super().__init__(lambda: self)
         self.identity, self.pause, self.sets = identity, pause, sets
         self.seen = []
 
-    def prepare(self, photo):
+    def preprocess(self, photo):
         return np.asarray(photo.resize((6, 6)), np.uint8).transpose(2, 0, 1).copy()
 
-    def images(self, prepared):
+    def encode_preprocessed(self, prepared):
         time.sleep(self.pause * len(prepared))
         return self.encodings([pixels.tobytes() for pixels in prepared])
 
-    def texts(self, texts):
+    def encode_texts(self, texts):
         return self.encodings([text.encode() for text in texts])
 
     def encodings(self, contents):
@@ -156,16 +158,16 @@ def test_syncing_after_every_change_equals_a_new_index(history):
     with tempfile.TemporaryDirectory() as name:
         folder, index, now = Path(name, "photos"), Path(name, "index"), Path(name, "now")
         put(folder / "always.png", 9)  # a folder that is empty all at once is refused
-        encoder = Fake()
+        model = Fake()
         for steps in history:
             for step in steps:
                 take(folder, *step)
             known = view(index)[1] if index.exists() else []
-            encoder.seen.clear()
-            sync(encoder, str(folder), index, workers=0)
-            assert len(encoder.seen) == len({row[:2] for row in view(index)[1]} - {row[:2] for row in known})
+            model.seen.clear()
+            sync(model, str(folder), index, workers=0)
+            assert len(model.seen) == len({row[:2] for row in view(index)[1]} - {row[:2] for row in known})
             assert view(sync_now(folder, now)) == view(index)
-            again = sync(Model("fake", encoder.identity, never), str(folder), index, workers=0)
+            again = sync(Model(never, "fake", lambda: model.identity), str(folder), index, workers=0)
             assert (again.encoded, again.renamed, again.removed) == (0, 0, 0)
 
 
@@ -176,19 +178,19 @@ def sync_now(folder, path):
 
 
 def test_a_renamed_image_keeps_its_entry_and_a_changed_one_too(photos, tmp_path):
-    index, encoder = tmp_path / "index", Fake()
-    first = sync(encoder, str(photos), index)
+    index, model = tmp_path / "index", Fake()
+    first = sync(model, str(photos), index)
     assert (first.encoded, first.kept, first.texts_encoded) == (9, 0, 2)
     before = ids(index)
-    encoder.seen.clear()
+    model.seen.clear()
     (photos / "0.png").rename(photos / "sub" / "zero.png")
     (photos / "0.txt").rename(photos / "sub" / "zero.txt")
     put(photos / "2.png", 20)
     shutil.copy(photos / "4.png", photos / "copy.png")
     (photos / "6.png").unlink()
-    result = sync(encoder, str(photos), index)
+    result = sync(model, str(photos), index)
     assert (result.encoded, result.kept, result.renamed, result.removed) == (1, 7, 1, 1)
-    assert len(encoder.seen) == 1 and result.texts_encoded == 0
+    assert len(model.seen) == 1 and result.texts_encoded == 0
     after = ids(index)
     assert after["sub/zero.png"] == before["0.png"] and after["2.png"] == before["2.png"]
     assert after["copy.png"] not in before.values() and "6.png" not in after
@@ -205,9 +207,9 @@ def test_every_remaining_image_has_its_own_vector_and_text(photos, tmp_path):
     found, _, problems = view(tmp_path / "index")
     for number in range(9):
         vector, texts, text_vectors, *_ = found[f"sub/{number}.png" if number % 2 else f"{number}.png"]
-        encoder = Fake()
-        assert vector == encoder.images([encoder.prepare(draw(number))]).vectors.tobytes()
-        assert texts == [f"text {number}"] and text_vectors == [encoder.texts(texts).vectors.tobytes()]
+        model = Fake()
+        assert vector == model.encode_images([draw(number)]).vectors.tobytes()
+        assert texts == [f"text {number}"] and text_vectors == [model.encode_texts(texts).vectors.tobytes()]
     assert [key for key, _ in problems] == ["1broken.jpg", "3broken.jpg", "5broken.jpg"]
     assert problems[0][1] == "an empty file (0 bytes); copy it again"
     assert "not an image in a known format" in problems[1][1]
@@ -243,8 +245,8 @@ def test_a_killed_sync_continues(tmp_path, monkeypatch):
     worker.wait()
     done = len(ids(index))
     assert 4 <= done < 24
-    encoder = Fake()
-    result = sync(encoder, str(folder), index)
+    model = Fake()
+    result = sync(model, str(folder), index)
     assert result.encoded == 24 - done and result.kept == done
     assert view(index) == view(sync_now(folder, tmp_path / "now"))
 
@@ -295,7 +297,7 @@ def test_nothing_is_removed_because_a_disk_is_not_connected(photos, tmp_path, mo
     monkeypatch.setattr(os, "scandir", scandir)
     result = sync(Fake(), str(photos), index)
     assert (result.kept, result.removed, result.problems) == (9, 0, 1)
-    model = Model("fake", Fake().identity, Fake)
+    model = Model(Fake, "fake", lambda: Fake().identity)
     with pytest.raises(DataError, match=r"sub.* cannot be read, and its images would be lost"):
         rebuild(index, model)
     monkeypatch.undo()
@@ -355,7 +357,7 @@ def test_a_corpus_keeps_its_splits_texts_and_columns(tmp_path):
     (shop / "captions.csv").write_text(rows.replace("red", "green").replace("a mug", "a beaker"))
     second = sync(Fake(), str(shop), tmp_path / "index")
     assert (second.encoded, second.texts_encoded, second.kept, second.problems) == (0, 1, 2, 0)
-    table = sync(Model("fake", "f" * 64, Fake), str(shop / "captions.csv"), tmp_path / "by-file")
+    table = sync(Model(Fake, "fake", lambda: "f" * 64), str(shop / "captions.csv"), tmp_path / "by-file")
     assert table.encoded == 2
     np.save(tmp_path / "test_ims.npy", np.ones((5, 4), np.float32))
     (tmp_path / "test_caps.txt").write_text("a b\n" * 25)
@@ -408,7 +410,7 @@ def test_rebuilding_leaves_the_old_file_until_the_new_one_is_complete(photos, tm
     sync(Fake(), str(photos), index, storage="int8")
     before = index.read_bytes()
     reader = Store.open(index)
-    model = Model("fake", "e" * 64, lambda: Fake("e" * 64))
+    model = Model(lambda: Fake("e" * 64), "fake", lambda: "e" * 64)
 
     def interrupt(done, _total):
         if done == 4:

@@ -7,29 +7,32 @@ import pytest
 from PIL import Image
 
 from diptych.index import update
-from diptych.index.encoder import Encodings
 from diptych.index.source import FolderSource
 from diptych.index.sqlite.store import IndexSpec, Store
 from diptych.index.update import Update
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 
 
-class Encoder:
+class FakeModel(Model):
     """Encodes a photo as its colour, and a text as its length; records the size of each batch."""
 
-    address, identity, size, rescores = "runs/fake", "fake", 3, False
+    address, identity, embedding_dim, is_inner_product = "runs/fake", "fake", 3, True
+    reads_pictures, localises = True, False
 
     def __init__(self):
+        super().__init__(lambda: self)
         self.batches = []
 
-    def prepare(self, photo):
+    def preprocess(self, photo):
         return np.asarray(photo.resize((1, 1)), np.float32)[0, 0]
 
-    def images(self, prepared):
+    def encode_preprocessed(self, prepared):
         self.batches.append(len(prepared))
         vectors = np.stack(prepared)
         return Encodings(np.where(vectors[:, :1] == 66, np.nan, vectors).astype(np.float32))
 
-    def texts(self, texts):
+    def encode_texts(self, texts):
         return Encodings(np.array([[len(text), 0, 1] for text in texts], np.float32))
 
 
@@ -51,10 +54,10 @@ def store(tmp_path, folder):
     store.close()
 
 
-def run(store, folder, encoder=None, interrupted=None, progress=None):
+def run(store, folder, model=None, interrupted=None, progress=None):
     source = FolderSource(folder)
     listing = source.listing()
-    one = Update(store, store.spec, source, listing, lambda: encoder or Encoder(), workers=0)
+    one = Update(store, store.spec, source, listing, model or FakeModel(), workers=0)
     one.run(interrupted or threading.Event(), progress)
     return one
 
@@ -95,10 +98,10 @@ def test_an_interrupted_pass_writes_what_is_finished(store, folder):
 
 def test_a_batch_is_written_at_the_latest_after_so_many_images(store, folder, monkeypatch):
     monkeypatch.setattr(update, "IMAGES_PER_TRANSACTION", 2)
-    before, encoder = store.generation, Encoder()
-    run(store, folder, encoder)
+    before, model = store.generation, FakeModel()
+    run(store, folder, model)
     assert store.generation - before >= 3
-    assert encoder.batches == [2, 2, 2]
+    assert model.batches == [2, 2, 2]
 
 
 def test_an_encoding_that_is_not_finite_is_a_problem_of_its_image(store, folder):

@@ -18,10 +18,10 @@ from diptych.errors import DataError, RunError, ScoreError
 from diptych.mining import resumable_pass
 from diptych.mining.lists import HardNegativeLists
 from diptych.mining.mine import mine
+from diptych.model import Model
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 
 WORDS = ["a", "dog", "cat", "on", "grass", "two", "red"]
@@ -33,6 +33,7 @@ class Table:
     def __init__(self, scores, strings, unreadable=()):
         self.scores, self.strings, self.unreadable = torch.as_tensor(scores), strings, unreadable
         self.encoded = self.tiles = 0
+        self.torch_engine = self
         self.matcher = SimpleNamespace(
             settings=SimpleNamespace(name="table"), embedding_dim=1, score=self.score, score_pairs=self.score_pairs
         )
@@ -44,14 +45,14 @@ class Table:
     def score_pairs(self, images, texts):
         return self.scores[images, texts]
 
-    def encode_images(self, corpus, workers, progress, reader):
+    def encode_corpus_images(self, corpus, workers, progress, reader):
         self.encoded += 1
         rows = np.array([row for row in range(len(corpus.image_ids)) if row not in self.unreadable])
         skipped = {corpus.image_ids[row]: f"{row}.jpg: broken" for row in self.unreadable}
         progress(len(corpus.image_ids), len(corpus.image_ids))
         return torch.from_numpy(rows), rows, skipped
 
-    def encode_texts(self, texts, progress):
+    def text_tensor(self, texts, progress):
         progress(len(texts), len(texts))
         return torch.tensor([self.strings.index(text) for text in texts])
 
@@ -156,14 +157,14 @@ def test_a_trained_model_mines_and_says_what_it_did(tmp_path):
     settings = VSESettings(
         joint=8, text=GRUSettings(hidden=8, word=4), image=FeatureSettings(shape=(5,)), words=len(vocabulary)
     )
-    trained = Trained(settings.build().eval(), vocabulary, torch.device("cpu"))
+    trained = Model.from_matcher(settings.build().eval(), vocabulary, torch.device("cpu"))
     texts = [" ".join(words) for words in random.permutation(list(itertools.permutations(WORDS, 4)))[:24]]
     corpus = replace(
         corpus_of(range(12), np.repeat(np.arange(12), 2), texts),
         features=Features([random.random((12, 5), np.float32)]),
     )
     lists = mine(trained, corpus, tmp_path / "lists.safetensors", weights="w", top_texts=4, top_images=3)
-    encoded = trained.encode(corpus)
+    encoded = trained.encode_corpus(corpus)
     scores = trained.matcher.score(encoded.images, encoded.texts)
     scores[torch.arange(12)[:, None] == torch.arange(24) // 2] = -torch.inf
     np.testing.assert_array_equal(lists.texts, scores.topk(4).indices)

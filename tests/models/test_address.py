@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diptych.index.torch_encoder import TorchEncoder
-from diptych.models.address import run_folder, run_identity
+from diptych.model import Model
+from diptych.models.address import ModelFiles, run_folder
 
 
 def test_the_starter_is_in_the_package_small_whole_and_told_about():
@@ -12,14 +12,13 @@ def test_the_starter_is_in_the_package_small_whole_and_told_about():
     card = (folder / "card.md").read_text(encoding="utf-8")
     for told in ("diptych train", "Flickr8k", "R@1", "What it cannot do"):
         assert told in card
-    encoder = TorchEncoder.open("starter", "cpu")
-    texts = encoder.texts(["a dog runs on grass", "a dog is running on the grass", "a man climbs a rock"]).vectors
+    model = Model.load("starter", "cpu")
+    texts = model.encode_texts(["a dog runs on grass", "a dog is running on the grass", "a man climbs a rock"]).vectors
     assert np.linalg.norm(texts, axis=1) == pytest.approx(np.ones(3), abs=1e-5)
     assert texts[0] @ texts[1] > texts[0] @ texts[2] + 0.3
-    grass, night = (encoder.prepare(Image.new("RGB", (40, 30), colour)) for colour in ("green", "black"))
-    images = encoder.images([grass, night]).vectors
-    assert (images @ encoder.texts(["green grass"]).vectors[0]).argmax() == 0
-    assert encoder.identity == run_identity(folder)
+    images = model.encode_images([Image.new("RGB", (40, 30), colour) for colour in ("green", "black")]).vectors
+    assert (images @ model.encode_texts(["green grass"]).vectors[0]).argmax() == 0
+    assert model.identity == ModelFiles.find(folder).identity()
 
 
 def test_a_run_here_that_is_called_starter_comes_first(tmp_path, monkeypatch):

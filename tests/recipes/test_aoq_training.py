@@ -9,7 +9,7 @@ from diptych.data.corpus import Features
 from diptych.data.formats.scenes import make_scenes
 from diptych.mining.lists import lists_file, weights_digest
 from diptych.mining.mine import mine
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.training.recipe_catalogue import catalogue
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
@@ -62,7 +62,7 @@ def corpus():
 def teacher(corpus, tmp_path_factory):
     run = tmp_path_factory.mktemp("teacher") / "vsrn"
     train(load_recipe("vsrn", small("vsrn")[1]), corpus, run, device="cpu")
-    trained = Trained.open(run, "cpu")
+    trained = Model.load(run, "cpu")
     mine(trained, corpus.split("train"), lists_file(run), weights=weights_digest(run))
     return run
 
@@ -74,7 +74,7 @@ def test_every_kind_of_recipe_of_regions_trains(name, corpus, teacher, tmp_path)
         if stage.offline is not None and stage.offline.lists != "previous":
             changes.append(f"stage.{number}.offline.lists={str(teacher)!r}")
     run = train(load_recipe(name, changes), corpus, tmp_path / "run", device="cpu", workers=0)
-    encoded = Trained.open(run, "cpu").encode(corpus.split("test"))
+    encoded = Model.load(run, "cpu").encode_corpus(corpus.split("test"))
     scores = encoded.matcher().score(encoded.images, encoded.texts)
     assert scores.shape == (3, 6)
     assert scores.isfinite().all()

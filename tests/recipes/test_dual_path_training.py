@@ -15,9 +15,9 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.evaluation.runs import evaluate
 from diptych.features.backbone import Backbone
 from diptych.features.backbones.registry import build_backbone
+from diptych.model import Model
 from diptych.models.layers import pretrained
 from diptych.models.towers.text import cnn
-from diptych.models.trained import Trained
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.engine.stage import set_trainable
 from diptych.training.recipe_catalogue import catalogue
@@ -127,7 +127,7 @@ def test_it_trains_on_scenes(name, corpus, stores, tmp_path):
         terms = {"visual": stage.objective.visual, "textual": stage.objective.textual}
         ranked = ["image_to_text", "text_to_image"] if stage.objective.rank else []
         assert sorted(line["terms"]) == sorted([*ranked, *(term for term, weight in terms.items() if weight)])
-    trained = Trained.open(run, "cpu", stores=stores)
+    trained = Model.load(run, "cpu", stores=stores)
     result = evaluate(trained, corpus, average_precision="-pedes" in name)
     assert (result.images, result.texts) == (4, 4)
     last = load_file(snapshot_path(run))

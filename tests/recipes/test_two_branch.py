@@ -15,7 +15,7 @@ import torch
 from diptych.data.formats.scenes import make_scenes
 from diptych.evaluation.localisation.localise import evaluate_phrases
 from diptych.evaluation.runs import evaluate
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.report.run_evaluator import RunEvaluator
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.stage import set_trainable
@@ -308,7 +308,7 @@ def test_every_recipe_trains_on_scenes(name, corpus, stores, tmp_path):
     epochs = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["stage"] for line in epochs if line["event"] == "epoch"] == list(range(1, len(recipe.stage) + 1))
     assert all(np.isfinite(line["loss"]) for line in epochs if line["event"] == "epoch")
-    trained = Trained.open(run, "cpu", stores=stores)
+    trained = Model.load(run, "cpu", stores=stores)
     if name in REPORTED:
         RunEvaluator(corpus).write_report(run, trained)  # as the command does
         assert (run / "report.html").is_file()

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from diptych.data.formats.scenes import make_scenes
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.report.comparison.compare import compare
 from diptych.report.elements import Answer, Fact, Measure
 from diptych.report.run_page import RunPage, render_run_page
@@ -52,13 +52,13 @@ def run(corpus, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def trained(run):
-    return Trained.open(run, "cpu")
+    return Model.load(run, "cpu")
 
 
 @pytest.fixture(scope="session")
 def encoded(trained, corpus):
     """The encoded test split."""
-    return trained.encode(corpus.split("test"))
+    return trained.encode_corpus(corpus.split("test"))
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from diptych.errors import ScoreError
 from diptych.evaluation.localisation.phrase_metrics import GroundingResult
 from diptych.evaluation.runs import evaluate_encoded
 from diptych.index.entries import Entry, Hit
+from diptych.model import Model
 from diptych.models.encodings import Encoded
-from diptych.models.trained import Trained
 from diptych.report.run_report import write_phrase_report, write_report
 from diptych.report.sections.hard_negatives import hard_negatives_section
 from diptych.training.engine.journal import Journal
@@ -23,7 +23,7 @@ from diptych.training.train import train
 
 def test_the_report_shows_what_the_run_left(run, corpus, encoded):
     result = evaluate_encoded([encoded])
-    trained = Trained.open(run, "cpu")
+    trained = Model.load(run, "cpu")
     found = [Hit(Entry(id, "image", key, id), 0.5) for id, key in enumerate(encoded.corpus.image_ids[:3], 1)]
     asked = [("two red circles", found)]
     negatives = hard_negatives_section(run, trained, corpus)
@@ -70,7 +70,7 @@ def test_a_model_of_sets_on_stored_features_has_all_sections(tmp_path):
     corpus = replace(corpus, features=Features([values]))
     recipe = load_recipe("scan-t2i", ["model.joint=8", "model.text.word=4", "stage.1.epochs=1"])
     run = train(recipe, corpus, tmp_path / "scan", device="cpu", workers=0)
-    encoded = Trained.open(run, "cpu").encode(corpus.split("test"))
+    encoded = Model.load(run, "cpu").encode_corpus(corpus.split("test"))
     page = write_report(run, encoded, evaluate_encoded([encoded]), "test").read_text()
     for section in ("word-importance", "score-distributions", "correlations"):
         assert f'id="{section}"' in page

@@ -12,31 +12,34 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from diptych.index.encoder import Encodings
 from diptych.index.search import Searcher
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 from diptych.serve.app import create_app
 from diptych.serve.schemas import SearchAnswer
 from diptych.text.tokenisers.treebank import tokenise
 
 
-class Encoder:
+class FakeModel(Model):
     """A text is the sum of its words, an image the word for its colour; records the size of each pass."""
 
-    address, identity, size, rescores = "runs/fake", "fake", 64, False
+    address, identity, embedding_dim, is_inner_product = "runs/fake", "fake", 64, True
+    reads_pictures, localises = True, False
 
     def __init__(self):
+        super().__init__(lambda: self)
         self.passes = []  # the number of texts, or of images, in each
 
-    def prepare(self, photo):
+    def preprocess(self, photo):
         return np.asarray(photo.resize((1, 1)))
 
-    def images(self, prepared):
+    def encode_preprocessed(self, prepared):
         self.passes.append(len(prepared))
         return self._encode([[("red", "green", "blue")[int(pixel[0, 0].argmax())]] for pixel in prepared])
 
-    def texts(self, texts):
+    def encode_texts(self, texts):
         self.passes.append(len(texts))
         if "poison" in texts:
             raise ValueError("a text that no model can read")
@@ -44,20 +47,20 @@ class Encoder:
         encoded.vectors[[text == "venom" for text in texts]] = np.nan
         return encoded
 
-    def words(self, texts):
+    def encode_tokens(self, texts):
         return self._encode(texts)
 
     def _encode(self, texts):
-        vectors = np.full((len(texts), self.size), 1e-3, np.float32)
+        vectors = np.full((len(texts), self.embedding_dim), 1e-3, np.float32)
         for row, words in enumerate(texts):
             for word in words:
-                vectors[row, hashlib.sha256(word.encode()).digest()[0] % self.size] += 1
+                vectors[row, hashlib.sha256(word.encode()).digest()[0] % self.embedding_dim] += 1
         return Encodings(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
     def score(self, images, texts):
         return images.vectors @ texts.vectors.T
 
-    def known(self, words):
+    def known_words(self, words):
         return np.array([word != "zebra" for word in words], bool)
 
 
@@ -95,11 +98,11 @@ def together(app, addresses):
     return asyncio.run(ask())
 
 
-def searcher_of(folder, file, encoder=None):
+def searcher_of(folder, file, model=None):
     """A fresh index of a folder."""
-    encoder = encoder or Encoder()
-    sync(encoder, str(folder), file)
-    return Searcher(Store.open(file), encoder)
+    model = model or FakeModel()
+    sync(model, str(folder), file)
+    return Searcher(Store.open(file), model)
 
 
 def keys(response):
@@ -140,7 +143,7 @@ SCOPE = {
 def kit():
     """Helpers to make and to use services."""
     return SimpleNamespace(
-        Encoder=Encoder,
+        FakeModel=FakeModel,
         SCOPE=SCOPE,
         client_of=client_of,
         error_of=error_of,
@@ -182,8 +185,8 @@ def client(tmp_path_factory):
 def two(tmp_path_factory):
     """Two indexes of one model."""
     place = tmp_path_factory.mktemp("two")
-    encoder = Encoder()
+    model = FakeModel()
     fill(place / "first")
     fill(place / "second", names=("blue", "red"))
     files = {name: place / f"{name}.diptych" for name in ("first", "second")}
-    return {name: searcher_of(place / name, file, encoder) for name, file in files.items()}
+    return {name: searcher_of(place / name, file, model) for name, file in files.items()}

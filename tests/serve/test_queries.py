@@ -9,7 +9,7 @@ from diptych.serve.queries import LruCache, stored_encoding
 
 def test_concurrent_queries_share_a_pass_and_a_product(kit, two, monkeypatch):
     app = create_app(two)
-    encoder = two["first"].encoder
+    model = two["first"].model
     searched = []
     search = Searcher.search
 
@@ -18,7 +18,7 @@ def test_concurrent_queries_share_a_pass_and_a_product(kit, two, monkeypatch):
         return search(self, queries)
 
     monkeypatch.setattr(Searcher, "search", counted)
-    encoder.passes.clear()
+    model.passes.clear()
     words = [f"red {number}" for number in range(20)]
     addresses = [f"/search?text={text}&index={name}&k=1" for name in two for text in words]
     answers = kit.together(app, [*addresses, addresses[0], "/search?text=poison", "/search?text=venom"])
@@ -26,13 +26,13 @@ def test_concurrent_queries_share_a_pass_and_a_product(kit, two, monkeypatch):
     assert all(answer.json()["hits"][0]["key"].endswith("red.jpg") for answer in answers[:41])
     assert [answer.json()["text"] for answer in answers[:20]] == words
     assert "not finite" in answers[-1].json()["error"]
-    healthy = [size for size in encoder.passes if size > 1]
+    healthy = [size for size in model.passes if size > 1]
     assert sum(searched) <= 41  # equal queries are searched once
     assert len(searched) < 15
     assert len(healthy) < 8
-    encoder.passes.clear()
+    model.passes.clear()
     assert kit.together(app, addresses[:1])[0].json()["hits"] == answers[0].json()["hits"]
-    assert encoder.passes == []  # the encoding was cached
+    assert model.passes == []  # the encoding was cached
 
 
 def test_the_stored_encoding_is_what_was_indexed(two):

@@ -48,17 +48,17 @@ def test_changes_of_the_index_are_seen(kit, folder, searcher):
         ids = found(client)
         (folder / "red.jpg").unlink()
         shutil.copy(folder / "green.jpg", folder / "new.jpg")
-        sync(kit.Encoder(), str(folder), searcher.store.path)
+        sync(kit.FakeModel(), str(folder), searcher.store.path)
         assert set(found(client)) == {"green.jpg", "below/blue.jpg"}  # equal photos are one hit
         assert client.get(f"/similar?id={ids['red.jpg']}").status_code == 404
         assert client.get(f"/image/{ids['red.jpg']}").status_code == 404
-        sync(kit.Encoder(), str(folder), searcher.store.path, fresh=True)  # another file in its place
+        sync(kit.FakeModel(), str(folder), searcher.store.path, fresh=True)  # another file in its place
         assert set(found(client)) == {"green.jpg", "below/blue.jpg"}
         assert client.get("/health").json()["status"] == "ok"
 
 
 def test_an_index_that_another_model_rebuilt_is_not_searched(kit, folder, searcher):
-    class Other(kit.Encoder):
+    class Other(kit.FakeModel):
         address, identity, size = "runs/other", "other", 32
 
     with kit.served({"photos": searcher}) as client:
@@ -105,7 +105,7 @@ def test_a_failing_database_is_reported_and_survived(kit, searcher, monkeypatch)
 
 def test_an_empty_index_says_so(kit, tmp_path):
     spec = IndexSpec("runs/fake", "fake", 64, False, "float32", str(tmp_path), str(tmp_path), "0")
-    with kit.served({"empty": Searcher(Store.create(tmp_path / "index", spec), kit.Encoder())}) as client:
+    with kit.served({"empty": Searcher(Store.create(tmp_path / "index", spec), kit.FakeModel())}) as client:
         reply = client.get("/search?text=red").json()
         assert (reply["hits"], reply["found"], reply["searched"]) == ([], False, 0)
         assert reply["message"] == "The index has no images yet; `diptych index` adds some."

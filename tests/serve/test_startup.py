@@ -44,7 +44,7 @@ def test_indexes_of_one_model_share_it_and_names_are_unique(kit, folder, tmp_pat
         file.parent.mkdir()
         kit.searcher_of(folder, file).store.close()
     opened = []
-    monkeypatch.setattr(startup, "encoder_of", lambda *_: opened.append(kit.Encoder()) or opened[-1])
+    monkeypatch.setattr(startup, "model_of", lambda *_: opened.append(kit.FakeModel()) or opened[-1])
     searchers = open_indexes(files)
     assert list(searchers) == ["photos", "photos-2"]
     assert len(opened) == 1

@@ -63,13 +63,13 @@ def test_a_body_that_is_not_sent_times_out(monkeypatch, limit):
 def test_few_images_are_in_memory_and_one_is_decoded_at_a_time(kit, monkeypatch):
     reading, decoding = [], []
 
-    class Encoder(kit.Encoder):
-        def prepare(self, photo):
+    class Noting(kit.FakeModel):
+        def preprocess(self, photo):
             decoding.append(threading.current_thread().name)
-            return super().prepare(photo)
+            return super().preprocess(photo)
 
     async def story():
-        service, encoder, may = uploads.Uploads(lambda *_: None), Encoder(), asyncio.Event()
+        service, model, may = uploads.Uploads(lambda *_: None), Noting(), asyncio.Event()
 
         def asked(number):
             async def receive():
@@ -79,7 +79,7 @@ def test_few_images_are_in_memory_and_one_is_decoded_at_a_time(kit, monkeypatch)
 
             return Request({"type": "http", "headers": []}, receive)
 
-        sent = [asyncio.create_task(service.read(asked(number), encoder)) for number in range(9)]
+        sent = [asyncio.create_task(service.read(asked(number), model)) for number in range(9)]
         for _ in range(20):
             await asyncio.sleep(0)
         begun = len(reading)

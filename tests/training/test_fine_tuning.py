@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from diptych.data.formats.scenes import make_scenes
 from diptych.features import readers as reader
 from diptych.features.backbones.registry import load_backbone
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
@@ -96,7 +96,7 @@ def test_the_whole_network_is_fine_tuned_after_the_frozen_stage(corpus, stores, 
     for part in ("stem", *(f"blocks.{number}" for number in range(16)), "head"):
         assert any(name.startswith(f"{BACKBONE}{part}.") for name in moved), part
     assert not any("running" in name for name in moved)
-    parameters = {name for name, _ in Trained.open(run, "cpu").matcher.named_parameters()}
+    parameters = {name for name, _ in Model.load(run, "cpu").matcher.named_parameters()}
     state = {name for name in load_file(snapshot_path(run)) if name.endswith(".exp_avg")}
     assert state == {f"optimiser.{name}.exp_avg" for name in parameters}
 

@@ -16,10 +16,10 @@ from torch import nn
 from diptych.data.corpus import Features
 from diptych.errors import DiptychError, RecipeError, RunError
 from diptych.features.image_input import ImageInput
+from diptych.model import Model
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.matchers.projected import Projected
 from diptych.models.matchers.vse import VSE
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
@@ -152,11 +152,11 @@ def test_the_head_stage_starts_from_what_the_base_learned(both, corpus, tmp_path
 
 
 def test_the_run_opens_as_what_was_trained(headed, corpus):
-    trained = Trained.open(headed, "cpu")
+    trained = Model.load(headed, "cpu")
     assert isinstance(trained.matcher, Projected)
     assert isinstance(trained.matcher.base, VSE)
     assert trained.matcher.embedding_dim == 8
-    encoded = trained.encode(corpus.split("val"))
+    encoded = trained.encode_corpus(corpus.split("val"))
     assert encoded.images.shape == (6, 8)
     assert load_recipe(str(headed / "recipe.toml")).stage[1].head.bias is False
 
@@ -191,13 +191,13 @@ def test_a_recipe_without_a_model_takes_that_of_the_run_it_starts_from(base, hea
     recipe = head_only(base, "stage.1.optimiser.rate=1e-12")
     assert recipe.model is None
     run = train(recipe, corpus, tmp_path / "run", device="cpu", workers=0)
-    trained = Trained.open(run, "cpu")
-    assert trained.matcher.settings.base == Trained.open(base, "cpu").matcher.settings
+    trained = Model.load(run, "cpu")
+    assert trained.matcher.settings.base == Model.load(base, "cpu").matcher.settings
     assert trained.vocabulary == Vocabulary.load(base / "vocabulary.json")
     before, after = weights(base), weights(run)
     for name, value in before.items():
         torch.testing.assert_close(after[f"base.{name}"], value, rtol=0, atol=1e-6)
-    assert load_recipe(str(run / "recipe.toml")).model == Trained.open(base, "cpu").matcher.settings
+    assert load_recipe(str(run / "recipe.toml")).model == Model.load(base, "cpu").matcher.settings
 
 
 def test_the_words_are_those_of_the_base_not_of_the_corpus(base, head_only, corpus, tmp_path):
@@ -222,14 +222,14 @@ def test_a_head_on_a_head(headed, head_only, corpus, tmp_path):
     run = train(recipe, corpus, tmp_path / "run", device="cpu", workers=0)
     before, after = weights(headed), weights(run)
     assert all(torch.equal(after[f"base.{name}"], value) for name, value in before.items())
-    assert Trained.open(run, "cpu").matcher.embedding_dim == 4
+    assert Model.load(run, "cpu").matcher.embedding_dim == 4
 
 
 def test_a_stage_after_the_head_goes_on_with_it(corpus, tmp_path, recipes):
     third = HEAD.replace("head = { hidden = 12, output = 8, bias = false }\n", "")
     recipe = recipes(MODEL + BASE + HEAD + third, *(f"stage.{number}.epochs=1" for number in (1, 2, 3)))
     run = train(recipe, corpus, tmp_path / "run", device="cpu", workers=0)
-    assert isinstance(Trained.open(run, "cpu").matcher.base, VSE)  # one head, not two
+    assert isinstance(Model.load(run, "cpu").matcher.base, VSE)  # one head, not two
     assert weights(run, "stage-2").keys() == weights(run).keys()
 
 
@@ -277,7 +277,7 @@ def test_features_of_another_size_than_the_base_read_are_refused(recipes, head_o
     recipe = head_only(run, "stage.1.trainable=['head_images', 'head_texts']")
     refused(DiptychError, r"(?=.*12)(?=.*6)", recipe, with_features(corpus, 6), tmp_path / "run")
     again = train(recipe, with_features(corpus, 12), tmp_path / "run", device="cpu", workers=0)
-    assert Trained.open(again, "cpu").matcher.embedding_dim == 8
+    assert Model.load(again, "cpu").matcher.embedding_dim == 8
 
 
 class PairwiseSettings(ModelSettings):

@@ -8,8 +8,8 @@ import torch
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, RecipeError, RunError
+from diptych.model import Model
 from diptych.models.storage import save_tensors
-from diptych.models.trained import Trained
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
@@ -56,7 +56,7 @@ def test_checkpoints_that_are_refused(damage, words, whole, tmp_path):
     path = run / "best" / "weights.safetensors"
     damage(path)
     with pytest.raises(RunError) as raised:
-        Trained.open(run)
+        _ = Model.load(run).matcher
     assert words in str(raised.value)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -65,28 +65,28 @@ def test_checkpoints_that_are_refused(damage, words, whole, tmp_path):
 def test_checkpoints_of_another_shape_or_vocabulary_are_refused(whole, corpus, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(whole, run)
-    trained = Trained.open(run, "cpu")
+    trained = Model.load(run, "cpu")
     path = run / "best" / "weights.safetensors"
     about = {"model": trained.matcher.settings.model_dump(mode="json"), "vocabulary": trained.vocabulary.digest}
     weights = trained.matcher.state_dict()
     save_tensors(path, {**weights, "project.bias": torch.zeros(3)}, about)
     with pytest.raises(RunError, match=r"project\.bias is \(3,\) in the file, \(16,\) in the model"):
-        Trained.open(run)
+        _ = Model.load(run).matcher
     save_tensors(path, {name: value for name, value in weights.items() if name != "project.bias"}, about)
     with pytest.raises(RunError, match=r"the model has project\.bias, the file has not"):
-        Trained.open(run)
+        _ = Model.load(run).matcher
     save_tensors(path, {**weights, "extra": torch.zeros(1)}, about)
     with pytest.raises(RunError, match="the file has extra, the model has not"):
-        Trained.open(run)
+        _ = Model.load(run).matcher
     save_tensors(path, weights, about)
     vocabulary = json.loads((run / "vocabulary.json").read_text())
     vocabulary["words"][0] = "other"
     (run / "vocabulary.json").write_text(json.dumps(vocabulary))
     with pytest.raises(RunError, match="another vocabulary"):
-        Trained.open(run)
+        _ = Model.load(run).matcher
     (run / "vocabulary.json").unlink()
     with pytest.raises(RunError, match=r"not a run: it has no vocabulary\.json"):
-        Trained.open(run)
+        _ = Model.load(run).matcher
 
 
 def test_a_mistake_leaves_no_folder_behind(corpus, tmp_path):
@@ -114,7 +114,7 @@ def test_what_cannot_be_resumed_is_left_as_it_is(whole, corpus, recipe, tmp_path
     with pytest.raises(RunError, match="holds best of another run"):
         train(recipe, corpus, run)
     assert (run / "metrics.jsonl").read_bytes() == before
-    Trained.open(run, "cpu")
+    assert Model.load(run, "cpu").matcher is not None
 
 
 @pytest.mark.parametrize(

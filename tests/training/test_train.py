@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from diptych.data.corpus import Features
 from diptych.errors import DataError, ImageError, RecipeError, RunError
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import Snapshot, snapshot_path
 from diptych.training.recipe_loader import load_recipe
@@ -107,7 +107,7 @@ def test_resuming_a_finished_run_changes_nothing(whole, corpus, recipe, tmp_path
 def test_kill_9_during_a_save_leaves_a_loadable_checkpoint(at, whole, corpus, recipe, tmp_path, kill_in_a_save):
     kill_in_a_save(at, lambda: train(recipe, corpus, tmp_path, device="cpu", workers=0))
     assert list(tmp_path.rglob(".*.tmp")), "the kill did not hit in the middle of a save: this test would prove nothing"
-    Trained.open(tmp_path, "cpu")
+    Model.load(tmp_path, "cpu")
     train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
     assert_same_run(whole, tmp_path)
     assert not list(tmp_path.rglob(".*.tmp"))
@@ -208,7 +208,7 @@ def test_word_vectors_are_a_start(corpus, tmp_path):
     steps = Steps()
     changes = [f"text.vectors={vectors}", "stage.1.epochs=1", "text.threshold=1", "stage.1.optimiser.rate=1e-9"]
     run = train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path / "run", watcher=steps)
-    trained = Trained.open(run, "cpu")
+    trained = Model.load(run, "cpu")
     word = trained.matcher.text.words.weight[trained.vocabulary.ids["red"]]
     torch.testing.assert_close(word.detach(), torch.full((8,), 0.5), atol=1e-5, rtol=0)
     assert any(line.startswith("word vectors: 1 of") for line in steps.said)
@@ -247,7 +247,7 @@ def interrupt():
 
 
 def test_ctrl_c_during_a_validation_stops_there_and_resumes_alike(whole, corpus, recipe, tmp_path, monkeypatch):
-    encode = Trained.encode
+    encode = Model.encode_corpus
 
     def interrupted_encode(self, *arguments, **named):
         interrupt()
@@ -255,7 +255,7 @@ def test_ctrl_c_during_a_validation_stops_there_and_resumes_alike(whole, corpus,
 
     steps = Steps()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Trained, "encode", interrupted_encode)
+        patch.setattr(Model, "encode_corpus", interrupted_encode)
         train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=steps)
     assert steps.count == 3  # stage 2 has not begun
     train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0, watcher=steps)

@@ -18,8 +18,8 @@ from diptych.errors import RunError
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
     from diptych.evaluation.localisation.phrase_metrics import GroundingResult
+    from diptych.model import Model
     from diptych.models.encodings import Encoded
-    from diptych.models.trained import Trained
 
 _PAGE = Path("compare.html")
 _SUFFIXES = (".html", ".md", ".json")
@@ -115,9 +115,9 @@ def _compare_retrieval(
     from diptych.report.comparison.page import write_comparison_page
     from diptych.report.comparison.tables import comparison_json, comparison_markdown, comparison_table
 
-    def encode(name: str, trained: Trained, part: Corpus) -> Encoded:
+    def encode(name: str, model: Model, part: Corpus) -> Encoded:
         with progress_bar(f"encoding {name}") as progress:
-            encoded = trained.encode(part, workers, progress)
+            encoded = model.encode_corpus(part, workers, progress)
         print_skipped(encoded.skipped)
         return encoded
 
@@ -138,9 +138,9 @@ def _compare_phrases(
     from diptych.files import write_json, write_text
     from diptych.report.comparison.phrases import compare_phrases
 
-    def localise(name: str, trained: Trained, part: Corpus) -> GroundingResult:
+    def localise(name: str, model: Model, part: Corpus) -> GroundingResult:
         with progress_bar(f"localising phrases of {split} with {name}") as progress:
-            found = evaluate_phrases(trained, part, split, workers=workers, progress=progress)
+            found = evaluate_phrases(model, part, split, workers=workers, progress=progress)
         print_skipped(found.skipped)
         return found
 

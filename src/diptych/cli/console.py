@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from diptych.models.trained import Trained
+    from diptych.model import Model
     from diptych.progress import ProgressCallback
 
 stdout = Console()
@@ -47,9 +47,9 @@ def print_skipped(skipped: dict[str, str], shown: int = 5) -> None:
         print_note(f"skipped {len(skipped) - shown} more images; `diptych data check` lists them all")
 
 
-def print_unknown_texts(trained: Trained, texts: Sequence[str]) -> None:
+def print_unknown_texts(model: Model, texts: Sequence[str]) -> None:
     """Print how many texts have no known word: they are encoded, but cannot be found except by chance."""
-    unknown = [text for text, known in zip(texts, trained.known(texts).tolist(), strict=True) if not known]
+    unknown = [text for text, known in zip(texts, model.known_texts(texts).tolist(), strict=True) if not known]
     if unknown:
         print_note(
             f"{len(unknown):,} of {len(texts):,} texts contain no word that the run knows; the first is {unknown[0]!r}"

@@ -15,7 +15,7 @@ from diptych.cli.console import print_note, progress_bar, stderr, stdout
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
     from diptych.index.entries import Hit
-    from diptych.models.trained import Trained
+    from diptych.model import Model
 
 # Complete descriptions, like the captions, of scenes in the test split that have similar siblings.
 QUESTIONS = (
@@ -40,7 +40,7 @@ def command(
     from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.machine import keep_freed_memory
-    from diptych.models.trained import Trained
+    from diptych.model import Model
     from diptych.report.run_report import write_report
     from diptych.report.sections.hard_negatives import hard_negatives_section
     from diptych.report.tables.evaluation import retrieval_table
@@ -59,17 +59,17 @@ def command(
     with Bar(stderr) as watcher:
         train(recipe, corpus, into, resume=(into / "recipe.toml").exists(), watcher=watcher)
 
-    trained = Trained.open(into)
+    model = Model.load(into)
     test = corpus.split("test")
     with progress_bar("encoding test") as progress:
-        encoded = trained.encode(test, progress=progress)
+        encoded = model.encode_corpus(test, progress=progress)
     result = evaluate_encoded([encoded])
     stdout.print(retrieval_table(result))
     stdout.print(f"random guessing reaches {100 / TEST_SCENES:.1f}% R@1", highlight=False, style="dim")
 
     index = into / "scenes.diptych"
-    questions = _answer_questions(index, trained, corpus, into)
-    report = write_report(into, encoded, result, "test", questions, hard_negatives_section(into, trained, corpus))
+    questions = _answer_questions(index, model, corpus, into)
+    report = write_report(into, encoded, result, "test", questions, hard_negatives_section(into, model, corpus))
     minutes = (time.monotonic() - started) / 60
     stdout.print(
         f"[bold green]done[/] in {minutes:.1f} min; report: {report.resolve()}", highlight=False, soft_wrap=True
@@ -77,19 +77,17 @@ def command(
     _offer_to_serve(index)
 
 
-def _answer_questions(index: Path, trained: Trained, corpus: Corpus, into: Path) -> list[tuple[str, tuple[Hit, ...]]]:
+def _answer_questions(index: Path, model: Model, corpus: Corpus, into: Path) -> list[tuple[str, tuple[Hit, ...]]]:
     """Update the index and answer the questions from its test split, each with a contact sheet."""
     from diptych.index.entries import Filters, SearchRequest
     from diptych.index.search import Searcher
     from diptych.index.sqlite.store import Store
     from diptych.index.sync import sync
-    from diptych.index.torch_encoder import TorchEncoder
     from diptych.report.contact_sheet import contact_sheet
 
-    encoder = TorchEncoder.of(trained, into)
     with progress_bar("indexing") as progress:
-        sync(encoder, str(corpus.address), index, progress=progress)
-    searcher = Searcher(Store.open(index), encoder)
+        sync(model, str(corpus.address), index, progress=progress)
+    searcher = Searcher(Store.open(index), model)
     answers = searcher.search_texts(QUESTIONS, SearchRequest(k=5, filters=Filters(split="test")))
     pictures = dict(zip(corpus.image_ids, corpus.pictures or (), strict=True))
     for number, (question, answer) in enumerate(zip(QUESTIONS, answers, strict=True), 1):

@@ -69,7 +69,7 @@ def _self_test() -> list[str]:
     from diptych.index.search import Searcher
     from diptych.index.sqlite.store import Store
     from diptych.index.sync import sync
-    from diptych.index.torch_encoder import TorchEncoder
+    from diptych.model import Model
     from diptych.training.recipe_catalogue import recipe_names
     from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
@@ -83,9 +83,9 @@ def _self_test() -> list[str]:
             run = train(load_recipe("scenes", small), corpus, folder)
             evaluate(run, corpus)
             index = Path(folder) / "scenes.diptych"
-            encoder = TorchEncoder.open(run)
-            sync(encoder, str(corpus.address), index)
-            Searcher(Store.open(index), encoder).search_texts(["a red circle"], SearchRequest(k=1))
+            model = Model.load(run)
+            sync(model, str(corpus.address), index)
+            Searcher(Store.open(index), model).search_texts(["a red circle"], SearchRequest(k=1))
     except Exception as error:  # any failure is the diagnosis
         return [f"{type(error).__name__}: {error}"]
     return []

@@ -32,16 +32,16 @@ def command(
     """
     from diptych.data.open import open_corpus
     from diptych.machine import keep_freed_memory
-    from diptych.models.trained import Trained
+    from diptych.model import Model
 
     keep_freed_memory()
     if into.is_dir():
         raise DataError(f"{into}: is a folder; name a file to write")
-    trained = Trained.open(run, device)
+    model = Model.load(run, device)
     corpus = open_corpus(data).split(split)
     with progress_bar("encoding") as progress:
-        encoded = trained.encode(corpus, thread_count(workers), progress)
+        encoded = model.encode_corpus(corpus, thread_count(workers), progress)
     print_skipped(encoded.skipped)
-    print_unknown_texts(trained, corpus.texts)
+    print_unknown_texts(model, corpus.texts)
     encoded.save(into)
     print_result(f"wrote {into}: {len(encoded.images):,} images, {len(encoded.texts):,} texts")

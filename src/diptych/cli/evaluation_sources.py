@@ -13,8 +13,8 @@ from diptych.errors import ScoreError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
+    from diptych.model import Model
     from diptych.models.encodings import Encoded
-    from diptych.models.trained import Trained
 
 
 def is_encodings(source: str) -> bool:
@@ -56,16 +56,16 @@ class SourceEncoder:
     features: Path
     text_shifts: TextShifts | None = None
 
-    def open(self, run: str) -> Trained:
+    def open(self, run: str) -> Model:
         """Open a run."""
-        from diptych.models.trained import Trained
+        from diptych.model import Model
 
-        trained = Trained.open(run, self.device, stores=self.features)
+        model = Model.load(run, self.device, stores=self.features)
         if self.text_shifts is not None:
-            if not trained.matcher.shifts_texts:
+            if not model.matcher.shifts_texts:
                 raise ScoreError(f"{run}: the model does not shift texts; remove --shifts")
-            trained.matcher.set_text_shifts(self.text_shifts)
-        return trained
+            model.matcher.set_text_shifts(self.text_shifts)
+        return model
 
     def encode(self, source: str, statistics: BatchStatistics = "running") -> Encoded:
         """Load the encodings of a file, or encode the corpus with a run."""
@@ -79,15 +79,15 @@ class SourceEncoder:
             return Encoded.load(Path(source))
         if self.corpus is None:
             raise ScoreError(f"{source}: name the corpus to evaluate the run on as the last argument")
-        trained = self.open(source)
+        model = self.open(source)
         with progress_bar(f"encoding {Path(source).name}") as progress:
             if statistics == "running":
-                encoded = trained.encode(self.corpus, self.workers, progress)
+                encoded = model.encode_corpus(self.corpus, self.workers, progress)
             else:
                 try:
-                    encoded = encode_with_batch_statistics(trained, self.corpus, self.workers, progress)
+                    encoded = encode_with_batch_statistics(model, self.corpus, self.workers, progress)
                 except ScoreError as reason:
                     raise ScoreError(f"{source}: {reason}") from None
         print_skipped(encoded.skipped)
-        print_unknown_texts(trained, self.corpus.texts)
+        print_unknown_texts(model, self.corpus.texts)
         return encoded

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from diptych.evaluation.analyses.word_importance import Explanation
-    from diptych.models.trained import Trained
+    from diptych.model import Model
 
 # The smallest importance, relative to the largest, for which a style is used; styles of positive and negative words.
 _STYLES = ((0.5, "bold green", "bold red"), (0.15, "green", "red"))
@@ -53,11 +53,11 @@ def command(
     """
     from diptych.evaluation.analyses.word_importance import explain
     from diptych.machine import keep_freed_memory
-    from diptych.models.trained import Trained
+    from diptych.model import Model
 
     keep_freed_memory()
-    trained = Trained.open(run, device, stores=features)
-    found = explain(trained, _encode_image(trained, image, data), sentence)
+    model = Model.load(run, device, stores=features)
+    found = explain(model, _encode_image(model, image, data), sentence)
     if found.unknown:
         print_note(f"not known to the model: {', '.join(found.unknown)}")
     if as_json:
@@ -70,7 +70,7 @@ def command(
     stdout.print(_table(found, top))
 
 
-def _encode_image(trained: Trained, image: str, data: str | None) -> Tensor:
+def _encode_image(model: Model, image: str, data: str | None) -> Tensor:
     """Encode an image of the corpus by its id, or an image file: (1, ...)."""
     import numpy as np
 
@@ -81,12 +81,12 @@ def _encode_image(trained: Trained, image: str, data: str | None) -> Tensor:
         corpus = open_corpus(data)
         if image in corpus.image_ids:
             row = np.array([list(corpus.image_ids).index(image)])
-            return trained.encode_images(corpus.take(row, np.arange(0)), 0)[0]
+            return model.torch_engine.encode_corpus_images(corpus.take(row, np.arange(0)), 0)[0]
         if not Path(image).exists():
             raise DataError(f"{image}: neither the id of an image of {corpus.name} nor a file")
-    if trained.matcher.image_input.kind == "features":
+    if model.matcher.image_input.kind == "features":
         raise DataError(f"{image}: the run reads stored features; name the corpus with --data, and an image by its id")
-    return trained.encode_picture(PictureFile(Path(image)))
+    return model.torch_engine.picture_tensor(PictureFile(Path(image)))
 
 
 def _coloured(found: Explanation) -> Text:

@@ -106,14 +106,15 @@ def sync_command(
         diptych index runs/first captions.csv --into shop.diptych --storage int8
     """
     from diptych.index.source import source_name
-    from diptych.index.sync import model_at, sync
+    from diptych.index.sync import sync
     from diptych.machine import keep_freed_memory
+    from diptych.model import Model
 
     keep_freed_memory()
     file = into or Path(f"{source_name(source)}.diptych")
     with progress_bar("indexing") as progress:
         result = sync(
-            model_at(run, device), source, file, storage=storage, fresh=fresh, workers=workers, progress=progress
+            Model.load(run, device), source, file, storage=storage, fresh=fresh, workers=workers, progress=progress
         )
     again = f"diptych index {quote(run)} {quote(source)} --into {quote(str(file))}{' --fresh' if fresh else ''}"
     _print_summary(result, file, again)
@@ -134,12 +135,13 @@ def rebuild_command(
 
         diptych index rebuild Pictures.diptych --run runs/better
     """
-    from diptych.index.sync import model_at, rebuild
+    from diptych.index.sync import rebuild
     from diptych.machine import keep_freed_memory
+    from diptych.model import Model
 
     keep_freed_memory()
     with progress_bar("indexing") as progress:
-        model = None if run is None else model_at(run, device)
+        model = None if run is None else Model.load(run, device)
         result = rebuild(file, model, workers=workers, progress=progress)
     other = "" if run is None else f" --run {quote(run)}"
     _print_summary(result, file, f"diptych index rebuild {quote(str(file))}{other}")

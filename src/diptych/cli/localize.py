@@ -47,17 +47,17 @@ def command(
     from diptych.data.images import PictureFile
     from diptych.evaluation.localisation.localise import check_can_localise, localise_in_picture
     from diptych.machine import keep_freed_memory
-    from diptych.models.trained import Trained
+    from diptych.model import Model
 
     keep_freed_memory()
     into = _output_file(image, into)
-    trained = Trained.open(run, device)
+    model = Model.load(run, device)
     try:
-        check_can_localise(trained.matcher)
+        check_can_localise(model.matcher)
     except RunError as reason:
         raise RunError(f"{run}: {reason}") from None
     picture = PictureFile(image)
-    found = localise_in_picture(trained, picture, phrases, top)
+    found = localise_in_picture(model, picture, phrases, top)
     regions_by_phrase = list(zip(phrases, found, strict=True))
     photo = picture.load()
     if as_json:

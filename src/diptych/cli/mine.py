@@ -51,10 +51,10 @@ def command(
     from diptych.machine import keep_freed_memory
     from diptych.mining.lists import LISTS_FILE, weights_digest
     from diptych.mining.mine import mine
-    from diptych.models.trained import Trained
+    from diptych.model import Model
 
     keep_freed_memory()
-    trained = Trained.open(run, device, stores=features)
+    model = Model.load(run, device, stores=features)
     everything = open_corpus(data)
     _warn_of_other_data(run, everything)
     corpus = everything.split(*(split or ["train"])).matched()
@@ -62,7 +62,7 @@ def command(
     try:
         with progress_bar("mining") as progress:
             lists = mine(
-                trained,
+                model,
                 corpus,
                 file,
                 weights=weights_digest(run),

@@ -93,12 +93,12 @@ def _answer(
     searcher: Searcher, request: SearchRequest, text: str | None, image: Path | None, like: int | None
 ) -> Answer:
     from diptych.data.images import decode
-    from diptych.index.opened import decoded_for
+    from diptych.index.decoding import photo_options
 
     if text is not None:
         return searcher.search_texts([text], request)[0]
     if image is not None:
-        return searcher.search_image(decode(image, decoded_for(searcher.encoder)), request)
+        return searcher.search_image(decode(image, photo_options(searcher.model).decode_size), request)
     assert like is not None
     return searcher.search_similar(like, request)
 

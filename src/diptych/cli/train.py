@@ -77,7 +77,7 @@ def _train_one(
 ) -> None:
     """Train one run and write its report on val."""
     from diptych.cli.training import open_training_corpus, run_evaluator
-    from diptych.models.trained import Trained
+    from diptych.model import Model
     from diptych.training.engine.callbacks import Bar
     from diptych.training.engine.checkpoint import snapshot_path
     from diptych.training.recipe_loader import load_recipe
@@ -103,7 +103,7 @@ def _train_one(
         else:
             print_note("stopped before anything was saved; run the same command to start again")
         raise
-    run_evaluator(corpus, workers).write_report(folder, Trained.open(folder, device, stores=features))
+    run_evaluator(corpus, workers).write_report(folder, Model.load(folder, device, stores=features))
     print_result(f"trained {folder}, report {folder / 'report.html'}", "bold green")
     print_note(f"evaluate it with: diptych evaluate {folder} {data}")
 

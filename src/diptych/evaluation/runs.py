@@ -15,8 +15,8 @@ from diptych.evaluation.metrics.average_precision import average_precision_appli
 from diptych.evaluation.metrics.ranks import Score, embedding_score, matrix_score, mean_score, ranks
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, metrics_from_ranks
 from diptych.evaluation.protocols.retrieval import RetrievalResult, evaluate_score
+from diptych.model import Model
 from diptych.models.encodings import Encoded
-from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
 
 _FLOATS = tuple(np.dtype(kind) for kind in (np.float16, np.float32, np.float64))
@@ -29,7 +29,7 @@ SELECTABLE = (*(f"{side}_r{cutoff}" for side in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) f
 
 
 def evaluate(
-    run: Trained | Path | str,
+    run: Model | Path | str,
     corpus: Corpus | Path | str,
     split: str = "test",
     *,
@@ -44,8 +44,8 @@ def evaluate(
     `average_precision` adds mAP; by default it is measured if a text has several correct images.
     """
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
-    trained = run if isinstance(run, Trained) else Trained.open(run, device)
-    encoded = trained.encode(corpus.split(split), progress=progress)
+    model = run if isinstance(run, Model) else Model.load(run, device)
+    encoded = model.encode_corpus(corpus.split(split), progress=progress)
     return evaluate_encoded([encoded], folds=folds, gallery=gallery, average_precision=average_precision)
 
 

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
 from diptych.index.duplicates import first_same_image, first_same_text
-from diptych.index.encoder import Encoder, Encodings
 from diptych.index.entries import Answer, Hit, Kind, SearchRequest
 from diptych.index.exact import Pool, RankedRows
 from diptych.index.ivf import Ivf
 from diptych.index.relevance import EQUAL, thresholds
 from diptych.index.sqlite.store import Store
 from diptych.index.thumbnails import colour_grid
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 
 _DEEPER = 4  # factor by which the number of candidates grows if too many of them are near-duplicates
 
@@ -52,14 +53,14 @@ class QueryPlan:
     def __init__(
         self,
         store: Store,
-        encoder: Encoder,
+        model: Model,
         pool: Pool,
         unfiltered: Pool,
         ivf: Ivf | None,
         query_kind: Kind,
         rerank: int,
     ) -> None:
-        self._store, self._encoder = store, encoder
+        self._store, self._model = store, model
         self._pool, self._unfiltered = pool, unfiltered
         self._ivf, self._query_kind, self._rerank = ivf, query_kind, rerank
 
@@ -109,7 +110,7 @@ class QueryPlan:
         self, queries: Encodings, depth: int, cosine: bool, sample_scores: Floats | None
     ) -> list[_Candidates]:
         """At least `depth` candidates per query, if the pool has that many."""
-        rescores = self._encoder.rescores and not cosine
+        rescores = not self._model.is_inner_product and not cosine
         count = min(max(depth, self._rerank) if rescores else depth, len(self._pool))
         ranked, method = self._best_products(queries.vectors, count, cosine, sample_scores)
         candidates = []
@@ -147,7 +148,7 @@ class QueryPlan:
         """The model's own score of a query with some rows: (rows,)."""
         entries = Encodings(self._pool.vectors[rows], self._store.sets(self._pool.ids[rows]))
         images, texts = (entries, query) if self._query_kind == "text" else (query, entries)
-        return self._encoder.score(images, texts).ravel()
+        return self._model.score(images, texts).ravel()
 
     def _hits(self, request: SearchRequest, found: _Candidates, threshold: float) -> list[Hit]:
         """The candidates as hits, with each near-duplicate listed under the best hit that shows the same."""

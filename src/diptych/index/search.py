@@ -17,13 +17,14 @@ from PIL import Image
 
 from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
 from diptych.index import ivf as ivf_cache
-from diptych.index.encoder import Encoder, Encodings, open_encoder
 from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, SearchRequest
 from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
 from diptych.index.query_plan import QueryPlan
 from diptych.index.sqlite.store import Store
+from diptych.model import Model
 from diptych.models.address import run_folder
+from diptych.models.engines.engine import Encodings
 from diptych.text.tokenisers.treebank import tokenise
 
 RERANK = 1000
@@ -52,18 +53,18 @@ class Searcher:
     def __init__(
         self,
         store: Store,
-        encoder: Encoder,
+        model: Model,
         *,
         ivf: UseIvf = "auto",
         ivf_above: int = ivf_cache.ABOVE,
         build_ivf: bool = True,
         rerank: int = RERANK,
     ) -> None:
-        check_model(store, encoder)
+        check_model(store, model)
         if ivf == "always" and not ivf_cache.available():
             raise DiptychError(f"--ivf always {ivf_cache.NEEDS_FAISS}")
         self.store = store
-        self.encoder = encoder
+        self.model = model
         self._ivf = ivf
         self._ivf_above = ivf_above
         self._build_ivf = build_ivf
@@ -75,13 +76,13 @@ class Searcher:
     @property
     def model_matches(self) -> bool:
         """Whether the index still belongs to this model; another process may have rebuilt it with another one."""
-        return self.store.spec.identity == self.encoder.identity
+        return self.store.spec.identity == self.model.identity
 
     def refresh(self) -> None:
         """Drop what is in memory if the index has changed; it is loaded again when needed."""
         with self._lock:
             if not self._loaded.is_current:
-                check_model(self.store, self.encoder)
+                check_model(self.store, self.model)
                 self._loaded = LoadedIndex(self.store)
 
     def search_texts(self, texts: Sequence[str], request: SearchRequest) -> list[Answer]:
@@ -90,12 +91,12 @@ class Searcher:
             raise DataError(f"the query {EMPTY_QUERY}")
         if not len(texts):
             return []
-        encoded = self.encoder.texts(texts)
+        encoded = self.model.encode_texts(texts)
         return self.search([Query(encoded.take([row]), "text", request, text) for row, text in enumerate(texts)])
 
     def search_image(self, photo: Image.Image, request: SearchRequest) -> Answer:
         """The answer for an upright RGB photo, which need not be in the index."""
-        return self.search([Query(self.encoder.images([self.encoder.prepare(photo)]), "image", request)])[0]
+        return self.search([Query(self.model.encode_images([photo]), "image", request)])[0]
 
     def search_similar(self, id: int, request: SearchRequest) -> Answer:
         """Entries similar to an entry of the index, without the entry itself and its exact copies."""
@@ -107,7 +108,7 @@ class Searcher:
         return self._unknown_words(list(dict.fromkeys(tokenise(text))))
 
     def _unknown_words(self, words: Sequence[str]) -> tuple[str, ...]:
-        return tuple(word for word, known in zip(words, self.encoder.known(words), strict=True) if not known)
+        return tuple(word for word, known in zip(words, self.model.known_words(words), strict=True) if not known)
 
     def notes(self) -> list[str]:
         """What a person should know about how this index is searched."""
@@ -154,7 +155,7 @@ class Searcher:
             to, filters = requests[0].to, requests[0].filters
             try:
                 pool, ivf, unfiltered = loaded.pool(to, filters), self._ivf_for(loaded, to), loaded.pool(to)
-                plan = QueryPlan(self.store, self.encoder, pool, unfiltered, ivf, kind, self._rerank)
+                plan = QueryPlan(self.store, self.model, pool, unfiltered, ivf, kind, self._rerank)
                 answers = plan.answers(queries, requests)
                 if loaded.file == self.store.database.file:  # ids start again in a file that replaces this one
                     return answers
@@ -172,7 +173,7 @@ class Searcher:
             if kind in loaded.ivfs:
                 return loaded.ivfs[kind]
             file = ivf_cache.cache_file(Path(self.store.path), kind)
-            loaded.ivfs[kind] = ivf_cache.load(file, pool, self.encoder.identity, loaded.generation)
+            loaded.ivfs[kind] = ivf_cache.load(file, pool, self.model.identity, loaded.generation)
             missing = loaded.ivfs[kind] is None
         if missing and self._ivf == "always":
             self._build(loaded, kind)
@@ -185,7 +186,7 @@ class Searcher:
         file = ivf_cache.cache_file(Path(self.store.path), kind)
         pools = loaded.pool(kind), loaded.pool(other).vectors
         try:
-            loaded.ivfs[kind] = ivf_cache.build(file, *pools, self.encoder.identity, loaded.generation)
+            loaded.ivfs[kind] = ivf_cache.build(file, *pools, self.model.identity, loaded.generation)
         except OSError as reason:
             self._build_failure = f"{file}: the cache cannot be written ({reason.strerror})"
         except RuntimeError as reason:  # raised by FAISS
@@ -233,19 +234,19 @@ def open_index(
     """The index in a file, ready to be searched with the model that made it; `run` is its address if it has moved."""
     store = open_store(path)
     try:
-        return Searcher(store, encoder_of(store, run, device), ivf=ivf, build_ivf=build_ivf, rerank=rerank)
+        return Searcher(store, model_of(store, run, device), ivf=ivf, build_ivf=build_ivf, rerank=rerank)
     except BaseException:
         store.close()
         raise
 
 
-def check_model(store: Store, encoder: Encoder) -> None:
+def check_model(store: Store, model: Model) -> None:
     """Refuse a model that did not make the index: vectors of two models cannot be compared."""
     spec = store.spec
-    if spec.identity != encoder.identity:
+    if spec.identity != model.identity:
         raise IndexFileError(
-            f"{store.path}: made by another model than {encoder.address}; name that model with --run, or make the "
-            f"index again: diptych index {encoder.address} {spec.source} --into {store.path} --fresh"
+            f"{store.path}: made by another model than {model.address}; name that model with --run, or make the "
+            f"index again: diptych index {model.address} {spec.source} --into {store.path} --fresh"
         )
 
 
@@ -259,9 +260,9 @@ def open_store(path: str | Path) -> Store:
     return Store.open(path)
 
 
-def encoder_of(store: Store, run: str | None = None, device: str = "auto") -> Encoder:
+def model_of(store: Store, run: str | None = None, device: str = "auto") -> Model:
     """The model that made an index, or the one at `run`."""
     address = run or store.spec.model
     if run is None and not run_folder(address).is_dir():
         raise IndexFileError(f"{store.path}: its model is no longer at {address}; name its new place with --run")
-    return open_encoder(address, device)
+    return Model.load(address, device)

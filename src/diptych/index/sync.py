@@ -6,7 +6,6 @@ transactions of a few seconds, so that an interrupted sync leaves a valid index,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,26 +14,16 @@ from shlex import quote
 import diptych
 from diptych.errors import DataError, IndexFileError
 from diptych.files import locked_file
-from diptych.index.encoder import Encoder, open_encoder
 from diptych.index.source import Listing, Source, open_source
 from diptych.index.sqlite.database import remove_logs
 from diptych.index.sqlite.store import IndexSpec, Store
 from diptych.index.sqlite.vectors import Storage
 from diptych.index.update import Update
 from diptych.machine import available_cores, interrupt_event
-from diptych.models.address import run_folder, run_identity
+from diptych.model import Model
 from diptych.progress import ProgressCallback
 
 LOCK_TIMEOUT = 3.0  # seconds to wait for another writer
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model by what tells it from others; it is opened only when something must be encoded."""
-
-    address: str
-    identity: str
-    open: Callable[[], Encoder]
 
 
 @dataclass(frozen=True)
@@ -53,33 +42,8 @@ class SyncResult:
     interrupted: bool = False
 
 
-def model_at(address: str, device: str = "auto") -> Model:
-    """The model of a run or an export, which is not opened yet."""
-    folder = Path(address)
-    if (folder / "export.json").is_file():
-        from diptych.models.export.exported import Exported
-
-        identity = Exported.read(folder).identity
-    else:
-        identity = _identity_of_run(address, device)
-    where = _absolute(address)
-    return Model(where, identity, lambda: open_encoder(where, device))
-
-
-def _absolute(address: str) -> str:
-    """An address that is understood from any folder; who asks the index may stand in another one."""
-    return str(Path(address).absolute()) if Path(address).is_dir() else address
-
-
-def _identity_of_run(address: str, device: str) -> str:
-    try:
-        return run_identity(run_folder(address))
-    except OSError:  # no run, or half of one: who opens it says what is missing
-        return open_encoder(address, device).identity
-
-
 def sync(
-    model: Encoder | Model,
+    model: Model,
     source: str,
     into: str | Path,
     *,
@@ -92,9 +56,6 @@ def sync(
 
     An index of another model, source or storage is refused; with `fresh` a new index replaces it when it is complete.
     """
-    if not isinstance(model, Model):
-        encoder = model
-        model = Model(_absolute(encoder.address), encoder.identity, lambda: encoder)
     into = Path(into)
     _check_target(into, fresh)
     with locked_file(into, IndexFileError, LOCK_TIMEOUT):
@@ -126,7 +87,7 @@ def rebuild(
             ) from None
         spec, known = store.spec, store.counts()["image"]
         store.close()
-        model, source = model or model_at(spec.model), open_source(spec.source)
+        model, source = model or Model.load(spec.model), open_source(spec.source)
         listing = source.listing()
         _check_listing(listing, known, path, source, model)
         if listing.unlisted:
@@ -153,8 +114,8 @@ def _sync_file(
         _check_spec(store.spec, model, source, into, storage)
         _check_listing(listing, store.counts()["image"], into, source, model)
         with interrupt_event() as interrupted:
-            spec = replace(store.spec, model=model.address, root=source.root)
-            update = Update(store, spec, source, listing, model.open, available_cores() if workers is None else workers)
+            spec = replace(store.spec, model=_absolute(model.address), root=source.root)
+            update = Update(store, spec, source, listing, model, available_cores() if workers is None else workers)
             update.run(interrupted, progress)
         return _result(store, update)
     finally:
@@ -162,11 +123,9 @@ def _sync_file(
 
 
 def _create(model: Model, source: Source, into: Path, storage: Storage) -> Store:
-    encoder = model.open()
-    size, rescores = encoder.size, encoder.rescores
-    spec = IndexSpec(
-        model.address, model.identity, size, rescores, storage, source.address, source.root, diptych.__version__
-    )
+    model.check_reads_pictures()
+    address, size, rescores = _absolute(model.address), model.embedding_dim, not model.is_inner_product
+    spec = IndexSpec(address, model.identity, size, rescores, storage, source.address, source.root, diptych.__version__)
     return Store.create(into, spec)
 
 
@@ -206,6 +165,11 @@ def _result(store: Store, update: Update) -> SyncResult:
         texts_encoded=update.texts_encoded,
         interrupted=update.interrupted,
     )
+
+
+def _absolute(address: str) -> str:
+    """The address from any working directory: an index may be searched from another one."""
+    return str(Path(address).absolute()) if Path(address).is_dir() else address
 
 
 def _check_target(into: Path, fresh: bool) -> None:

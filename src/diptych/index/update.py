@@ -6,9 +6,10 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,14 +21,15 @@ from diptych.data.images import PictureFile, decode_bytes, read_header
 from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError
 from diptych.features.hashes import pixels_hash
-from diptych.index.encoder import Encoder, Encodings
-from diptych.index.opened import Opened
+from diptych.index.decoding import PhotoOptions, photo_options
 from diptych.index.source import ImageInfo, Listing, Source
 from diptych.index.sqlite.store import IndexSpec, Store
 from diptych.index.sqlite.vectors import encode, encode_set
 from diptych.index.sqlite.writer import Content, Writer, text_hash
 from diptych.index.storage_cost import measure
 from diptych.index.thumbnails import difference_hash, thumbnail
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 from diptych.progress import ProgressCallback
 
 TEXTS_PER_BATCH = 256
@@ -69,12 +71,12 @@ class Update:
         spec: IndexSpec,
         source: Source,
         listing: Listing,
-        opener: Callable[[], Encoder],
+        model: Model,
         workers: int,
     ) -> None:
         self._store, self._source, self._listing, self._workers = store, source, listing, workers
         self._spec = spec
-        self._model = Opened(opener, spec.identity, spec.size)
+        self._model = model
         self.encoded = self.texts_encoded = self.removed = 0
         self.interrupted = False
         self._batch: list[_ReadImage] = []  # to encode
@@ -160,9 +162,8 @@ class Update:
         digest = hashlib.sha256(content).digest()
         if self._is_known(digest):
             return _ReadImage(key, digest, info)
-        self._model()
         try:
-            photo = decode_bytes(content, key, self._model.decoded)
+            photo = decode_bytes(content, key, self._options.decode_size)
         except ImageError as reason:
             raise ImageError(str(reason).removeprefix(" ".join(f"{key}: ".splitlines()))) from None
         header = read_header(content)
@@ -171,9 +172,13 @@ class Update:
     def _prepare(
         self, key: str, digest: bytes, info: ImageInfo, photo: Image.Image, size_and_day: tuple[int, int, str | None]
     ) -> _ReadImage:
-        prepared = self._model().prepare(photo)
+        prepared = self._model.preprocess(photo)
         content = Content("image", digest, b"", None, difference_hash(photo), *size_and_day, thumbnail(photo))
         return _ReadImage(key, digest, info, prepared, content)
+
+    @cached_property
+    def _options(self) -> PhotoOptions:
+        return photo_options(self._model)
 
     def _is_known(self, digest: bytes) -> bool:
         return digest in self._new or self.writer.content("image", digest) is not None
@@ -187,7 +192,7 @@ class Update:
                 self._new[image.digest] = None
                 self._batch.append(image)
         self._ready.append(image)
-        if len(self._batch) >= self._model.at_once:
+        if self._batch and len(self._batch) >= self._options.batch_size:
             self._encode()
         is_late = not self._batch and time.monotonic() - self._last_write > SECONDS_PER_TRANSACTION
         if is_late or len(self._ready) >= IMAGES_PER_TRANSACTION:
@@ -197,7 +202,8 @@ class Update:
     def _encode(self) -> None:
         if not self._batch:
             return
-        encodings = self._model().images([image.prepared for image in self._batch if image.prepared is not None])
+        prepared = [image.prepared for image in self._batch if image.prepared is not None]
+        encodings = self._model.encode_preprocessed(prepared)
         for image, vector, vector_set in self._as_bytes(self._batch, encodings):
             image.prepared = None
             if vector is None or image.content is None:
@@ -217,7 +223,7 @@ class Update:
         contents = []
         for begin in range(0, len(new), TEXTS_PER_BATCH):
             part = new[begin : begin + TEXTS_PER_BATCH]
-            encodings = self._model().texts([texts[digest] for digest in part])
+            encodings = self._model.encode_texts([texts[digest] for digest in part])
             for digest, vector, vector_set in self._as_bytes(part, encodings):
                 if vector is None:
                     raise DataError(f"the model's encoding of the text {texts[digest][:60]!r} is not finite")

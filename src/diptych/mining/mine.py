@@ -22,7 +22,7 @@ from diptych.mining.lists import HardNegativeLists, Hardness, ListsHeader, Rows
 from diptych.mining.resumable_pass import ResumablePass
 from diptych.mining.score_pass import ScorePass
 from diptych.mining.top_scores import EMPTY, items_of, scores_of
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.progress import ProgressCallback
 
 TOP_TEXTS, TOP_IMAGES = 300, 60  # as in the paper
@@ -33,7 +33,7 @@ BLOCK_OF_SETS = BLOCK // 64
 
 
 def mine(
-    trained: Trained,
+    model: Model,
     corpus: Corpus,
     file: Path,
     *,
@@ -57,17 +57,17 @@ def mine(
         weights=weights,
         corpus=corpus.digest(),
         splits=tuple(name for name in SPLITS if (corpus.image_splits == name).any()),
-        model=trained.matcher.settings.name,
+        model=model.matcher.settings.name,
         top_texts=top_texts,
         top_images=top_images,
     )
     if (known := finished(file, about)) is not None:
         return known.head(top_texts, top_images)
     progress = progress or (lambda _done, _total: None)
-    encoded = _encode(trained, corpus, workers, progress, reader)
-    score = embedding_score(trained.matcher.score, encoded.images, encoded.texts)
+    encoded = _encode(model, corpus, workers, progress, reader)
+    score = embedding_score(model.matcher.score, encoded.images, encoded.texts)
     exclusions = Exclusions(encoded.image_groups, encoded.text_groups, encoded.strings)
-    block = block or (BLOCK if trained.matcher.embedding_dim is not None else BLOCK_OF_SETS)
+    block = block or (BLOCK if model.matcher.embedding_dim is not None else BLOCK_OF_SETS)
     tiles = ScorePass(score, exclusions, top_texts, top_images, block)
     total = len(corpus.image_ids) + 2 * len(corpus.texts)
     partial = ResumablePass(file, {"lists": about.model_dump(mode="json"), "read": encoded.digest()})
@@ -80,7 +80,7 @@ def mine(
         _rows(texts, encoded.text_rows, encoded.image_rows, (of_images[0], min(of_images[1], of_texts[0]))),
         _rows(images, encoded.image_rows, encoded.text_rows, (of_texts[0], min(of_texts[1], of_images[0]))),
         about.model_copy(
-            update={"skipped": encoded.skipped, "hardness": _hardness(trained, encoded, texts, images)},
+            update={"skipped": encoded.skipped, "hardness": _hardness(model, encoded, texts, images)},
         ),
     )
     lists.save(file)
@@ -122,20 +122,22 @@ class _Encoded:
 
 
 def _encode(
-    trained: Trained, corpus: Corpus, workers: int, progress: ProgressCallback, reader: ImageReader | None
+    model: Model, corpus: Corpus, workers: int, progress: ProgressCallback, reader: ImageReader | None
 ) -> _Encoded:
     """Encode the images that can be read, and the texts that have one of them."""
     if not len(corpus.texts):
         raise DataError(f"{corpus.name}: no image and text share a group; there is nothing to mine")
     _need_groups(corpus, corpus.image_groups)
     total = len(corpus.image_ids) + 2 * len(corpus.texts)
-    images, image_rows, skipped = trained.encode_images(corpus, workers, lambda done, _: progress(done, total), reader)
+    images, image_rows, skipped = model.torch_engine.encode_corpus_images(
+        corpus, workers, lambda done, _: progress(done, total), reader
+    )
     image_groups = corpus.image_groups[image_rows]
     _need_groups(corpus, image_groups)
     text_rows = np.flatnonzero(np.isin(corpus.text_groups, image_groups))
     strings = [corpus.texts[text] for text in text_rows.tolist()]
     before = total - 2 * len(strings)
-    texts = trained.encode_texts(strings, lambda done, _: progress(before + done, total))
+    texts = model.torch_engine.text_tensor(strings, lambda done, _: progress(before + done, total))
     text_groups = corpus.text_groups[text_rows]
     return _Encoded(images, texts, image_rows, text_rows, image_groups, text_groups, strings, skipped)
 
@@ -153,11 +155,11 @@ def _rows(keys: Integers, items: Integers, owners: Integers, shape: tuple[int, i
     return lists
 
 
-def _hardness(trained: Trained, encoded: _Encoded, texts: Integers, images: Integers) -> Hardness:
+def _hardness(model: Model, encoded: _Encoded, texts: Integers, images: Integers) -> Hardness:
     first_text, last_text = _ends(texts)
     first_image, last_image = _ends(images)
     return Hardness(
-        positive=_median(_positives(trained, encoded)),
+        positive=_median(_positives(model, encoded)),
         first_text=first_text,
         last_text=last_text,
         first_image=first_image,
@@ -166,14 +168,14 @@ def _hardness(trained: Trained, encoded: _Encoded, texts: Integers, images: Inte
 
 
 @torch.inference_mode()
-def _positives(trained: Trained, encoded: _Encoded) -> Floats:
+def _positives(model: Model, encoded: _Encoded) -> Floats:
     """The scores of some texts, from all over the corpus, each with an image of its group."""
     some = np.unique(np.linspace(0, len(encoded.text_groups) - 1, POSITIVES).astype(np.int64))
     by_group = np.argsort(encoded.image_groups, kind="stable")
     own = by_group[np.searchsorted(encoded.image_groups[by_group], encoded.text_groups[some])]
     device = encoded.images.device
     images, texts = (torch.from_numpy(rows).to(device) for rows in (own, some))
-    return np.asarray(trained.matcher.score_pairs(encoded.images[images], encoded.texts[texts]).float().cpu())
+    return np.asarray(model.matcher.score_pairs(encoded.images[images], encoded.texts[texts]).float().cpu())
 
 
 def _ends(keys: Integers) -> tuple[float, float]:

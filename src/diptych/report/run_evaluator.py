@@ -13,8 +13,8 @@ from diptych.evaluation.localisation.phrase_metrics import GroundingResult
 from diptych.evaluation.metrics.average_precision import average_precision_applies, ranks_with_precision
 from diptych.evaluation.metrics.recall import metrics_from_ranks
 from diptych.evaluation.runs import encoded_score, evaluate_encoded, validation_metrics
+from diptych.model import Model
 from diptych.models.encodings import Encoded
-from diptych.models.trained import Trained
 from diptych.progress import ProgressDisplay, no_progress
 from diptych.report.run_report import REPORT, write_phrase_report, write_report
 from diptych.report.sections.hard_negatives import hard_negatives_section
@@ -35,39 +35,39 @@ class RunEvaluator:
     progress: ProgressDisplay = no_progress
     on_skipped: Callable[[dict[str, str]], None] | None = None
 
-    def write_report(self, run: Path, trained: Trained, split: str = "val") -> dict[str, float]:
+    def write_report(self, run: Path, model: Model, split: str = "val") -> dict[str, float]:
         """Measure a run on a split, write its report, and return the metrics by name."""
         part = self.corpus.split(split)
         if trained_on_phrases(run):
-            found = self._localise(run, trained, part, split)
+            found = self._localise(run, model, part, split)
             write_phrase_report(run, found, part, split)
             return found.metrics
-        encoded = self._encode(run, trained, part, split)
+        encoded = self._encode(run, model, part, split)
         result = evaluate_encoded([encoded])
-        negatives = hard_negatives_section(run, trained, self.corpus)
-        write_report(run, encoded, result, split, hard_negatives=negatives, stores=trained.stores)
+        negatives = hard_negatives_section(run, model, self.corpus)
+        write_report(run, encoded, result, split, hard_negatives=negatives, stores=model.stores)
         return result.metrics.to_json()
 
-    def metrics(self, run: Path, trained: Trained, split: str) -> dict[str, float]:
+    def metrics(self, run: Path, model: Model, split: str) -> dict[str, float]:
         """The metrics that a report on the split shows, by name; without their intervals, which take time."""
         part = self.corpus.split(split)
         if trained_on_phrases(run):
-            return self._localise(run, trained, part, split).metrics
-        encoded = self._encode(run, trained, part, split)
+            return self._localise(run, model, part, split).metrics
+        encoded = self._encode(run, model, part, split)
         if not average_precision_applies(encoded.image_groups):
             return validation_metrics(encoded)
         ranks = ranks_with_precision(encoded_score(encoded), encoded.image_groups, encoded.text_groups)
         return metrics_from_ranks(ranks).to_json()
 
-    def _localise(self, run: Path, trained: Trained, part: Corpus, split: str) -> GroundingResult:
+    def _localise(self, run: Path, model: Model, part: Corpus, split: str) -> GroundingResult:
         with self.progress(f"localising phrases of {split} with {run.name}") as progress:
-            found = evaluate_phrases(trained, part, split, workers=self.workers, progress=progress)
+            found = evaluate_phrases(model, part, split, workers=self.workers, progress=progress)
         self._report_skipped(found.skipped)
         return found
 
-    def _encode(self, run: Path, trained: Trained, part: Corpus, split: str) -> Encoded:
+    def _encode(self, run: Path, model: Model, part: Corpus, split: str) -> Encoded:
         with self.progress(f"encoding {split} with {run.name}") as progress:
-            encoded = trained.encode(part, self.workers, progress)
+            encoded = model.encode_corpus(part, self.workers, progress)
         self._report_skipped(encoded.skipped)
         return encoded
 
@@ -100,10 +100,10 @@ def train_and_measure(
         runs, evaluator.corpus, into, device=device, workers=workers, features=features, watching=watching
     )
     for name, folder in trainings:
-        trained = Trained.open(folder, device, stores=features)
+        model = Model.load(folder, device, stores=features)
         has_report = (folder / REPORT).exists()
-        metrics = {} if has_report else {"val": evaluator.write_report(folder, trained)}
+        metrics = {} if has_report else {"val": evaluator.write_report(folder, model)}
         for split in sorted(set(splits) - metrics.keys()):
-            metrics[split] = evaluator.metrics(folder, trained, split)
+            metrics[split] = evaluator.metrics(folder, model, split)
         measured[name] = metrics
     return measured

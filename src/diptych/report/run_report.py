@@ -16,8 +16,8 @@ from diptych.evaluation.metrics.ranks import Score
 from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.runs import cached_score
 from diptych.index.entries import Hit
+from diptych.model import Model
 from diptych.models.encodings import Encoded
-from diptych.models.trained import Trained
 from diptych.report.elements import Fact
 from diptych.report.run_page import RunPage, write_run_page
 from diptych.report.sections.attention import attention_section
@@ -58,7 +58,8 @@ def write_report(
     if corpus is None:
         raise ScoreError("a report needs the corpus; encodings that were loaded from a file do not contain it")
     score = cached_score([encoded]) if score is None else score
-    trained = Trained(encoded.matcher(), Vocabulary.load(run / "vocabulary.json"), encoded.images.device, stores)
+    vocabulary = Vocabulary.load(run / "vocabulary.json")
+    model = Model.from_matcher(encoded.matcher(), vocabulary, encoded.images.device, stores=stores)
     examples = ExampleQueries(encoded, corpus, result)
     image_rows = examples.image_rows(best=True)
     cross = cross_retrieval_ranks(score, encoded)
@@ -71,11 +72,11 @@ def write_report(
         best_queries=examples.select(best=True),
         worst_queries=examples.select(best=False),
         attention=attention_section(encoded, image_rows),
-        word_importance=word_importance_section(trained, encoded, image_rows),
+        word_importance=word_importance_section(model, encoded, image_rows),
         hard_negatives=hard_negatives,
         score_distributions=score_distributions_section(score, encoded),
         cross_retrieval=cross_retrieval_chart({run.name: cross}) if cross else None,
-        correlations=correlation_section(trained, encoded),
+        correlations=correlation_section(model, encoded),
         batch_negatives=batch_negatives_rows(score, corpus, batch_size),
     )
     return _write(run, page)

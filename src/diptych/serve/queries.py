@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.errors import DataError, ScoreError
-from diptych.index.encoder import Encoder, Encodings
 from diptych.index.entries import Answer, Kind, SearchRequest
 from diptych.index.search import Query, Searcher
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 from diptych.serve.batching import isolate_failures
 from diptych.serve.errors import RequestError
 from diptych.serve.metrics import Metrics
@@ -96,9 +97,9 @@ class QueryRunner:
         self._metrics = metrics
         self._cache: LruCache[tuple[str, str | bytes], Encodings] = LruCache()
 
-    def cached_image(self, encoder: Encoder, digest: bytes) -> Encodings | None:
+    def cached_image(self, model: Model, digest: bytes) -> Encodings | None:
         """The encoding of the image with this hash, if it is in the cache."""
-        return self._cache.get((encoder.identity, digest))
+        return self._cache.get((model.identity, digest))
 
     def run(self, queries: Sequence[SearchQuery]) -> list[SearchResult | Exception]:
         """One result per query; a query that fails has its exception, and does not affect the others."""
@@ -119,29 +120,29 @@ class QueryRunner:
         encoded: dict[SearchQuery, EncodedQuery | Exception] = {}
         by_model: dict[str, list[SearchQuery]] = {}
         for query in queries:
-            by_model.setdefault(self._searchers[query.index].encoder.identity, []).append(query)
+            by_model.setdefault(self._searchers[query.index].model.identity, []).append(query)
         for group in by_model.values():
-            encoder = self._searchers[group[0].index].encoder
-            encoded |= self._encode_texts(encoder, group)
-            encoded |= self._encode_photos(encoder, group)
+            model = self._searchers[group[0].index].model
+            encoded |= self._encode_texts(model, group)
+            encoded |= self._encode_photos(model, group)
         for query in queries:
             if isinstance(query.subject, int):
                 encoded[query] = self._stored(query.index, query.subject)
         return [encoded[query] for query in queries]
 
     def _encode_texts(
-        self, encoder: Encoder, queries: Sequence[SearchQuery]
+        self, model: Model, queries: Sequence[SearchQuery]
     ) -> dict[SearchQuery, EncodedQuery | Exception]:
         texts = {query: query.subject for query in queries if isinstance(query.subject, str)}
-        rows = self._encode_items(encoder.identity, {text: text for text in texts.values()}, encoder.texts)
+        rows = self._encode_items(model.identity, {text: text for text in texts.values()}, model.encode_texts)
         return {query: _with_kind("text", rows[text]) for query, text in texts.items()}
 
     def _encode_photos(
-        self, encoder: Encoder, queries: Sequence[SearchQuery]
+        self, model: Model, queries: Sequence[SearchQuery]
     ) -> dict[SearchQuery, EncodedQuery | Exception]:
         uploads = {query: query.subject for query in queries if isinstance(query.subject, Upload)}
         items = {upload.digest: upload.prepared for upload in uploads.values()}
-        rows = self._encode_items(encoder.identity, items, encoder.images)
+        rows = self._encode_items(model.identity, items, model.encode_preprocessed)
         return {query: _with_kind("image", rows[upload.digest]) for query, upload in uploads.items()}
 
     def _encode_items(

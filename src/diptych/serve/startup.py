@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from diptych.errors import DiptychError
-from diptych.index.encoder import Encoder
 from diptych.index.entries import SearchRequest
-from diptych.index.search import Searcher, encoder_of, open_store
+from diptych.index.search import Searcher, model_of, open_store
+from diptych.model import Model
 
 BACKLOG = 1024
 _UNKNOWN_HOST = "--host {}: not an address of this machine; use 127.0.0.1 to serve this machine only"
@@ -36,13 +36,13 @@ def url_of(listening: socket.socket) -> str:
 def open_indexes(paths: Sequence[Path], run: str | None = None, device: str = "auto") -> dict[str, Searcher]:
     """The indexes in some files by name, with their models or with the one at `run`; each model is loaded once."""
     stores = [open_store(path) for path in paths]
-    encoders: dict[str, Encoder] = {}
+    models: dict[str, Model] = {}
     searchers: dict[str, Searcher] = {}
     for store in stores:
         identity = store.spec.identity
-        if identity not in encoders:
-            encoders[identity] = encoder_of(store, run, device)
-        searchers[_unique_name(store.path, searchers)] = Searcher(store, encoders[identity])
+        if identity not in models:
+            models[identity] = model_of(store, run, device)
+        searchers[_unique_name(store.path, searchers)] = Searcher(store, models[identity])
     return searchers
 
 

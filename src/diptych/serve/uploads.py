@@ -15,8 +15,9 @@ from starlette.requests import Request
 
 from diptych.data.images import decode_bytes
 from diptych.errors import ImageError
-from diptych.index.encoder import Encoder, Encodings
-from diptych.index.opened import decoded_for
+from diptych.index.decoding import photo_options
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 from diptych.serve.errors import RequestError
 from diptych.serve.queries import LruCache, Upload
 
@@ -35,17 +36,17 @@ class Uploads:
     `cached_image` returns the cached encoding of an image by its hash, if any; such an image is not decoded.
     """
 
-    def __init__(self, cached_image: Callable[[Encoder, bytes], Encodings | None]) -> None:
+    def __init__(self, cached_image: Callable[[Model, bytes], Encodings | None]) -> None:
         self._cached_image = cached_image
         self._prepared: LruCache[tuple[str, bytes], NDArray[Any]] = LruCache(PREPARED)
         self._sizes: dict[str, int | None] = {}
         self._start()
 
-    async def read(self, request: Request, encoder: Encoder) -> Upload:
+    async def read(self, request: Request, model: Model) -> Upload:
         """The image in the body of a request, prepared for the model."""
         async with self._slots:
             body = await read_image(request)
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._upload, body, encoder)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._upload, body, model)
 
     def close(self) -> None:
         """End the thread; a later upload starts a new one."""
@@ -56,21 +57,21 @@ class Uploads:
         self._thread = ThreadPoolExecutor(1, "diptych-uploads")
         self._slots = asyncio.Semaphore(CONCURRENT)
 
-    def _upload(self, body: bytes, encoder: Encoder) -> Upload:
+    def _upload(self, body: bytes, model: Model) -> Upload:
         digest = hashlib.sha256(body).digest()
-        key = (encoder.identity, digest)
-        prepared: NDArray[Any] | Encodings | None = self._cached_image(encoder, digest)
+        key = (model.identity, digest)
+        prepared: NDArray[Any] | Encodings | None = self._cached_image(model, digest)
         if prepared is None:
             prepared = self._prepared.get(key)
         if prepared is None:
-            prepared = encoder.prepare(decode_upload(body, self._decoded_for(encoder)))
+            prepared = model.preprocess(decode_upload(body, self._decode_size(model)))
             self._prepared.put(key, prepared)
         return Upload(digest, prepared)
 
-    def _decoded_for(self, encoder: Encoder) -> int | None:
-        if encoder.identity not in self._sizes:
-            self._sizes[encoder.identity] = decoded_for(encoder)
-        return self._sizes[encoder.identity]
+    def _decode_size(self, model: Model) -> int | None:
+        if model.identity not in self._sizes:
+            self._sizes[model.identity] = photo_options(model).decode_size
+        return self._sizes[model.identity]
 
 
 async def read_body(request: Request, limit: int, too_large: str) -> bytes:

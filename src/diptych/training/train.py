@@ -13,7 +13,7 @@ from diptych.data.open import open_corpus
 from diptych.errors import RunError
 from diptych.files import atomic_write, locked_folder, remove_leftovers, write_text
 from diptych.machine import available_cores, choose_device, interrupt_event
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.training.engine.callbacks import Silent, Watcher
 from diptych.training.engine.checkpoint import Position, Snapshot, snapshot_path
 from diptych.training.engine.journal import Journal
@@ -70,7 +70,8 @@ def train(
                 position, snapshot = _next_stage(position, recipe), None
             with _nothing_left_before_the_first_snapshot(run):
                 matcher = start.matcher(run, position.stage, snapshot)
-                loop = StageLoop(around, Trained(matcher.to(place), start.vocabulary, place), position, snapshot)
+                model = Model.from_matcher(matcher.to(place), start.vocabulary, place)
+                loop = StageLoop(around, model, position, snapshot)
             loop.run()
             position = loop.position
     return run

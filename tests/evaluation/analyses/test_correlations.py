@@ -16,6 +16,7 @@ from diptych.evaluation.analyses import correlations as module
 from diptych.evaluation.analyses.correlations import correlations, features_before_training, mean_absolute, pearson
 from diptych.features.crops import fixed_crops
 from diptych.features.readers import StoreOptions, image_reader
+from diptych.model import Model
 from diptych.models.encodings import Encoded
 from diptych.models.matchers.dual_path import DualPathSettings
 from diptych.models.matchers.scan import SCANSettings
@@ -27,7 +28,6 @@ from diptych.models.towers.image.views import ViewsSettings
 from diptych.models.towers.region.backbone import RegionBackboneSettings
 from diptych.models.towers.text.cnn import TextCNNSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 
 TEXT = GRUSettings(hidden=8, word=4)
@@ -41,6 +41,10 @@ def test_pearson_is_numpys(vectors):
     others = [row for row in range(5) if row not in varied]
     assert not found[others][:, varied].any()
     assert np.diag(found).tolist() == [1] * 5
+
+
+def with_stores(model, folder):
+    return Model.from_matcher(model.matcher, model.vocabulary, model.device, stores=folder)
 
 
 def test_the_mean_leaves_out_each_images_own():
@@ -64,13 +68,13 @@ def trained_on(corpus, settings, stores=None):
     vocabulary = Vocabulary.from_texts(corpus.texts, 1)
     torch.manual_seed(0)
     matcher = settings.model_copy(update={"words": len(vocabulary)}).build().eval()
-    return Trained(matcher, vocabulary, torch.device("cpu"), stores)
+    return Model.from_matcher(matcher, vocabulary, torch.device("cpu"), stores=stores)
 
 
 def test_a_corpus_own_features_are_those_before(corpus):
     stored, values = with_features(corpus, (6,))
     trained = trained_on(stored, VSESettings(joint=8, text=TEXT, image=FeatureSettings(shape=(6,))))
-    encoded = trained.encode(stored)
+    encoded = trained.encode_corpus(stored)
     found = correlations(trained, encoded, count=5, seed=3)
     rows = [list(stored.image_ids).index(name) for name in found.images]
     assert len(set(rows)) == 5
@@ -96,7 +100,7 @@ def test_sets_are_averaged_over_what_is_there(corpus):
 
 def test_a_network_that_began_at_random_has_no_before(corpus):
     trained = trained_on(corpus, VSESettings(joint=8, text=TEXT, image=CNNSettings(pixels=32, width=2)))
-    found = correlations(trained, trained.encode(corpus), count=4)
+    found = correlations(trained, trained.encode_corpus(corpus), count=4)
     assert found.before is None
     assert found.to_json()["before"] is None
     assert found.after.shape == (4, 4)
@@ -126,7 +130,7 @@ def test_before_is_the_backbone_as_it_was_however_it_was_trained(tiny, corpus, t
         assert np.allclose(found[row], tiny(torch.from_numpy(squares)).mean(0).detach(), atol=1e-5)
     image_reader(corpus, trained.matcher.image_input, tiny, store=new_store(tmp_path))
     monkeypatch.setattr(type(tiny), "forward", None)  # nothing is computed again
-    assert np.allclose(features_before_training(replace(trained, stores=tmp_path), corpus), found, atol=1e-6)
+    assert np.allclose(features_before_training(with_stores(trained, tmp_path), corpus), found, atol=1e-6)
 
 
 def test_a_grid_is_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, tmp_path):
@@ -135,9 +139,9 @@ def test_a_grid_is_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, t
     assert found.shape == (9, 6)
     wanted = trained.matcher.image_input
     image_reader(corpus, wanted, tiny, store=new_store(tmp_path))
-    stored = features_before_training(replace(trained, stores=tmp_path), corpus)
+    stored = features_before_training(with_stores(trained, tmp_path), corpus)
     assert np.allclose(stored, found, atol=2e-3)  # the store keeps half floats
-    encoded = trained.encode(corpus)
+    encoded = trained.encode_corpus(corpus)
     after = correlations(trained, encoded, count=9).after
     assert after.shape == (9, 9)
 
@@ -148,15 +152,15 @@ def test_views_are_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, t
     found = features_before_training(trained, corpus)
     assert found.shape == (9, 6)
     image_reader(corpus, trained.matcher.image_input, tiny, store=new_store(tmp_path))
-    stored = replace(trained, stores=tmp_path)
+    stored = with_stores(trained, tmp_path)
     assert np.allclose(features_before_training(stored, corpus), found, atol=1e-3)
-    assert correlations(stored, trained.encode(corpus), count=9).before.shape == (9, 9)
+    assert correlations(stored, trained.encode_corpus(corpus), count=9).before.shape == (9, 9)
 
 
 def test_what_cannot_be_correlated_is_one_line(corpus):
     stored, _ = with_features(corpus, (6,))
     trained = trained_on(stored, VSESettings(joint=8, text=TEXT, image=FeatureSettings(shape=(6,))))
-    encoded = trained.encode(stored)
+    encoded = trained.encode_corpus(stored)
     with pytest.raises(ScoreError, match="two images or more, not 1"):
         correlations(trained, encoded, count=1)
     alone = Encoded(encoded.settings, encoded.images, encoded.texts, encoded.image_groups, encoded.text_groups, "x")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from diptych.errors import DataError, ScoreError
 from diptych.evaluation.analyses import word_importance as words
 from diptych.evaluation.analyses.word_importance import Explanation, WordImportance, explain
+from diptych.model import Model
 from diptych.models.matchers.dual_path import DualPathSettings
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.similarity_net import SimilarityNetSettings
@@ -22,7 +23,6 @@ from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.cnn import TextCNNSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.towers.text.mean import MeanSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import UNKNOWN, Vocabulary
 from diptych.text.word_vectors import WordVectors
 
@@ -48,7 +48,7 @@ def built(name):
         found[VOCABULARY.ids["on"]] = False
         vectors = np.random.default_rng(0).normal(size=(COUNT, 5)).astype(np.float32)
         matcher.text.fit(VOCABULARY.encode_all([]), WordVectors(vectors * found[:, None], found))
-    trained = Trained(matcher, VOCABULARY, torch.device("cpu"))
+    trained = Model.from_matcher(matcher, VOCABULARY, torch.device("cpu"))
     shape = (1, 3, 4) if name == "scan" else (1, 4)
     with torch.inference_mode():
         return trained, matcher.encode_images(torch.randn(shape, generator=torch.Generator().manual_seed(1)))
@@ -61,7 +61,7 @@ def test_importance_is_what_the_score_loses_one_word_at_a_time(name):
     sentence = ["a", "dog", "zebra", "and", "a", "red", "ball"]
 
     def score(some):
-        return trained.matcher.score(image, trained.encode_texts([" ".join(some)])).item()
+        return trained.matcher.score(image, trained.torch_engine.text_tensor([" ".join(some)])).item()
 
     found = explain(trained, image, "A dog, zebra and a red ball".replace(",", ""))
     assert found.score == pytest.approx(score(sentence), abs=1e-6)
@@ -111,7 +111,7 @@ def test_a_word_that_the_text_tower_does_not_know_is_unknown():
 def test_of_one_word_the_empty_text_is_left(name):
     trained, image = built(name)
     (word,) = explain(trained, image, "Dog").words
-    alone, empty = trained.matcher.score(image, trained.encode_texts(["dog", ""]))[0].tolist()
+    alone, empty = trained.matcher.score(image, trained.torch_engine.text_tensor(["dog", ""]))[0].tolist()
     assert word.importance == pytest.approx(alone - empty, abs=1e-6)
 
 

@@ -30,11 +30,11 @@ from diptych.features.crops import Crops
 from diptych.features.image_input import ImageInput
 from diptych.features.readers import FeatureReader, ProposalReader, RegionReader, StoreOptions, image_reader
 from diptych.features.regions import Regions
+from diptych.model import Model
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.two_towers import TwoTowers
 from diptych.models.tower import FittedTextTower
 from diptych.models.towers.region.features import RegionFeatureSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 
 CPU = torch.device("cpu")
@@ -102,6 +102,10 @@ class Colourful(TwoTowers):
         pass
 
 
+def with_stores(model, folder):
+    return Model.from_matcher(model.matcher, model.vocabulary, model.device, stores=folder)
+
+
 class Halves:
     """A photo whose left half has one colour and the right half another."""
 
@@ -165,7 +169,7 @@ def corpus():
 @pytest.fixture
 def trained(corpus):
     vocabulary = Vocabulary.from_texts([*corpus.texts, "a green thing"], 1)
-    return Trained(Colourful(vocabulary).eval(), vocabulary, CPU)
+    return Model.from_matcher(Colourful(vocabulary).eval(), vocabulary, CPU)
 
 
 def counted(trained, kind):
@@ -296,17 +300,17 @@ def test_the_store_gives_what_fresh_photos_give(trained, corpus, tmp_path):
     fresh = evaluate_phrases(trained, lost)
     image_reader(lost, WANTED, trained.matcher.backbone, store=StoreOptions(tmp_path, CPU, workers=0, create=True))
     halves.asked = 0
-    kept = evaluate_phrases(replace(trained, stores=tmp_path), lost)
+    kept = evaluate_phrases(with_stores(trained, tmp_path), lost)
     assert halves.asked == 0
     assert kept.ranks.tolist() == fresh.ranks.tolist()
     assert chosen(kept) == chosen(fresh)
     assert kept.skipped == fresh.skipped
-    made = replace(trained, stores=tmp_path).reader(lost)
+    made = with_stores(trained, tmp_path).torch_engine.image_reader(lost)
     assert isinstance(made, RegionReader)
     assert made.boxes.shape == (3, 6, 4)
     assert not made.boxes[0].any()
     assert made.boxes[1, :3].tolist() == [list(WHOLE), list(LEFT), list(RIGHT)]
-    assert isinstance(replace(trained, stores=tmp_path / "none").reader(lost), ProposalReader)
+    assert isinstance(with_stores(trained, tmp_path / "none").torch_engine.image_reader(lost), ProposalReader)
 
 
 def test_all_phrases_of_a_photo_in_one_product(trained):
@@ -374,7 +378,7 @@ def test_a_model_that_reads_no_proposals_is_refused(trained, corpus):
     check_can_localise(trained.matcher)
     grid = ImageInput("crops", (3, 32, 32), Crops(name="whole"), Regions())
     for wanted in (ImageInput("crops", (3, 32, 32), Crops()), grid, ImageInput("pixels", (3, 32, 32))):
-        other = replace(trained, matcher=Colourful(trained.vocabulary, wanted))
+        other = Model.from_matcher(Colourful(trained.vocabulary, wanted), trained.vocabulary, CPU)
         with pytest.raises(RunError, match="two-branch-phrases-small"):
             evaluate_phrases(other, corpus)
     scan = SCANSettings(joint=4, image=RegionFeatureSettings(shape=(3, 4)), words=9).build()

@@ -12,12 +12,13 @@ from diptych.data.corpus import Corpus, Features
 from diptych.errors import ScoreError
 from diptych.evaluation.protocols import batch_statistics
 from diptych.evaluation.protocols.batch_statistics import encode_with_batch_statistics
+from diptych.model import Model
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.matchers.vsrn import VSRNSettings
+from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 
 IMAGES, SIZE, JOINT = 37, 6, 5
@@ -55,7 +56,7 @@ def run(image_layers=(JOINT,), text_layers=(JOINT,)):
     matcher = settings.build()
     matcher.project = normalised(matcher.image.size, *image_layers)
     matcher.project_text = normalised(8, *text_layers)
-    return Trained(matcher.eval(), vocabulary, torch.device("cpu"))
+    return Model.from_matcher(matcher.eval(), vocabulary, torch.device("cpu"))
 
 
 DEEPEST = ((8, 7, JOINT), (6, JOINT))
@@ -72,15 +73,15 @@ DEEPEST = ((8, 7, JOINT), (6, JOINT))
     ],
 )
 def test_encodings_are_those_of_one_batch_whatever_the_chunks(monkeypatch, chunks, layers):
-    monkeypatch.setattr("diptych.models.trained.IMAGES_AT_ONCE", chunks[0])
-    monkeypatch.setattr("diptych.models.trained.TEXTS_AT_ONCE", chunks[1])
+    monkeypatch.setattr("diptych.models.engines.torch_engine.IMAGES_AT_ONCE", chunks[0])
+    monkeypatch.setattr("diptych.models.engines.torch_engine.TEXTS_AT_ONCE", chunks[1])
     data, trained = corpus(), run(*layers)
     encoded = encode_with_batch_statistics(trained, data)
     matcher = run(*layers).matcher  # the same weights; in training mode it normalises by the batch itself
     with torch.no_grad():
         images = matcher.image(torch.from_numpy(data.features[np.arange(IMAGES)]))
         ids, lengths = trained.vocabulary.encode_all(data.texts).batch(np.arange(len(data.texts)))
-        texts = matcher.text(trained.tokens(ids, lengths))
+        texts = matcher.text(Tokens(torch.from_numpy(ids), torch.from_numpy(lengths)))
         matcher.train()
         torch.testing.assert_close(encoded.images, normalize(matcher.project(images)), atol=5e-5, rtol=0)
         torch.testing.assert_close(encoded.texts, normalize(matcher.project_text(texts)), atol=5e-5, rtol=0)
@@ -94,7 +95,7 @@ def test_the_run_is_not_changed_and_the_copy_is_what_scores():
         assert torch.equal(value, before[name]), name
     assert not trained.matcher.training
     assert encoded.made_by is not trained.matcher
-    assert not torch.allclose(encoded.images, trained.encode(corpus()).images, atol=0.1)
+    assert not torch.allclose(encoded.images, trained.encode_corpus(corpus()).images, atol=0.1)
     layer = encoded.made_by.project[1]
     inputs = trained.matcher.project[0](torch.from_numpy(corpus().features[np.arange(IMAGES)])).detach()
     torch.testing.assert_close(layer.running_mean, inputs.mean(0))
@@ -104,8 +105,8 @@ def test_the_run_is_not_changed_and_the_copy_is_what_scores():
 
 def test_two_passes_are_enough_where_no_layer_lies_behind_another(monkeypatch):
     passes = []
-    encode = Trained.encode
-    monkeypatch.setattr(Trained, "encode", lambda *given: passes.append(1) or encode(*given))
+    encode = Model.encode_corpus
+    monkeypatch.setattr(Model, "encode_corpus", lambda *given: passes.append(1) or encode(*given))
     encode_with_batch_statistics(run(), corpus())
     assert len(passes) == 2
     encode_with_batch_statistics(run((7, JOINT)), corpus())
@@ -123,7 +124,7 @@ def test_regions_that_are_there_are_the_batch():
     layers = [layer for layer in matcher.modules() if isinstance(layer, nn.BatchNorm1d)]
     for layer in layers:
         nn.init.ones_(layer.weight)
-    encoded = encode_with_batch_statistics(Trained(matcher, vocabulary, torch.device("cpu")), data)
+    encoded = encode_with_batch_statistics(Model.from_matcher(matcher, vocabulary, torch.device("cpu")), data)
     copied = [layer for layer in encoded.made_by.modules() if isinstance(layer, nn.BatchNorm1d)]
     counts = []
     for layer in copied:

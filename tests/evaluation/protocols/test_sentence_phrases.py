@@ -21,10 +21,10 @@ from diptych.evaluation.protocols.sentence_phrases import (
     phrase_score,
 )
 from diptych.evaluation.runs import evaluate_encoded
+from diptych.model import Model
 from diptych.models.matchers.two_branch import TwoBranchSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 
 WORDS = ["a dog", "a red ball", "grass", "two men", "the sea"]
@@ -137,7 +137,7 @@ def run(data, seed=0):
     matcher = TwoBranchSettings(image_layers=(5,), text_layers=(5,), words=len(vocabulary), **towers).build()
     matcher.image = Regions(matcher.image)
     matcher.image.input = replace(matcher.image.input, shape=shape)
-    return Trained(matcher.eval(), vocabulary, torch.device("cpu"))
+    return Model.from_matcher(matcher.eval(), vocabulary, torch.device("cpu"))
 
 
 def test_a_phrase_run_scores_a_text_by_the_best_region_of_each_phrase():
@@ -146,20 +146,20 @@ def test_a_phrase_run_scores_a_text_by_the_best_region_of_each_phrase():
     seen = []
     tile = whole(phrase_score(trained, data, phrases, 0, lambda done, total: seen.append((done, total))))
     assert seen[-1] == (12 + len(phrases.words),) * 2
-    regions, _, _ = trained.encode_images(data)
+    regions, _, _ = trained.torch_engine.encode_corpus_images(data)
     for image in range(12):
         there = regions[image][regions[image].any(1)]
         assert len(there) == (3 if image % 3 == 0 else 4)
         for text, sentence in enumerate(data.texts):
             own = [phrase.text for phrase in data.phrases[text]] or [sentence]
-            distances = torch.cdist(there, trained.encode_texts(own))  # (regions, phrases)
+            distances = torch.cdist(there, trained.torch_engine.text_tensor(own))  # (regions, phrases)
             assert tile[image, text] == pytest.approx(-float(distances.amin(0).mean()), abs=1e-4)
 
 
 def test_two_runs_that_read_different_inputs_are_joined():
     data = corpus()
     sentences = replace(data, features=Features([data.features[np.arange(12)].mean(1)]))
-    encoded = run(sentences, seed=1).encode(sentences)
+    encoded = run(sentences, seed=1).encode_corpus(sentences)
     parts = phrase_score(run(data), data, annotated_phrases(data))
     own = matrix_score(run(sentences, seed=1).matcher.score(encoded.images, encoded.texts))
     result = evaluate_encoded([encoded], score=combined_score(own, parts, 0.5), folds=2)

@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 
 from diptych.errors import RecipeError, RunError
 from diptych.features.image_input import ImageInput
+from diptych.model import Model
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.matchers.order import OrderSettings
 from diptych.models.matchers.projected import Head, Projected, ProjectedSettings
@@ -21,7 +22,6 @@ from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.registry import resolve
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.recipe import parse_recipe
@@ -129,14 +129,14 @@ def test_a_file_gives_back_the_same_matcher(base, tmp_path):
     save_matcher(tmp_path / "run" / "best" / "weights.safetensors", matcher, WORDS, {})
     WORDS.save(tmp_path / "run" / "vocabulary.json")
     again = load_matcher(tmp_path / "run" / "best" / "weights.safetensors", WORDS)
-    opened = Trained.open(tmp_path / "run", "cpu")
+    opened = Model.load(tmp_path / "run", "cpu")
     images = torch.randn(4, 6)
     for other in (again, opened.matcher):
         assert isinstance(other, Projected)
         assert other.settings == matcher.settings
         assert torch.equal(other.encode_images(images), matcher.encode_images(images))
         assert torch.equal(other.encode_texts(TOKENS), matcher.encode_texts(TOKENS))
-    assert opened.encode_texts(["a red circle"]).shape == (1, 3)
+    assert opened.torch_engine.text_tensor(["a red circle"]).shape == (1, 3)
 
 
 def test_a_file_with_other_layers_is_refused(tmp_path):

@@ -56,7 +56,7 @@ def test_an_image_that_one_of_them_cannot_read_counts_for_none(compared_runs, co
             ]
             part = with_pictures(part, pictures)
         asked.append((run, len(part.image_ids)))
-        return trained.encode(part, 0)
+        return trained.encode_corpus(part, 0)
 
     found = compare(compared_runs, compared_corpus, device="cpu", encode=encode)
     # the run that could not read it has encoded the rest already
@@ -72,7 +72,7 @@ def test_an_image_that_one_of_them_cannot_read_counts_for_none(compared_runs, co
 def test_runs_that_read_nothing_in_common_cannot_be_compared(compared_runs, compared_corpus):
     def encode(run, trained, part):
         pictures = [Broken() if (i % 2 == 0) == (run == "plain") else p for i, p in enumerate(part.pictures)]
-        return trained.encode(with_pictures(part, pictures), 0)
+        return trained.encode_corpus(with_pictures(part, pictures), 0)
 
     with pytest.raises(DataError, match="no image can be read by all runs"):
         compare(compared_runs[:2], compared_corpus, device="cpu", encode=encode)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import ScoreError
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.report.comparison.compare import compare
 from diptych.report.comparison.differing_queries import best_run, differing_queries, first_answers, select_queries
 
@@ -50,8 +50,12 @@ def test_the_answers_are_the_best_ones_and_agree_with_the_rank(three, compared_c
     test = compared_corpus.split("test")
     scores = []
     for run in three.runs:
-        trained = Trained.open(run.path, "cpu")
-        scores.append(trained.matcher.score(trained.encode_images(test, 0)[0], trained.encode_texts(test.texts)))
+        trained = Model.load(run.path, "cpu")
+        scores.append(
+            trained.matcher.score(
+                trained.torch_engine.encode_corpus_images(test, 0)[0], trained.torch_engine.text_tensor(test.texts)
+            )
+        )
     images, texts = differing_queries(three)
     assert (images.direction, texts.direction) == ("image to text", "text to image")
     for side, queries, answers in ((images, test.image_ids, test.texts), (texts, test.texts, test.image_ids)):

@@ -31,7 +31,7 @@ def found(name, rows=range(6)):
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(phrase_comparison, "Trained", SimpleNamespace(open=lambda run, device, stores: run.name))
+    monkeypatch.setattr(phrase_comparison, "Model", SimpleNamespace(load=lambda run, device, stores: run.name))
     for name in RANKS:
         (tmp_path / name).mkdir()
         (tmp_path / name / "recipe.toml").write_text(load_recipe("phrases-scenes").to_toml())

@@ -13,11 +13,11 @@ from diptych.data.corpus import Features
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DiptychError
 from diptych.evaluation.analyses.correlations import correlations, mean_absolute
+from diptych.model import Model
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.report.sections import correlations as module
 from diptych.report.sections.correlations import correlation_section, heat_map_uri
 from diptych.text.vocabulary import Vocabulary
@@ -47,12 +47,12 @@ def trained_on(corpus, image):
     vocabulary = Vocabulary.from_texts(corpus.texts, 1)
     torch.manual_seed(0)
     settings = VSESettings(joint=8, text=GRUSettings(hidden=8, word=4), image=image, words=len(vocabulary))
-    return Trained(settings.build().eval(), vocabulary, torch.device("cpu"))
+    return Model.from_matcher(settings.build().eval(), vocabulary, torch.device("cpu"))
 
 
 def test_both_maps_are_those_that_were_measured(corpus):
     trained = trained_on(corpus, FeatureSettings(shape=(6,)))
-    encoded = trained.encode(corpus)
+    encoded = trained.encode_corpus(corpus)
     found = correlations(trained, encoded)
     section = correlation_section(trained, encoded)
     assert [one.name for one in section.maps] == ["Before", "After"]
@@ -63,10 +63,10 @@ def test_both_maps_are_those_that_were_measured(corpus):
 
 def test_where_there_was_nothing_before_there_is_no_section(corpus):
     trained = trained_on(corpus, CNNSettings(pixels=32, width=2))
-    assert correlation_section(trained, trained.encode(corpus)) is None
+    assert correlation_section(trained, trained.encode_corpus(corpus)) is None
     stored = trained_on(corpus, FeatureSettings(shape=(6,)))
     one = corpus.take(np.arange(1), np.flatnonzero(corpus.text_groups == corpus.image_groups[0]))
-    assert correlation_section(stored, stored.encode(one)) is None
+    assert correlation_section(stored, stored.encode_corpus(one)) is None
 
 
 def test_weights_that_cannot_be_had_cost_the_section_alone(corpus, monkeypatch):
@@ -75,6 +75,6 @@ def test_weights_that_cannot_be_had_cost_the_section_alone(corpus, monkeypatch):
 
     monkeypatch.setattr(module, "correlations", fails)
     trained = trained_on(corpus, FeatureSettings(shape=(6,)))
-    section = correlation_section(trained, trained.encode(corpus))
+    section = correlation_section(trained, trained.encode_corpus(corpus))
     assert not section.maps
     assert section.note.endswith("not available: backbone 'resnet152': its pretrained weights cannot be loaded")

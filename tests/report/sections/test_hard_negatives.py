@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from diptych.data.corpus import Corpus
 from diptych.errors import ImageError
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.objective import ScoredPairs
 from diptych.report.sections.hard_negatives import hard_negatives_section, hardest_negatives, sample_batch
@@ -67,8 +67,8 @@ def test_a_batch_holds_pairs_of_the_split_with_their_own_scores(trained, corpus)
     assert (batch.corpus.image_groups[batch.images] == batch.corpus.text_groups[batch.texts]).all()
     for row, column in ((0, 0), (3, 9), (15, 2)):
         one = batch.corpus.take(batch.images[[row]], np.array([], np.int64))
-        text = trained.encode_texts([batch.corpus.texts[batch.texts[column]]])
-        alone = trained.matcher.score(trained.encode_images(one, 0)[0], text)
+        text = trained.torch_engine.text_tensor([batch.corpus.texts[batch.texts[column]]])
+        alone = trained.matcher.score(trained.torch_engine.encode_corpus_images(one, 0)[0], text)
         assert float(batch.scores[row, column]) == pytest.approx(float(alone), abs=1e-5)
 
 
@@ -139,5 +139,5 @@ def test_a_corpus_that_has_too_little_shows_nothing(run, trained, corpus):
 def test_an_objective_without_a_margin_has_costs_without_one(corpus, tmp_path):
     recipe = load_recipe("scenes", [*TINY, "text.threshold=1", "stage.1.objective={name='contrastive'}"]).first(1)
     run = train(recipe, corpus, tmp_path, device="cpu")
-    section = hard_negatives_section(run, Trained.open(run, "cpu"), corpus)
+    section = hard_negatives_section(run, Model.load(run, "cpu"), corpus)
     assert "cost of HN: score of HN − score of GT, at least 0" in section.note

@@ -8,10 +8,10 @@ import torch
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.evaluation.analyses.word_importance import Explanation, WordImportance, explain
+from diptych.model import Model
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.report.sections.word_importance import CaptionWord, caption_words, word_importance_section
 from diptych.text.vocabulary import Vocabulary
 
@@ -23,12 +23,12 @@ def trained():
     torch.manual_seed(0)
     image = CNNSettings(pixels=32, width=2)
     matcher = VSESettings(joint=8, text=GRUSettings(hidden=8, word=4), image=image, words=len(vocabulary)).build()
-    return Trained(matcher.eval(), vocabulary, torch.device("cpu"))
+    return Model.from_matcher(matcher.eval(), vocabulary, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
 def encoded(trained):
-    return trained.encode(make_scenes(train=2, val=2, test=5, texts=2).split("test"))
+    return trained.encode_corpus(make_scenes(train=2, val=2, test=5, texts=2).split("test"))
 
 
 def first_caption(encoded, row):

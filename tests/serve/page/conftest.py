@@ -14,10 +14,11 @@ from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
 from diptych.data.formats.scenes import make_scenes
-from diptych.index.encoder import Encodings
 from diptych.index.search import Searcher
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
 from diptych.serve.app import create_app
 from diptych.text.tokenisers.treebank import tokenise
 
@@ -27,28 +28,30 @@ PATIENCE = 20_000  # milliseconds, for machines that do much else
 MARKUP = "<img src=x onerror=window.broken=1>"
 
 
-class Encoder:
+class FakeModel(Model):
     """A text is its words, each a direction of its own; an image is the words that it was taught for its pixels."""
 
-    address, identity, size, rescores = "fake", "fake", 256, False
+    address, identity, embedding_dim, is_inner_product = "fake", "fake", 256, True
+    reads_pictures, localises = True, False
 
     def __init__(self):
+        super().__init__(lambda: self)
         self.taught = {}
 
     def teach(self, photo, text):
-        self.taught[self.prepare(photo).tobytes()] = text
+        self.taught[self.preprocess(photo).tobytes()] = text
 
-    def prepare(self, photo):
+    def preprocess(self, photo):
         return np.asarray(photo.resize((8, 8)))
 
-    def images(self, prepared):
-        return self.texts([self.taught.get(pixels.tobytes(), "unseen") for pixels in prepared])
+    def encode_preprocessed(self, prepared):
+        return self.encode_texts([self.taught.get(pixels.tobytes(), "unseen") for pixels in prepared])
 
-    def texts(self, texts):
-        return self.words([tokenise(text) for text in texts])
+    def encode_texts(self, texts):
+        return self.encode_tokens([tokenise(text) for text in texts])
 
-    def words(self, texts):
-        vectors = np.zeros((len(texts), self.size), np.float32)
+    def encode_tokens(self, texts):
+        vectors = np.zeros((len(texts), self.embedding_dim), np.float32)
         for row, words in enumerate(texts):
             for word in words:
                 vectors[row, hashlib.sha256(word.encode()).digest()[0]] += 1
@@ -57,23 +60,23 @@ class Encoder:
     def score(self, images, texts):
         return images.vectors @ texts.vectors.T
 
-    def known(self, words):
+    def known_words(self, words):
         return np.array([word != "zebra" for word in words], bool)
 
 
-def searcher(encoder, folder, seed, scenes, extra=()):
+def searcher(model, folder, seed, scenes, extra=()):
     """An index over a folder of drawn scenes, each with two captions, and over extra pictures (name, caption)."""
     corpus = make_scenes(train=0, val=0, test=scenes, texts=2, seed=seed)
     pictures = [(f"scene-{i}", corpus.texts[2 * i : 2 * i + 2], corpus.pictures[i].load()) for i in range(scenes)]
     pictures += [(name, [text], Image.new("RGB", (40, 30), (60 * i, 0, 0))) for i, (name, text) in enumerate(extra)]
     folder.mkdir()
     for name, texts, photo in pictures:
-        encoder.teach(photo, " ".join(texts))
+        model.teach(photo, " ".join(texts))
         photo.save(folder / f"{name}.png")
         (folder / f"{name}.txt").write_text("\n".join(texts))
     file = folder.with_suffix(".index")
-    sync(encoder, str(folder), file)
-    return Searcher(Store.open(file), encoder)
+    sync(model, str(folder), file)
+    return Searcher(Store.open(file), model)
 
 
 @contextmanager
@@ -94,10 +97,10 @@ def address(tmp_path_factory):
     if CHROMIUM is None:
         pytest.skip("no browser: apt-get install chromium")
     folder = tmp_path_factory.mktemp("page")
-    encoder = Encoder()
+    model = FakeModel()
     indexes = {
-        "scenes": searcher(encoder, folder / "scenes", 0, 30, [(MARKUP, f"dangerous {MARKUP}"), ("gone", "gone away")]),
-        "others": searcher(encoder, folder / "others", 1, 8),
+        "scenes": searcher(model, folder / "scenes", 0, 30, [(MARKUP, f"dangerous {MARKUP}"), ("gone", "gone away")]),
+        "others": searcher(model, folder / "others", 1, 8),
     }
     (folder / "scenes" / "gone.png").unlink()
     with served(create_app(indexes)) as found:

@@ -1,7 +1,6 @@
 """/image, /explain and /localize: what may be read, and what is refused."""
 
 import io
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,13 +128,13 @@ def test_pictures_are_upright_jpegs_without_metadata(kit, tmp_path):
 
 def test_words_are_explained_from_the_stored_encoding(client):
     entry = client.get("/search?text=red&k=1").json()["hits"][0]["id"]
-    passes = len(client.searcher.encoder.passes)
+    passes = len(client.searcher.model.passes)
     reply = client.get("/explain", params={"id": entry, "text": "red zebra thing"}).json()
     Explained.model_validate(reply)
     by_word = {word["word"]: word["importance"] for word in reply["words"]}
     assert by_word["zebra"] is None
     assert by_word["red"] > 0 > by_word["thing"]
-    assert len(client.searcher.encoder.passes) == passes  # neither the image nor the whole text was encoded
+    assert len(client.searcher.model.passes) == passes  # neither the image nor the whole text was encoded
     assert client.get("/explain", params={"id": entry, "text": "zebra"}).status_code == 422
     refused = client.get("/localize", params={"id": entry, "text": "red"})
     assert refused.status_code == 409
@@ -143,9 +142,10 @@ def test_words_are_explained_from_the_stored_encoding(client):
 
 
 def test_phrases_have_places_and_unknown_ones_have_none(kit, searcher, monkeypatch):
-    trained = SimpleNamespace(matcher=None, known=lambda some: np.array(["zebra" not in phrase for phrase in some]))
-    monkeypatch.setattr(localise, "check_can_localise", lambda _: None)
-    monkeypatch.setattr(searcher.encoder, "trained", trained, raising=False)
+    monkeypatch.setattr(searcher.model, "localises", True)
+    monkeypatch.setattr(
+        searcher.model, "known_texts", lambda some: np.array(["zebra" not in phrase for phrase in some])
+    )
     asked = []
 
     def phrases_in(by, picture, phrases, top):
@@ -165,5 +165,5 @@ def test_phrases_have_places_and_unknown_ones_have_none(kit, searcher, monkeypat
             {"phrase": "a red thing", "places": [{"box": [0.25, 0.25, 1.0, 1.0], "score": 0.5}]},
         ],
     }
-    assert asked == [(trained, (60, 40), ["a red thing"], 1)]
+    assert asked == [(searcher.model, (60, 40), ["a red thing"], 1)]
     assert (none.status_code, "knows none of its words" in none.json()["error"]) == (422, True)

@@ -47,21 +47,21 @@ def test_an_uploaded_image_finds_similar_images_and_captions(kit, client):
 
 
 def test_an_upload_is_encoded_once_and_like_the_indexed_file(kit, tmp_path):
-    class Encoder(kit.Encoder):
+    class Noting(kit.FakeModel):
         seen: ClassVar = []
 
-        def prepare(self, photo):
+        def preprocess(self, photo):
             self.seen.append(photo.size)
-            return super().prepare(photo)
+            return super().preprocess(photo)
 
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/red.jpg").write_bytes(kit.picture("red", (2000, 1500), "JPEG"))
-    searcher = kit.searcher_of(tmp_path / "photos", tmp_path / "index", Encoder())
-    indexed = Encoder.seen[-1]
+    searcher = kit.searcher_of(tmp_path / "photos", tmp_path / "index", Noting())
+    indexed = Noting.seen[-1]
     assert indexed < (2000, 1500)
     app = create_app({"photos": searcher})
-    searcher.encoder.passes.clear()
-    Encoder.seen.clear()
+    searcher.model.passes.clear()
+    Noting.seen.clear()
     sent = (tmp_path / "photos/red.jpg").read_bytes()
 
     async def ask():
@@ -72,8 +72,8 @@ def test_an_upload_is_encoded_once_and_like_the_indexed_file(kit, tmp_path):
 
     answers = asyncio.run(ask())
     assert [len(kit.keys(answer)) for answer in answers] == [1, 0, 1, 1]
-    assert searcher.encoder.passes == [1]
-    assert Encoder.seen == [(64, 64), indexed]  # the first is a sample: which size does the model need?
+    assert searcher.model.passes == [1]
+    assert Noting.seen == [(64, 64), indexed]  # the first is a sample: which size does the model need?
 
 
 def test_the_answer_names_unknown_words_as_in_python(client):

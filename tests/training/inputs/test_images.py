@@ -19,8 +19,8 @@ from diptych.features.backbones.registry import load_backbone
 from diptych.features.crops import Crops
 from diptych.features.extract import extract
 from diptych.features.store import FeatureStoreSpec
+from diptych.model import Model
 from diptych.models.storage import load_tensors, save_tensors
-from diptych.models.trained import Trained
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.engine.stage import set_trainable
@@ -116,9 +116,9 @@ def test_fine_tuning_moves_the_named_blocks_and_no_statistics(tuned):
 
 
 def test_validation_from_the_store_equals_encoding_the_pictures(corpus, frozen, stores):
-    trained = Trained.open(frozen[0], "cpu")
+    trained = Model.load(frozen[0], "cpu")
     val = corpus.split("val")
-    from_pictures = trained.encode(val).images
+    from_pictures = trained.encode_corpus(val).images
     spec = FeatureStoreSpec.for_backbone(trained.matcher.pretrained, Crops(side=SIDE))
     stored = extract(val.pictures, trained.matcher.pretrained, spec, stores / STORE, workers=0, device=CPU)
     assert stored.computed == 0  # training left them all
@@ -129,16 +129,16 @@ def test_validation_from_the_store_equals_encoding_the_pictures(corpus, frozen, 
 
 def test_a_run_is_measured_from_the_store_if_there_is_one(corpus, frozen, tmp_path, stores, monkeypatch):
     run, _ = frozen
-    computed = Trained.open(run, "cpu").encode(corpus.split("val"))
+    computed = Model.load(run, "cpu").encode_corpus(corpus.split("val"))
 
     def decode(*_):
         raise AssertionError("read from the picture")
 
     monkeypatch.setattr("diptych.features.readers.load_for_crops", decode)
-    stored = Trained.open(run, "cpu", stores=stores).encode(corpus.split("val"))
+    stored = Model.load(run, "cpu", stores=stores).encode_corpus(corpus.split("val"))
     torch.testing.assert_close(stored.images, computed.images, rtol=1e-4, atol=1e-5)
     with pytest.raises(AssertionError, match="read from the picture"):
-        Trained.open(run, "cpu", stores=tmp_path / "nothing").encode(corpus.split("val"))
+        Model.load(run, "cpu", stores=tmp_path / "nothing").encode_corpus(corpus.split("val"))
 
 
 def test_a_resumed_run_on_random_crops_ends_with_the_same_weights(corpus, stores, tmp_path):
@@ -271,7 +271,7 @@ def images_of(tuned, stores):
     """How a stage reads, its backbone frozen or not."""
 
     def make(trainable, crops=None):
-        trained = Trained.open(tuned, "cpu", snapshot="stage-1")
+        trained = Model.load(tuned, "cpu", snapshot="stage-1")
         set_trainable(trained.matcher, trainable)
         stage = load_recipe("vsepp", SMALL).stage[0].model_copy(update={"crops": crops})
         return StageImages(trained, stage, stores, 0, lambda done, total: None, lambda message: None)

@@ -18,10 +18,11 @@ from diptych.evaluation.localisation.localise import evaluate_phrases
 from diptych.evaluation.localisation.phrase_metrics import correct_regions
 from diptych.features import extract as extraction
 from diptych.features import proposals
+from diptych.model import Model
 from diptych.models.matchers.cca import CCASettings
+from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
-from diptych.models.trained import Trained
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.inputs.pairs import ImageTextData
@@ -121,7 +122,7 @@ def test_training_on_phrases_finds_things(whole, corpus, stores):
     assert best["ceiling"] == 100  # the boxes themselves are proposed
     val = corpus.split("val")
     known, chances = find_mentions(val), []
-    boxes = Trained.open(whole, "cpu", stores=stores).reader(val).boxes
+    boxes = Model.load(whole, "cpu", stores=stores).torch_engine.image_reader(val).boxes
     for image, box in zip(known.images, known.boxes, strict=True):
         there = boxes[image][(boxes[image][:, 2:] > boxes[image][:, :2]).all(1)]
         chances.append(correct_regions(there, box[None]).mean())
@@ -201,16 +202,15 @@ def test_a_solved_stage_that_is_interrupted_in_its_pass_begins_it_again(solved, 
 
 def test_a_solved_stage_has_the_projections_of_all_pairs(solved, corpus, stores):
     """From the run's own features, in one block, each mention with every region that shows it."""
-    trained = Trained.open(solved, "cpu", stores=stores)
+    trained = Model.load(solved, "cpu", stores=stores)
     part = corpus.split("train")
     known = find_mentions(part)
-    reader = trained.reader(part)
+    reader = trained.torch_engine.image_reader(part)
     boxes = reader.boxes
     vectors, _ = reader.read(np.arange(len(part.image_ids)))
     images, texts = [], []
-    encoded = trained.matcher.text(
-        trained.tokens(*trained.vocabulary.encode_all(known.phrases).batch(np.arange(len(known))))
-    )
+    ids, lengths = trained.vocabulary.encode_all(known.phrases).batch(np.arange(len(known)))
+    encoded = trained.matcher.text(Tokens(torch.from_numpy(ids), torch.from_numpy(lengths)))
     for row, (image, box) in enumerate(zip(known.images, known.boxes, strict=True)):
         shares = box_iou(boxes[image].astype(np.float64), box[None].astype(np.float64))[:, 0]
         own = shares.argmax()  # the box itself is proposed, so it is pooled twice, and counts twice

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import RunError
+from diptych.model import Model
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.storage import load_tensors, save_tensors
 from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.fisher import FisherSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import TokenTable, Vocabulary
 from diptych.text.word_vectors import WordVectors
 from diptych.training.engine.callbacks import Silent
@@ -152,7 +152,7 @@ def read_by_a_gru(stores):
     """What a stage does with its texts where the tower is trained, and the list of what it says."""
     vocabulary = Vocabulary(("red", "dog"), (2, 1), 1)
     settings = VSESettings(joint=2, text={"name": "gru", "hidden": 2, "word": 2}, image=FeatureSettings(shape=(2,)))
-    trained = Trained(settings.model_copy(update={"words": len(vocabulary)}).build(), vocabulary, CPU)
+    trained = Model.from_matcher(settings.model_copy(update={"words": len(vocabulary)}).build(), vocabulary, CPU)
     said = []
     return StageTexts(trained, stores, lambda *_: None, said.append), said
 
@@ -162,9 +162,9 @@ def test_texts_without_a_known_word_are_kept_and_told(tmp_path_factory, some):
     stage, said = read_by_a_gru(tmp_path_factory.getbasetemp())
     assert stage.known(some).tolist() == list(range(len(some)))
     table = stage.table(some)
-    expected = stage.trained.vocabulary.encode_all(some)
+    expected = stage.model.vocabulary.encode_all(some)
     assert (table.flat.tolist(), table.offsets.tolist()) == (expected.flat.tolist(), expected.offsets.tolist())
-    unknown = [text for text, known in zip(some, stage.trained.known(some), strict=True) if not known]
+    unknown = [text for text, known in zip(some, stage.model.known_texts(some), strict=True) if not known]
     if unknown:
         told = "1 training text" if len(unknown) == 1 else f"{len(unknown)} training texts"
         told = f"kept {told} without a known word, as good as empty to the model"

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 from diptych.data.corpus import Features
 from diptych.errors import RecipeError, RunError
+from diptych.model import Model
 from diptych.models.towers.text import cnn
-from diptych.models.trained import Trained
 from diptych.objectives.instance import Instance
 from diptych.training.engine.checkpoint import Snapshot, snapshot_path
 
@@ -43,8 +43,8 @@ def test_a_run_is_opened_without_its_classifier(both, corpus, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(both[0], run)
     (run / "best" / "objective.safetensors").unlink()
-    opened = Trained.open(run, "cpu")
-    assert opened.encode(corpus.split("val")).images.shape == (8, 6)
+    opened = Model.load(run, "cpu")
+    assert opened.encode_corpus(corpus.split("val")).images.shape == (8, 6)
 
 
 def test_the_second_stage_goes_on_with_the_classifier_of_the_first(both, classifier):
@@ -134,7 +134,7 @@ def test_a_corpus_with_own_features_needs_no_photos(one_stage, trained, corpus, 
     own = replace(corpus, pictures=None, features=Features([np.array(rows, np.float32)]))
     run, watcher = trained(one_stage("stage.1.objective.clusters=3"), tmp_path / "run", own)
     assert classifier(run)["classifier"].shape == (3, 6)
-    assert Trained.open(run, "cpu").encode(own.split("val")).images.shape == (8, 6)
+    assert Model.load(run, "cpu").encode_corpus(own.split("val")).images.shape == (8, 6)
     assert watcher.said
 
 
@@ -181,9 +181,9 @@ def test_a_head_on_both_views_is_classified_too(crops, two_stages, trained, corp
     assert watcher.of_classes() == ["instance: 14 classes; the classifier is fresh"] * 2  # its vectors are smaller
     assert classifier(run)["classifier"].shape == (GROUPS, 4)
     assert epochs_of(run)[1]["class_error"].keys() == {"visual", "textual"}
-    opened = Trained.open(run, "cpu")
+    opened = Model.load(run, "cpu")
     assert opened.matcher.reads_views
-    assert opened.encode(corpus.split("val")).images.shape == (8, 4)
+    assert opened.encode_corpus(corpus.split("val")).images.shape == (8, 4)
     before, after = (load_file(run / folder / "weights.safetensors") for folder in ("stage-1", "best"))
     heads = ("image_head.layers.0.weight", "text_head.layers.0.weight")
     assert all(torch.equal(before[name], after[f"base.{name}"]) for name in heads)

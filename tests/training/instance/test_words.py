@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from diptych.errors import DataError, RecipeError
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.train import train
 
@@ -38,7 +38,7 @@ def test_word_vectors_say_which_words_there_are_and_how_they_start(use, vectors,
     if use == "filter":
         assert rows.abs().max() <= 0.1
     assert f"word vectors: {len(has)} of {len(every)} words found" in watcher.said
-    opened = Trained.open(run, "cpu")
+    opened = Model.load(run, "cpu")
     assert opened.matcher.settings.words == 4 + len(words)
 
 

@@ -18,10 +18,10 @@ from diptych.errors import ScoreError
 from diptych.features.backbone import Backbone
 from diptych.features.backbones.registry import load_backbone
 from diptych.features.readers import StoreOptions, image_reader
+from diptych.model import Model
 from diptych.models.encodings import Encoded
 from diptych.models.layers.sets import present
 from diptych.models.matcher import Matcher
-from diptych.models.trained import Trained
 
 COUNT = 100
 
@@ -47,7 +47,7 @@ class Correlations:
         return {"images": len(self.images), "before": before, "after": mean_absolute(self.after)}
 
 
-def correlations(trained: Trained, encoded: Encoded, *, count: int = COUNT, seed: int = 0) -> Correlations:
+def correlations(model: Model, encoded: Encoded, *, count: int = COUNT, seed: int = 0) -> Correlations:
     """Correlate the features of some images of a corpus, chosen by the seed, all of them if there are fewer.
 
     Before is what the backbone makes of them with the weights that training began with, also where those were
@@ -60,7 +60,7 @@ def correlations(trained: Trained, encoded: Encoded, *, count: int = COUNT, seed
         raise ScoreError(f"a correlation needs two images or more, not {min(count, len(encoded.images))}")
     chosen = np.random.default_rng(seed).permutation(len(encoded.images))[:count]
     part = encoded.corpus.take(chosen, np.arange(0))
-    before = features_before_training(trained, part)
+    before = features_before_training(model, part)
     after = _averaged(encoded.images[torch.from_numpy(chosen).to(encoded.images.device)])
     return Correlations(tuple(part.image_ids), None if before is None else pearson(before), pearson(after))
 
@@ -88,16 +88,16 @@ def mean_absolute(matrix: Matrix) -> float:
 
 
 @torch.inference_mode()
-def features_before_training(trained: Trained, corpus: Corpus) -> Floats | None:
+def features_before_training(model: Model, corpus: Corpus) -> Floats | None:
     """A vector an image as it was before training, (images, size); none for a network that began at random."""
-    wanted, backbone = trained.matcher.image_input, trained.matcher.pretrained
+    wanted, backbone = model.matcher.image_input, model.matcher.pretrained
     everything = np.arange(len(corpus.image_ids))
     if wanted.kind == "features":
         return _averaged(torch.from_numpy(image_reader(corpus, wanted).read(everything)[0]))
     if backbone is None:
         return None
-    original = _original(trained.matcher, backbone).to(trained.device)
-    store = None if trained.stores is None else StoreOptions(trained.stores, trained.device, workers=0)
+    original = _original(model.matcher, backbone).to(model.device)
+    store = None if model.stores is None else StoreOptions(model.stores, model.device, workers=0)
     reader = image_reader(corpus, wanted, original, store=store)
     of_map = wanted.reads_map
     found = []
@@ -106,7 +106,7 @@ def features_before_training(trained: Trained, corpus: Corpus) -> Floats | None:
         if not readable.all():
             raise ScoreError(f"{corpus.image_ids[some[~readable][0]]}: can no longer be read; measure again without it")
         part = torch.from_numpy(values)
-        found.append(_averaged(part if part.is_floating_point() else _seen(original, part.to(trained.device), of_map)))
+        found.append(_averaged(part if part.is_floating_point() else _seen(original, part.to(model.device), of_map)))
     return np.concatenate(found)
 
 

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from diptych.errors import DataError, ScoreError
 from diptych.text.tokenisers.treebank import tokenise
-from diptych.text.vocabulary import pad_ids
 
 if TYPE_CHECKING:  # who serves an export has no torch
     from torch import Tensor
 
-    from diptych.models.trained import Trained
+    from diptych.model import Model
 
 KnownWords = Callable[[Sequence[str]], NDArray[np.bool_]]
 Scores = Callable[[list[list[str]]], NDArray[np.float64]]
@@ -74,18 +73,17 @@ class Explanation:
         }
 
 
-def explain(trained: Trained, image: Tensor, sentence: str) -> Explanation:
+def explain(model: Model, image: Tensor, sentence: str) -> Explanation:
     """Leave out each word of a sentence that a run knows; `image` is one encoded image, (1, ...)."""
     import torch
 
     @torch.inference_mode()
     def scores(texts: list[list[str]]) -> NDArray[np.float64]:
-        ids = [trained.vocabulary.encode_tokens(words) for words in texts]
-        encoded = trained.matcher.encode_texts(trained.tokens(*pad_ids(ids)))
-        found: NDArray[np.float64] = trained.matcher.score(image.to(trained.device), encoded)[0].double().cpu().numpy()
+        encoded = model.torch_engine.token_tensor(texts)
+        found: NDArray[np.float64] = model.matcher.score(image.to(model.device), encoded)[0].double().cpu().numpy()
         return found
 
-    return leave_one_out(sentence, trained.known_words, scores)
+    return leave_one_out(sentence, model.known_words, scores)
 
 
 def leave_one_out(sentence: str, known_words: KnownWords, scores: Scores) -> Explanation:

@@ -22,8 +22,8 @@ from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError, RunError, ScoreError
 from diptych.evaluation.localisation.phrase_metrics import MIN_OVERLAP, GroundingResult, correct_regions, phrase_ranks
 from diptych.features.readers import InputReader, image_reader
+from diptych.model import Model
 from diptych.models.matcher import Matcher
-from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
 
 PHOTOS_AT_ONCE = 16
@@ -47,7 +47,7 @@ class LocatedRegion:
 
 @torch.inference_mode()
 def localise_phrases(
-    trained: Trained, boxes: Floats, regions: Floats, phrases: Sequence[str], top: int = 1
+    model: Model, boxes: Floats, regions: Floats, phrases: Sequence[str], top: int = 1
 ) -> list[list[LocatedRegion]]:
     """The `top` best of a photo's regions for each phrase, best first; boxes and places are relative to the photo.
 
@@ -56,8 +56,8 @@ def localise_phrases(
     there = valid_regions(boxes, regions)
     if not len(there) or not len(phrases):
         return [[] for _ in phrases]
-    values = torch.from_numpy(regions[there]).to(trained.device)
-    scores = trained.matcher.score(trained.matcher.encode_images(values), trained.encode_texts(phrases))
+    values = torch.from_numpy(regions[there]).to(model.device)
+    scores = model.matcher.score(model.matcher.encode_images(values), model.torch_engine.text_tensor(phrases))
     best, places = scores.topk(min(top, len(there)), dim=0)  # (top, phrases)
     corners = [(left, top, right, bottom) for left, top, right, bottom in boxes[there].tolist()]
     return [
@@ -72,15 +72,15 @@ def valid_regions(boxes: Floats, regions: Floats) -> Integers:
 
 
 def localise_in_picture(
-    trained: Trained, picture: Picture, phrases: Sequence[str], top: int = 1
+    model: Model, picture: Picture, phrases: Sequence[str], top: int = 1
 ) -> list[list[LocatedRegion]]:
     """The `top` best places of each phrase in a picture of no corpus, best first, in pixels of the picture.
 
     Its regions are proposed, pooled and encoded once for all phrases.
     """
-    check_can_localise(trained.matcher)
-    check_phrases(trained, phrases)
-    reader = image_reader([picture], trained.matcher.image_input, trained.matcher.pretrained)
+    check_can_localise(model.matcher)
+    check_phrases(model, phrases)
+    reader = image_reader([picture], model.matcher.image_input, model.matcher.pretrained)
     values, readable = reader.read(np.array([0]))
     if not readable.all():
         raise ImageError(reader.skipped[0])
@@ -89,12 +89,12 @@ def localise_in_picture(
         name = str(picture.path) if isinstance(picture, PictureFile) else "the photo"
         raise DataError(f"{name}: no proposed region to look for phrases in; try a larger or clearer photo")
     size = picture.load().size
-    found = localise_phrases(trained, reader.boxes[0], values[0], phrases, top)
+    found = localise_phrases(model, reader.boxes[0], values[0], phrases, top)
     return [[place.within(*size) for place in places] for places in found]
 
 
 def evaluate_phrases(
-    run: Trained | Path | str,
+    run: Model | Path | str,
     corpus: Corpus | Path | str,
     split: str = "test",
     *,
@@ -106,16 +106,16 @@ def evaluate_phrases(
 ) -> GroundingResult:
     """Measure how well a run finds the phrases of a split of a corpus; what `stores` holds is not computed again."""
     corpus = (corpus if isinstance(corpus, Corpus) else open_corpus(corpus)).split(split)
-    trained = run if isinstance(run, Trained) else Trained.open(run, device, stores=stores)
+    model = run if isinstance(run, Model) else Model.load(run, device, stores=stores)
     mentions = find_mentions(corpus)
-    check_can_localise(trained.matcher)
-    reader = trained.reader(corpus, workers, progress)
-    return measure_phrases(trained, mentions, reader, corpus.image_ids, progress, overlap=overlap, workers=workers)
+    check_can_localise(model.matcher)
+    reader = model.torch_engine.image_reader(corpus, workers, progress)
+    return measure_phrases(model, mentions, reader, corpus.image_ids, progress, overlap=overlap, workers=workers)
 
 
 @torch.inference_mode()
 def measure_phrases(
-    trained: Trained,
+    model: Model,
     mentions: Mentions,
     reader: InputReader,
     image_ids: Sequence[str],
@@ -131,13 +131,13 @@ def measure_phrases(
     """
     boxes = reader.boxes
     assert boxes is not None  # the model reads proposed regions
-    work = _Measuring(trained, mentions, image_ids, overlap)
+    work = _Measuring(model, mentions, image_ids, overlap)
     photos = np.unique(mentions.images)
     chunks = np.split(photos, range(PHOTOS_AT_ONCE, len(photos), PHOTOS_AT_ONCE))
     done = 0
     for chunk, (values, readable) in zip(chunks, read_ahead(reader.read, chunks, workers), strict=True):
         if len(values):
-            encoded = trained.matcher.encode_images(torch.from_numpy(values).to(trained.device))
+            encoded = model.matcher.encode_images(torch.from_numpy(values).to(model.device))
             for photo, regions, own in zip(chunk[readable].tolist(), values, encoded, strict=True):
                 there = valid_regions(boxes[photo], regions)
                 work.measure(photo, boxes[photo][there], own[torch.from_numpy(there).to(own.device)])
@@ -150,12 +150,12 @@ def measure_phrases(
 class _Measuring:
     """The ranks of mentions, photo by photo."""
 
-    def __init__(self, trained: Trained, mentions: Mentions, image_ids: Sequence[str], overlap: float) -> None:
+    def __init__(self, model: Model, mentions: Mentions, image_ids: Sequence[str], overlap: float) -> None:
         self._mentions, self._ids, self._overlap = mentions, image_ids, overlap
-        self._score = trained.matcher.score
+        self._score = model.matcher.score
         words: dict[str, int] = {}  # many mentions say the same
         self._phrase_of = np.array([words.setdefault(phrase, len(words)) for phrase in mentions.phrases], np.int64)
-        self._phrases = trained.encode_texts(list(words))
+        self._phrases = model.torch_engine.text_tensor(list(words))
         order = np.argsort(mentions.images, kind="stable")
         photos, starts = np.unique(mentions.images[order], return_index=True)
         self._rows = dict(zip(photos.tolist(), np.split(order, starts[1:]), strict=True))
@@ -203,9 +203,9 @@ def check_can_localise(matcher: Matcher) -> None:
         )
 
 
-def check_phrases(trained: Trained, phrases: Sequence[str]) -> None:
+def check_phrases(model: Model, phrases: Sequence[str]) -> None:
     """Refuse a phrase that is nothing to the model: it has no words, or none that the model knows."""
-    for phrase, known in zip(phrases, trained.known(phrases).tolist(), strict=True):
+    for phrase, known in zip(phrases, model.known_texts(phrases).tolist(), strict=True):
         if not phrase.strip():
             raise DataError("a phrase is empty; name a thing in words, such as 'a red ball'")
         if not known:

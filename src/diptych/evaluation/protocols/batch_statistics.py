@@ -9,38 +9,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from diptych.data.corpus import Corpus
 from diptych.errors import ScoreError
+from diptych.model import Model
 from diptych.models.encodings import Encoded
-from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
 
 
 def encode_with_batch_statistics(
-    trained: Trained, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None
+    model: Model, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None
 ) -> Encoded:
     """Encode a corpus as if all its images, and all its texts, were one batch for every batch normalisation.
 
     The run's own matcher is not changed; that of the encodings is a copy with the statistics of the corpus.
     """
-    corpus, copy = corpus.matched(), replace(trained, matcher=deepcopy(trained.matcher))
+    corpus = corpus.matched()
+    copy = Model.from_matcher(deepcopy(model.matcher), model.vocabulary, model.device, stores=model.stores)
     layers = [layer for layer in copy.matcher.modules() if isinstance(layer, nn.BatchNorm1d)]
     if not layers:
-        name = trained.matcher.settings.name
+        name = model.matcher.settings.name
         raise ScoreError(
             f"a model {name!r} has no batch normalisation; use the running statistics, there are no others"
         )
-    reader = copy.reader(corpus, workers, progress)
+    reader = copy.torch_engine.image_reader(corpus, workers, progress)
     # A pass settles the layers whose input was settled before it: a pass more for each layer that lies behind another,
     # until one finds nothing left to change, as the second does where no layer lies behind another.
     for _ in range(len(layers) + 1):
         with _recorded(layers) as records:
-            encoded = copy.encode(corpus, workers, progress, reader)
+            encoded = copy.encode_corpus(corpus, workers, progress, reader)
         changed = [record.settle(layer) for layer, record in zip(layers, records, strict=True)]
         if not any(changed):
             break

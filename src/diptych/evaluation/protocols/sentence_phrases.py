@@ -20,7 +20,7 @@ from torch import Tensor
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import DataError, ScoreError
 from diptych.evaluation.metrics.ranks import Index, Score, embedding_score
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.progress import ProgressCallback
 from diptych.text.noun_phrases import noun_phrases
 
@@ -58,14 +58,16 @@ def chunked_phrases(corpus: Corpus) -> TextPhrases:
 
 
 def phrase_score(
-    trained: Trained, corpus: Corpus, phrases: TextPhrases, workers: int = 2, progress: ProgressCallback | None = None
+    model: Model, corpus: Corpus, phrases: TextPhrases, workers: int = 2, progress: ProgressCallback | None = None
 ) -> Score:
     """The scores of a corpus' images with its texts by a region-phrase model: the mean over a text's phrases.
 
     The model must be able to read every image; `progress` is told how many items of how many are encoded.
     """
     total = len(corpus.image_ids) + len(phrases.words)
-    images, _, skipped = trained.encode_images(corpus, workers, progress and (lambda done, _: progress(done, total)))
+    images, _, skipped = model.torch_engine.encode_corpus_images(
+        corpus, workers, progress and (lambda done, _: progress(done, total))
+    )
     if skipped:
         image, reason = next(iter(skipped.items()))
         others = f" and {len(skipped) - 1} more" if len(skipped) > 1 else ""
@@ -74,8 +76,8 @@ def phrase_score(
             f"leave it out of the corpus ({reason})"
         )
     start = len(corpus.image_ids)
-    texts = trained.encode_texts(phrases.words, progress and (lambda done, _: progress(start + done, total)))
-    return mean_phrase_score(embedding_score(trained.matcher.score, images, texts), phrases)
+    texts = model.torch_engine.text_tensor(phrases.words, progress and (lambda done, _: progress(start + done, total)))
+    return mean_phrase_score(embedding_score(model.matcher.score, images, texts), phrases)
 
 
 def mean_phrase_score(score: Score, phrases: TextPhrases) -> Score:

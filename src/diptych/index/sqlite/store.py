@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError, IndexFileError, did_you_mean
-from diptych.index.encoder import Encodings
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.source import Stamp
 from diptych.index.sqlite.database import Database
 from diptych.index.sqlite.vectors import STORAGES, Storage, decode, decode_set
+from diptych.models.engines.engine import Encodings
 
 Ids: TypeAlias = Sequence[int] | Integers
 

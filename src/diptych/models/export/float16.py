@@ -14,18 +14,20 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from diptych.models.address import run_folder
+from diptych.models.address import ModelFiles
+from diptych.models.engines.torch_engine import TorchEngine
 from diptych.models.export.exported import new_folder
 from diptych.models.storage import load_tensors, save_tensors
-from diptych.models.trained import Trained
 
 KEPT = ("vocabulary.json", "recipe.toml", "best/metrics.json")
 
 
 def export_float16(run: str | Path, into: Path) -> None:
     """Write a run's best model as a slim run, whole or not at all, and open it once to see that it can be used."""
-    Trained.open(run, "cpu")  # so that a run that cannot be used is named, and not its copy
-    folder = run_folder(run)
+    files = ModelFiles.find(run)
+    files.check_is_run()
+    folder = files.folder
+    TorchEngine.open(folder, "cpu")  # so that a run that cannot be used is named, and not its copy
     with new_folder(into) as temporary:
         (temporary / "best").mkdir()
         for name in KEPT:
@@ -34,7 +36,7 @@ def export_float16(run: str | Path, into: Path) -> None:
         tensors, about = load_tensors(folder / "best" / "weights.safetensors")
         halves = {name: halved(tensor) for name, tensor in tensors.items()}
         save_tensors(temporary / "best" / "weights.safetensors", halves, about)
-        Trained.open(temporary, "cpu")
+        TorchEngine.open(temporary, "cpu")
 
 
 def halved(tensor: Tensor) -> Tensor:

@@ -20,12 +20,12 @@ from torch import Tensor
 import diptych
 from diptych.errors import RunError, one_line
 from diptych.files import file_hash, write_json
-from diptych.models.address import run_folder, run_identity
+from diptych.models.address import ModelFiles
+from diptych.models.engines.torch_engine import TorchEngine
 from diptych.models.export.exported import CARD, FILES, Exported, ExportedInput, new_folder
 from diptych.models.export.onnx_graphs import image_graph, image_shape, text_graph, write_graph
 from diptych.models.matcher import Matcher
 from diptych.models.tower import Tokens
-from diptych.models.trained import Trained
 from diptych.optional import import_optional
 from diptych.text.vocabulary import END, START
 
@@ -42,27 +42,28 @@ def export_onnx(run: str | Path, into: Path) -> float:
     """
     for module in ("onnx", "onnxscript", "onnxruntime"):
         import_optional(module, "pip install 'diptych[onnx]'", instead="the run itself")
-    trained = Trained.open(run, "cpu")
-    check_exportable(trained.matcher, run)
-    folder = run_folder(run)
+    files = ModelFiles.find(run)
+    files.check_is_run()
+    engine = TorchEngine.open(files.folder, "cpu")
+    check_exportable(engine.matcher, run)
     with new_folder(into) as temporary:
-        shutil.copyfile(folder / "vocabulary.json", temporary / "vocabulary.json")
+        shutil.copyfile(files.folder / "vocabulary.json", temporary / "vocabulary.json")
         try:
-            write_graph(image_graph(trained.matcher), temporary / "image.onnx")
-            write_graph(text_graph(trained.matcher), temporary / "text.onnx")
-            size, difference = checked(trained, temporary)
+            write_graph(image_graph(engine.matcher), temporary / "image.onnx")
+            write_graph(text_graph(engine.matcher), temporary / "text.onnx")
+            size, difference = checked(engine, temporary)
         except RunError as reason:
             raise RunError(f"{run}: has no ONNX form: {reason}; use the run itself") from None
-        wanted = trained.matcher.image_input
+        wanted = engine.matcher.image_input
         card = Exported(
             version=diptych.__version__,
-            run=folder.resolve().name,
-            identity=run_identity(folder),
+            run=files.folder.resolve().name,
+            identity=files.identity(),
             image_input=ExportedInput.model_validate(
                 {"kind": wanted.kind, "shape": wanted.shape, "crops": wanted.crops}
             ),
             size=size,
-            unknown=_unknown(trained),
+            unknown=_unknown(engine),
             files={name: file_hash(temporary / name) for name in FILES},
         )
         write_json(temporary / CARD, card.model_dump(mode="json"))
@@ -84,12 +85,12 @@ def check_exportable(matcher: Matcher, run: str | Path) -> None:
 
 
 @torch.inference_mode()
-def checked(trained: Trained, folder: Path) -> tuple[int, float]:
+def checked(engine: TorchEngine, folder: Path) -> tuple[int, float]:
     """The size of the joint space, and the largest difference from torch on random inputs; a large one is an error."""
     random = torch.Generator().manual_seed(0)
-    matcher = trained.matcher
+    matcher = engine.matcher
     images = [_some_images(matcher, count, random) for count in IMAGES]
-    tokens = [_some_tokens(texts, longest, len(trained.vocabulary), random) for texts, longest in TEXTS]
+    tokens = [_some_tokens(texts, longest, len(engine.vocabulary), random) for texts, longest in TEXTS]
     of_images = [({"images": some}, matcher.encode_images(some)) for some in images]
     of_texts = [({"ids": some.ids, "lengths": some.lengths}, matcher.encode_texts(some)) for some in tokens]
     differences = [*_differences(folder / "image.onnx", of_images), *_differences(folder / "text.onnx", of_texts)]
@@ -126,10 +127,10 @@ def _some_tokens(texts: int, longest: int, words: int, random: torch.Generator) 
     return Tokens(ids * (places < lengths[:, None]), lengths)  # PAD is zero
 
 
-def _unknown(trained: Trained) -> tuple[str, ...]:
+def _unknown(engine: TorchEngine) -> tuple[str, ...]:
     """Words of the vocabulary that a fitted text tower has nothing for."""
-    words = trained.vocabulary.words
-    if trained.matcher.fitted_text_tower is None:
+    words = engine.vocabulary.words
+    if engine.matcher.fitted_text_tower is None:
         return ()
-    known = trained.known_words(words)
+    known = engine.known_words(words)
     return tuple(word for word, is_known in zip(words, known.tolist(), strict=True) if not is_known)

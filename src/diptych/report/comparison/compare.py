@@ -14,15 +14,15 @@ from diptych.evaluation.analyses.cross_retrieval import CrossRetrieval
 from diptych.evaluation.metrics.paired_difference import PairedDifferences, paired_difference
 from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.runs import cached_score, evaluate_encoded
+from diptych.model import Model
 from diptych.models.encodings import Encoded
-from diptych.models.trained import Trained
 from diptych.report.sections.cross_retrieval import cross_retrieval_ranks
 from diptych.report.training_curves import Epoch, epochs_since_scratch, read_epochs
 from diptych.training.origin import open_origin
 from diptych.training.recipe_loader import load_recipe, trained_on_phrases
 
 # Encodes a corpus with a run; the run's name is passed for progress displays.
-Encode = Callable[[str, Trained, Corpus], Encoded]
+Encode = Callable[[str, Model, Corpus], Encoded]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +86,10 @@ def compare(
     """
     check_comparable(runs)
     corpus, notes = open_origin(runs) if corpus is None else (corpus, [])
-    encode = encode or (lambda _, trained, part: trained.encode(part))
+    encode = encode or (lambda _, model, part: model.encode_corpus(part))
     names = run_names(runs)
     epochs = [_read_epochs(run) for run in runs]
-    models = [Trained.open(run, device, stores=stores) for run in runs]
+    models = [Model.load(run, device, stores=stores) for run in runs]
     part = corpus.split(split).matched()
     encoded = [encode(name, model, part) for name, model in zip(names, models, strict=True)]
     skipped = {image: reason for each in encoded for image, reason in each.skipped.items()}

@@ -19,7 +19,7 @@ from diptych.evaluation.localisation.localise import evaluate_phrases
 from diptych.evaluation.localisation.phrase_metrics import DRAWS, LEVEL, PHRASE, GroundingResult
 from diptych.evaluation.metrics.paired_difference import PairedDifferences, paired_phrase_difference
 from diptych.evaluation.metrics.recall import CUTOFFS
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.report.comparison.compare import check_comparable, run_names
 from diptych.report.comparison.tables import (
     escape_markdown,
@@ -36,7 +36,7 @@ from diptych.training.recipe_loader import load_recipe
 COLUMNS = {f"{PHRASE}_r{cutoff}": f"R@{cutoff}" for cutoff in CUTOFFS} | {f"{PHRASE}_sum": "sum", "ceiling": "ceiling"}
 
 # Localises the phrases of a corpus with a run; the run's name is passed for progress displays.
-Localise = Callable[[str, Trained, Corpus], GroundingResult]
+Localise = Callable[[str, Model, Corpus], GroundingResult]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,10 +134,10 @@ def compare_phrases(
     """
     check_comparable(runs)
     corpus, notes = open_origin(runs) if corpus is None else (corpus, [])
-    localise = localise or (lambda _, trained, part: evaluate_phrases(trained, part, split))
+    localise = localise or (lambda _, model, part: evaluate_phrases(model, part, split))
     part, names = corpus.split(split), run_names(runs)
     found = [
-        localise(name, Trained.open(run, device, stores=stores), part) for run, name in zip(runs, names, strict=True)
+        localise(name, Model.load(run, device, stores=stores), part) for run, name in zip(runs, names, strict=True)
     ]
     shared = reduce(np.intersect1d, [each.rows for each in found])
     if not len(shared):

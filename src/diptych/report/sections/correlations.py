@@ -12,8 +12,8 @@ from PIL import Image
 
 from diptych.errors import DiptychError
 from diptych.evaluation.analyses.correlations import Correlations, Matrix, correlations, mean_absolute
+from diptych.model import Model
 from diptych.models.encodings import Encoded
-from diptych.models.trained import Trained
 
 # The colours of -1, 0 and 1; the scale in style.css uses the same ones.
 _NEGATIVE, _ZERO, _POSITIVE = (np.array(colour, float) for colour in ((33, 82, 158), (250, 249, 247), (178, 62, 12)))
@@ -36,19 +36,19 @@ class CorrelationSection:
     maps: Sequence[HeatMap] = ()
 
 
-def correlation_section(trained: Trained, encoded: Encoded) -> CorrelationSection | None:
+def correlation_section(model: Model, encoded: Encoded) -> CorrelationSection | None:
     """Heat maps of some images; None for fewer than two images, or if the model has no features before training."""
     if len(encoded.images) < 2:
         return None
     try:
-        found = correlations(trained, encoded)
+        found = correlations(model, encoded)
     except DiptychError as reason:  # missing pretrained weights must not prevent the rest of the report
         return CorrelationSection(f"The features before training are not available: {reason}")
-    return None if found.before is None else _section(found, found.before, trained)
+    return None if found.before is None else _section(found, found.before, model)
 
 
-def _section(found: Correlations, before: Matrix, trained: Trained) -> CorrelationSection:
-    backbone = trained.matcher.pretrained
+def _section(found: Correlations, before: Matrix, model: Model) -> CorrelationSection:
+    backbone = model.matcher.pretrained
     origin = "the features of the corpus" if backbone is None else f"the features of the pretrained {backbone.name}"
     note = (
         f"Pearson correlation between every two of {len(found.images)} images, computed from {origin} and from the "

@@ -17,7 +17,7 @@ from torch import Tensor
 from diptych.data.corpus import Corpus, Integers
 from diptych.data.sampling.pairs import PairSampler
 from diptych.errors import DataError
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.report.elements import DirectionName
 from diptych.report.sections.examples import first_per_group
 from diptych.report.thumbnails import corpus_thumbnail_uri
@@ -91,14 +91,14 @@ class ScoredBatch:
 
 
 def hard_negatives_section(
-    run: Path, trained: Trained, corpus: Corpus, *, size: int = BATCH_SIZE, seed: int = 0
+    run: Path, model: Model, corpus: Corpus, *, size: int = BATCH_SIZE, seed: int = 0
 ) -> HardNegativesSection | None:
     """A run's hardest negatives in one batch of its training data; None if the corpus does not contain enough of it.
 
     Only the sampled images and texts are read and encoded.
     """
     stage = load_recipe(str(run / "recipe.toml")).stage[-1]
-    batch = sample_batch(trained, corpus, stage.splits, size, seed)
+    batch = sample_batch(model, corpus, stage.splits, size, seed)
     if batch is None:
         return None
     margin = getattr(stage.objective, "margin", None) or 0.0
@@ -121,7 +121,7 @@ def hardest_negatives(scores: Tensor, positives: Tensor, margin: float) -> Harde
 
 
 @torch.inference_mode()
-def sample_batch(trained: Trained, corpus: Corpus, splits: tuple[str, ...], size: int, seed: int) -> ScoredBatch | None:
+def sample_batch(model: Model, corpus: Corpus, splits: tuple[str, ...], size: int, seed: int) -> ScoredBatch | None:
     """Sample and score one batch of these splits; None without two readable pairs of different groups."""
     if not set(splits) <= set(corpus.split_sizes()):
         return None
@@ -134,7 +134,7 @@ def sample_batch(trained: Trained, corpus: Corpus, splits: tuple[str, ...], size
     distinct, image_of = np.unique(pairs.images, return_inverse=True)
     sampled = part.take(distinct, pairs.texts)
     try:
-        encoded, readable, _ = trained.encode_images(sampled)
+        encoded, readable, _ = model.torch_engine.encode_corpus_images(sampled)
     except DataError:  # no sampled image can be read; the rest of the report does not need them
         return None
     row_of = np.full(len(distinct), -1)
@@ -143,8 +143,8 @@ def sample_batch(trained: Trained, corpus: Corpus, splits: tuple[str, ...], size
     if len(set(sampled.text_groups[kept].tolist())) < 2:
         return None
     rows = torch.from_numpy(row_of[image_of[kept]]).to(encoded.device)
-    encoded_texts = trained.encode_texts([sampled.texts[k] for k in kept.tolist()])
-    scores = trained.matcher.score(encoded[rows], encoded_texts)  # (pairs, pairs)
+    encoded_texts = model.torch_engine.text_tensor([sampled.texts[k] for k in kept.tolist()])
+    scores = model.matcher.score(encoded[rows], encoded_texts)  # (pairs, pairs)
     return ScoredBatch(sampled, image_of[kept], kept, scores.float().cpu())
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError
 from diptych.evaluation.analyses.word_importance import Explanation, explain
+from diptych.model import Model
 from diptych.models.encodings import Encoded
-from diptych.models.trained import Trained
 from diptych.report.thumbnails import corpus_thumbnail_uri
 
 TOP_WORDS = 3  # words per caption in bold
@@ -55,20 +55,20 @@ class WordImportanceSection:
     photos: Sequence[ExplainedPhoto]
 
 
-def word_importance_section(trained: Trained, encoded: Encoded, rows: Sequence[int]) -> WordImportanceSection | None:
+def word_importance_section(model: Model, encoded: Encoded, rows: Sequence[int]) -> WordImportanceSection | None:
     """These images, each with its first caption that has a known word; None if no image has such a caption."""
     corpus = encoded.corpus
     if corpus is None:
         return None
-    photos = [photo for row in rows if (photo := _photo(trained, encoded, corpus, row)) is not None]
+    photos = [photo for row in rows if (photo := _photo(model, encoded, corpus, row)) is not None]
     return WordImportanceSection(_NOTE, photos) if photos else None
 
 
-def _photo(trained: Trained, encoded: Encoded, corpus: Corpus, row: int) -> ExplainedPhoto | None:
+def _photo(model: Model, encoded: Encoded, corpus: Corpus, row: int) -> ExplainedPhoto | None:
     image = encoded.images[row : row + 1]
     for text in np.flatnonzero(encoded.text_groups == encoded.image_groups[row]):
         with suppress(DataError):  # a caption without known words: try the next one
-            found = explain(trained, image, corpus.texts[int(text)])
+            found = explain(model, image, corpus.texts[int(text)])
             picture = corpus_thumbnail_uri(corpus, row)
             return ExplainedPhoto(corpus.image_ids[row], picture, found.score, caption_words(found))
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diptych.data.images import DecodedPicture, decode, decode_bytes
-from diptych.errors import DataError, ImageError, RunError
+from diptych.errors import DataError, ImageError
 from diptych.evaluation.analyses.word_importance import leave_one_out
-from diptych.index.encoder import Encoder
 from diptych.index.entries import Entry
 from diptych.index.search import Searcher
 from diptych.serve.errors import RequestError
@@ -28,9 +27,6 @@ from diptych.serve.queries import stored_encoding
 from diptych.serve.schemas import MAX_ID, EntryAndText, Explained, Localized, PictureParameters
 from diptych.serve.service import Service, find_entry
 from diptych.text.noun_phrases import noun_phrases
-
-if TYPE_CHECKING:
-    from diptych.models.trained import Trained
 
 MAX_SIDE = 1600  # pixels of a large picture
 QUALITY = 88
@@ -163,46 +159,32 @@ def explain_words(searcher: Searcher, query: EntryAndText) -> dict[str, Any]:
     image, _ = stored_encoding(searcher, image_entry(searcher, query.id).id)
 
     def scores(texts: list[list[str]]) -> NDArray[np.float64]:
-        return np.asarray(searcher.encoder.score(image, searcher.encoder.words(texts))[0], np.float64)
+        return np.asarray(searcher.model.score(image, searcher.model.encode_tokens(texts))[0], np.float64)
 
-    found = leave_one_out(query.text, searcher.encoder.known, scores)
+    found = leave_one_out(query.text, searcher.model.known_words, scores)
     words = [word.to_json() for word in found.words]
     return {"id": query.id, "text": query.text, "score": found.score, "words": words}
 
 
 def localise_phrases(searcher: Searcher, query: EntryAndText) -> dict[str, Any]:
     """The best place of each phrase of the text, relative to the image; phrases of unknown words have none."""
-    trained = localising_run(searcher.encoder)
-    if trained is None:
+    model = searcher.model
+    if not model.localises:
         raise RequestError(409, "the model of this index scores whole images and cannot localise phrases")
     from diptych.evaluation.localisation.localise import localise_in_picture
 
     photo = _photo(searcher, query.id)
     phrases = list(dict.fromkeys(noun_phrases(query.text) or [query.text]))[:MAX_PHRASES]
-    known = [phrase for phrase, known in zip(phrases, trained.known(phrases).tolist(), strict=True) if known]
+    known = [phrase for phrase, known in zip(phrases, model.known_texts(phrases).tolist(), strict=True) if known]
     if not known:
         raise DataError(f"{query.text!r}: the model knows none of its words; try other words")
-    found = dict(zip(known, localise_in_picture(trained, DecodedPicture(photo), known, PLACES), strict=True))
+    found = dict(zip(known, localise_in_picture(model, DecodedPicture(photo), known, PLACES), strict=True))
     scale = np.array([photo.width, photo.height] * 2)
     places = {
         phrase: [{"box": (np.array(place.box) / scale).tolist(), "score": place.score} for place in places]
         for phrase, places in found.items()
     }
     return {"id": query.id, "phrases": [{"phrase": phrase, "places": places.get(phrase, [])} for phrase in phrases]}
-
-
-def localising_run(encoder: Encoder) -> Trained | None:
-    """The run behind an encoder, if it can localise phrases; an export cannot, and torch is not imported for it."""
-    trained: Trained | None = getattr(encoder, "trained", None)
-    if trained is None:
-        return None
-    from diptych.evaluation.localisation.localise import check_can_localise
-
-    try:
-        check_can_localise(trained.matcher)
-    except RunError:
-        return None
-    return trained
 
 
 def _photo(searcher: Searcher, id: int) -> Image.Image:

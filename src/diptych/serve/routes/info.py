@@ -11,7 +11,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from diptych import __version__
 from diptych.index.search import Searcher
 from diptych.serve.openapi import errors
-from diptych.serve.routes.entries import localising_run
 from diptych.serve.schemas import Health, Indexes
 from diptych.serve.service import UNAVAILABLE, Service
 
@@ -55,7 +54,7 @@ def describe(name: str, searcher: Searcher) -> dict[str, Any]:
             "texts": counts["text"],
             "model": _last_part(spec.model),
             "source_name": _last_part(spec.source),
-            "localizes": localising_run(searcher.encoder) is not None,
+            "localizes": searcher.model.localises,
             "explains": True,
             "splits": store.splits(),
             "folders": store.folders()[:MAX_FOLDERS],

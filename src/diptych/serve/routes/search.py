@@ -74,8 +74,8 @@ def _add_similar(app: FastAPI, service: Service) -> None:
         """Search for images similar to an image, or for texts that describe it; its bytes are the body."""
         started = time.perf_counter()
         options = read_parameters(request, UrlOptions)
-        encoder = service.searcher(options.index).encoder
-        return await respond(service, options, await service.uploads.read(request, encoder), started)
+        model = service.searcher(options.index).model
+        return await respond(service, options, await service.uploads.read(request, model), started)
 
 
 async def respond(service: Service, options: SearchOptions, subject: str | Upload | int, started: float) -> Response:

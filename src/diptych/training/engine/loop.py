@@ -15,8 +15,8 @@ from diptych.data.sampling.offline import OfflineSampler
 from diptych.data.sampling.pairs import PairBatch, read_ahead
 from diptych.errors import RunError
 from diptych.files import write_json
+from diptych.model import Model
 from diptych.models.storage import save_matcher
-from diptych.models.trained import Trained
 from diptych.objectives.correlation import Correlation
 from diptych.progress import ProgressCallback
 from diptych.training.engine.callbacks import Watcher
@@ -59,15 +59,13 @@ class TrainingContext:
 class StageLoop:
     """Trains one stage from a position to its end, leaving snapshots on the way."""
 
-    def __init__(
-        self, around: TrainingContext, trained: Trained, position: Position, snapshot: Snapshot | None
-    ) -> None:
+    def __init__(self, around: TrainingContext, model: Model, position: Position, snapshot: Snapshot | None) -> None:
         """Prepare a stage; with a snapshot its state is put back, without one the start is saved as the first."""
-        self.around, self.trained, self.position = around, trained, position
+        self.around, self.model, self.position = around, model, position
         self.stage = around.recipe.stage[position.stage - 1]
         if isinstance(self.stage.objective, Correlation):  # what was taken in of an epoch is not kept, only its result
             self.position = replace(position, step=0, pairs=0, sums={})
-        set_trainable(trained.matcher, self.stage.trainable)
+        set_trainable(model.matcher, self.stage.trainable)
         self.journal = Journal(around.run)
         train = training_corpus(self.stage, around.corpus)
         if snapshot is None:
@@ -92,17 +90,17 @@ class StageLoop:
     def _stage_images(self) -> StageImages:
         """How the stage reads its images; call after its parts were made trainable."""
         around, progress = self.around, partial(self._prepare, "features")
-        return StageImages(self.trained, self.stage, around.stores, around.workers, progress, around.watcher.say)
+        return StageImages(self.model, self.stage, around.stores, around.workers, progress, around.watcher.say)
 
     def _prepared_step(self, train: Corpus, snapshot: Snapshot | None) -> Step:
         """The steps of the stage; one that classifies goes on with the classifier of what it starts from."""
         if not self.stage.objective.needs_classes:
-            return prepare_step(self.trained.matcher, self.stage, self.trained.device)
+            return prepare_step(self.model.matcher, self.stage, self.model.device)
         if snapshot is not None:
-            return prepare_step(self.trained.matcher, self.stage, self.trained.device, snapshot.classes)
+            return prepare_step(self.model.matcher, self.stage, self.model.device, snapshot.classes)
         kept = self._kept_classifier(train)
         classes = self._stage_classes(train) if kept is None else kept.classes
-        step = prepare_step(self.trained.matcher, self.stage, self.trained.device, classes)
+        step = prepare_step(self.model.matcher, self.stage, self.model.device, classes)
         if kept is not None:
             kept.put_into(step.all_learned)
         told = "fresh" if kept is None else f"that of {kept.path.parent}"
@@ -121,7 +119,7 @@ class StageLoop:
         before = stage_file(self.around.run, self.position.stage - 1)
         weights = before if start == "previous" else best_file(Path(start))
         kept = KeptClassifier.beside(weights)
-        return kept if kept is not None and kept.fits(self.stage.objective, train, self.trained.matcher) else None
+        return kept if kept is not None and kept.fits(self.stage.objective, train, self.model.matcher) else None
 
     def _say_unmatched(self, train: Corpus) -> None:
         """Tell what the splits hold that cannot be trained on: a group without an image, or without a text."""
@@ -138,7 +136,7 @@ class StageLoop:
     def _stage_data(self, train: Corpus, offline: OfflineSampler | None) -> StageData:
         """What the stage trains on and is measured on."""
         around, images = self.around, self.images
-        texts = StageTexts(self.trained, around.stores, self._prepare, around.watcher.say)
+        texts = StageTexts(self.model, around.stores, self._prepare, around.watcher.say)
         seed = (around.recipe.seed, self.position.stage)
         if self.stage.phrases is not None:
             return PhraseData(around.corpus, train, self.stage, seed, images, texts)
@@ -152,7 +150,7 @@ class StageLoop:
         weights = None if before is None else stage_file(self.around.run, before)
         progress = partial(self._prepare, "mining")
         lists = stage_lists(
-            self.stage.offline, train, weights, self.trained, self.around.stores, self.around.workers, progress
+            self.stage.offline, train, weights, self.model, self.around.stores, self.around.workers, progress
         )
         if lists.notice:
             self.around.watcher.say(lists.notice)
@@ -179,7 +177,7 @@ class StageLoop:
             self._epoch()
 
     def _epoch(self) -> None:
-        train_mode(self.trained.matcher)
+        train_mode(self.model.matcher)
         batches = self.sampler.epoch(self.position.epoch)[self.position.step :]
         started = saved = time.monotonic()
         before = self.position.pairs
@@ -282,7 +280,7 @@ class StageLoop:
         return ({"learned": numbers} if numbers else {}) | ({"class_error": errors} if errors else {})
 
     def _validate(self) -> dict[str, float]:
-        self.trained.matcher.eval()
+        self.model.matcher.eval()
         progress: ProgressCallback = lambda _done, _total: self._stop_if_interrupted()  # noqa: E731
         return self.data.validate(progress)
 
@@ -290,12 +288,12 @@ class StageLoop:
         folder = self.around.run / "best"
         about = {**_at(self.position), "val": metrics}
         weights = folder / "weights.safetensors"
-        save_matcher(weights, self.trained.matcher, self.trained.vocabulary, about)
+        save_matcher(weights, self.model.matcher, self.model.vocabulary, about)
         keep_classifier(weights, self.step.all_learned, self.step.classes)
         write_json(folder / "metrics.json", about)
 
     def _snapshot(self) -> None:
-        save_snapshot(self.around.run, self.trained.vocabulary, self.step, self.position, self.around.digest)
+        save_snapshot(self.around.run, self.model.vocabulary, self.step, self.position, self.around.digest)
 
     def _say_collapsed(self) -> None:
         message = f"collapsed, for {self.watch.stuck} steps now: {self.stage.objective.collapse_hint}"

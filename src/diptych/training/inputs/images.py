@@ -9,8 +9,8 @@ from pathlib import Path
 from diptych.data.corpus import Corpus
 from diptych.errors import RecipeError
 from diptych.features.readers import InputReader, StoreOptions, image_reader
+from diptych.model import Model
 from diptych.models.matcher import Matcher
-from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
 from diptych.training.recipe import Stage
 
@@ -19,7 +19,7 @@ from diptych.training.recipe import Stage
 class StageImages:
     """Chooses the readers of one stage, after the stage has set which parameters are trainable."""
 
-    trained: Trained
+    model: Model
     stage: Stage
     stores: Path  # the folder of the feature stores
     workers: int
@@ -32,7 +32,7 @@ class StageImages:
 
     def for_training(self, corpus: Corpus) -> InputReader:
         """The reader of the training images."""
-        matcher = self.trained.matcher
+        matcher = self.model.matcher
         check_regions(self.stage, matcher)
         if self.stage.crops is not None:
             return image_reader(corpus, matcher.image_input, random=self.stage.crops)
@@ -42,10 +42,10 @@ class StageImages:
         """The reader of images without random crops, for evaluation: stored features if the backbone is frozen."""
         if id(corpus) in self._store_readers:
             return self._store_readers[id(corpus)][1]
-        backbone, image_input = self.trained.matcher.pretrained, self.trained.matcher.image_input
+        backbone, image_input = self.model.matcher.pretrained, self.model.matcher.image_input
         if backbone is None or any(parameter.requires_grad for parameter in backbone.parameters()):
             return image_reader(corpus, image_input, backbone)
-        store = StoreOptions(self.stores, self.trained.device, self.workers, self.progress, create=True)
+        store = StoreOptions(self.stores, self.model.device, self.workers, self.progress, create=True)
         reader = image_reader(corpus, image_input, backbone, store=store)
         self.report_enlarged(reader, corpus.image_ids)
         self._store_readers[id(corpus)] = corpus, reader

@@ -12,8 +12,8 @@ from diptych.errors import DataError, RecipeError, RunError
 from diptych.files import file_hash
 from diptych.mining.lists import HardNegativeLists, lists_file, weights_digest
 from diptych.mining.mine import mine
+from diptych.model import Model
 from diptych.models.storage import load_matcher
-from diptych.models.trained import Trained
 from diptych.progress import ProgressCallback
 from diptych.training.recipe import Recipe, Stage
 
@@ -74,7 +74,7 @@ def stage_lists(
     settings: OfflineSettings,
     train: Corpus,
     before: Path | None,
-    trained: Trained,
+    model: Model,
     stores: Path,
     workers: int,
     progress: ProgressCallback,
@@ -82,9 +82,9 @@ def stage_lists(
     """The lists of a stage: those of a run, or mined with the weights `before` of an earlier stage, and kept there."""
     if before is None:
         return lists_of_run(settings, train)
-    matcher = load_matcher(before, trained.vocabulary).to(trained.device).eval()
+    matcher = load_matcher(before, model.vocabulary).to(model.device).eval()
     return mine(
-        Trained(matcher, trained.vocabulary, trained.device, stores),
+        Model.from_matcher(matcher, model.vocabulary, model.device, stores=stores),
         train,
         lists_file(before.parent),
         weights=file_hash(before),

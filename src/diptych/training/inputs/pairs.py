@@ -15,7 +15,7 @@ from diptych.data.sampling.offline import OfflineSampler
 from diptych.data.sampling.pairs import PairBatch, PairReader, Pairs, PairSampler
 from diptych.errors import DataError
 from diptych.evaluation.runs import validation_metrics
-from diptych.models.trained import Trained
+from diptych.model import Model
 from diptych.progress import ProgressCallback
 from diptych.text.vocabulary import UNKNOWN, TokenTable
 from diptych.training.inputs.images import StageImages
@@ -57,17 +57,17 @@ class StageData(Protocol):
 class StageTexts:
     """What a stage does with its texts: ids of their words, or what a fitted tower makes of them."""
 
-    trained: Trained
+    model: Model
     stores: Path  # the folder that holds what is computed once
     progress: Callable[[str, int, int], None]
     say: Callable[[str], None]
 
     def known(self, texts: list[str]) -> Integers:
         """The rows of the texts that are something to the model; who is left out is told."""
-        tower = self.trained.matcher.fitted_text_tower
+        tower = self.model.matcher.fitted_text_tower
         if tower is None:
             return np.arange(len(texts))
-        known = known_texts(tower, self.trained.vocabulary.encode_all(texts), self.trained.device)
+        known = known_texts(tower, self.model.vocabulary.encode_all(texts), self.model.device)
         if not known.all():
             rows = np.flatnonzero(~known)
             self.say(f"left out {_counted(rows)} without a known word; the first is {texts[rows[0]]!r}")
@@ -77,7 +77,7 @@ class StageTexts:
 
     def table(self, texts: Sequence[str]) -> TokenTable:
         """The ids of the texts that are trained on; those without a known word are told, and stay in it."""
-        table = self.trained.vocabulary.encode_all(texts)
+        table = self.model.vocabulary.encode_all(texts)
         known = np.logical_or.reduceat(table.flat > UNKNOWN, table.offsets[:-1])  # (texts,); none is without an id
         if not known.all():
             rows = np.flatnonzero(~known)
@@ -87,10 +87,10 @@ class StageTexts:
 
     def features(self, table: TokenTable) -> TextFeatures | None:
         """What a fitted tower makes of all texts, once and for all; nothing where that is cheap, or trained on."""
-        tower = self.trained.matcher.fitted_text_tower
+        tower = self.model.matcher.fitted_text_tower
         if tower is None or not tower.kept:
             return None
-        return text_features(tower, table, self.trained.device, self.stores, partial(self.progress, "text features"))
+        return text_features(tower, table, self.model.device, self.stores, partial(self.progress, "text features"))
 
 
 def _counted(rows: Integers) -> str:
@@ -118,7 +118,7 @@ class ImageTextData:
                     "known word; take those out of the data, or lower text.threshold"
                 )
             train = train.take(np.arange(len(train.image_ids)), known)
-        self._trained, self._workers = images.trained, images.workers
+        self._model, self._workers = images.model, images.workers
         self._ids, self._images = train.image_ids, images.for_training(train)
         self._enlarged = partial(images.report_enlarged, self._images, self._ids)
         self._told = False
@@ -140,4 +140,4 @@ class ImageTextData:
         if not self._told:
             self._enlarged()
             self._told = True
-        return validation_metrics(self._trained.encode(self._val, self._workers, progress, self._val_images))
+        return validation_metrics(self._model.encode_corpus(self._val, self._workers, progress, self._val_images))

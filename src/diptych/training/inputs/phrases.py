@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from diptych.data.corpus import Corpus
@@ -13,6 +11,7 @@ from diptych.data.sampling.regions import Places, RegionSampler, annotated_boxes
 from diptych.errors import DataError, RecipeError
 from diptych.evaluation.localisation.localise import measure_phrases
 from diptych.features.photo_regions import PhotoRegions, photo_regions
+from diptych.features.readers import StoreOptions, image_reader
 from diptych.models.matcher import Matcher
 from diptych.progress import ProgressCallback
 from diptych.training.inputs.images import StageImages
@@ -33,7 +32,7 @@ class PhraseData:
         texts: StageTexts,
     ) -> None:
         assert stage.phrases is not None
-        self._trained, self._workers = images.trained, images.workers
+        self._model, self._workers = images.model, images.workers
         every = find_mentions(train)
         regions = _regions(train, every, images)
         places = Places(every, regions.boxes, regions.per_photo, stage.phrases)
@@ -52,8 +51,9 @@ class PhraseData:
         )
         val = corpus.split("val")
         self._val, self._val_ids = find_mentions(val), val.image_ids
-        stored = replace(images.trained, stores=images.stores)
-        self._val_regions = stored.reader(val, images.workers, images.progress)
+        matcher = images.model.matcher
+        store = StoreOptions(images.stores, images.model.device, images.workers, images.progress)
+        self._val_regions = image_reader(val, matcher.image_input, matcher.pretrained, store=store)
 
     def why_skipped(self, image: int) -> tuple[str, str]:
         """The name of a photo that a batch left out, and the reason; there is none, since all were looked at before."""
@@ -62,7 +62,7 @@ class PhraseData:
     def validate(self, progress: ProgressCallback) -> dict[str, float]:
         """Localisation recall on val."""
         found = measure_phrases(
-            self._trained,
+            self._model,
             self._val,
             self._val_regions,
             self._val_ids,
@@ -74,17 +74,17 @@ class PhraseData:
 
 def _regions(corpus: Corpus, named: Mentions, images: StageImages) -> PhotoRegions:
     """The proposed and the annotated regions of the training photos."""
-    trained = images.trained
-    backbone = trained.matcher.pretrained
+    model = images.model
+    backbone = model.matcher.pretrained
     assert backbone is not None  # checked before training began
     return photo_regions(
         corpus,
         annotated_boxes(named, len(corpus.image_ids)),
         backbone,
-        trained.matcher.image_input,
+        model.matcher.image_input,
         images.stores,
         workers=images.workers,
-        device=trained.device,
+        device=model.device,
         progress=images.progress,
     )
 

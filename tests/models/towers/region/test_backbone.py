@@ -14,11 +14,11 @@ from diptych.features.backbone import Backbone
 from diptych.features.crops import Crops
 from diptych.features.readers import StoreOptions, image_reader
 from diptych.features.regions import Regions
+from diptych.model import Model
 from diptych.models.layers import pretrained as module
 from diptych.models.matcher import Matcher
 from diptych.models.towers.region.backbone import RegionBackboneSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.inputs.images import check_regions
 
@@ -91,37 +91,37 @@ def tiny(monkeypatch):
 
 def trained(stores=None, **settings):
     matcher = Seeing(RegionBackboneSettings(**settings).build()).requires_grad_(False).eval()
-    return Trained(matcher, Vocabulary.from_texts(PHOTOS.texts, 1), CPU, stores)
+    return Model.from_matcher(matcher, Vocabulary.from_texts(PHOTOS.texts, 1), CPU, stores=stores)
 
 
 @pytest.mark.parametrize("regions", [Regions(), SEARCH], ids=["grid", "proposals"])
 @pytest.mark.parametrize("side", [None, 64])
 def test_a_photo_that_nobody_has_seen_gives_what_the_store_gives(tmp_path, regions, side):
     model = trained(regions=regions, side=side)
-    live, numbers, _ = model.encode_images(PHOTOS, workers=2)
+    live, numbers, _ = model.torch_engine.encode_corpus_images(PHOTOS, workers=2)
     assert numbers.tolist() == list(range(5))
     count = SEARCH.count if regions.are_boxes else (16 if side is None else 64)
     assert live.shape == (5, count, 3)
     store = StoreOptions(tmp_path, CPU, workers=0, create=True)
     stored = image_reader(PHOTOS, model.matcher.image_input, model.matcher.pretrained, store=store)
-    filed, _, _ = model.encode_images(PHOTOS, reader=stored)
+    filed, _, _ = model.torch_engine.encode_corpus_images(PHOTOS, reader=stored)
     torch.testing.assert_close(filed, live, atol=1e-3, rtol=1e-3)  # stored as float16
     from_store = trained(tmp_path, regions=regions, side=side)
-    assert torch.equal(from_store.encode_images(PHOTOS)[0], filed)
+    assert torch.equal(from_store.torch_engine.encode_corpus_images(PHOTOS)[0], filed)
     for number, picture in enumerate(PHOTOS.pictures):
-        torch.testing.assert_close(model.encode_picture(picture)[0], live[number])
+        torch.testing.assert_close(model.torch_engine.picture_tensor(picture)[0], live[number])
 
 
 def test_a_photo_that_cannot_be_read_is_left_out_and_nobody_moves_up():
     model = trained(regions=SEARCH)
-    whole, _, _ = model.encode_images(PHOTOS)
+    whole, _, _ = model.torch_engine.encode_corpus_images(PHOTOS)
     pictures = [Broken() if number in (0, 3) else picture for number, picture in enumerate(PHOTOS.pictures)]
-    found, numbers, skipped = model.encode_images(replace(PHOTOS, pictures=pictures))
+    found, numbers, skipped = model.torch_engine.encode_corpus_images(replace(PHOTOS, pictures=pictures))
     assert numbers.tolist() == [1, 2, 4]
     torch.testing.assert_close(found, whole[[1, 2, 4]])
     assert skipped == {PHOTOS.image_ids[number]: "broken.jpg: truncated" for number in (0, 3)}
     with pytest.raises(ImageError, match=r"broken\.jpg: truncated"):
-        model.encode_picture(Broken())
+        model.torch_engine.picture_tensor(Broken())
 
 
 def test_cells_of_pixels_and_stored_ones_as_they_are():

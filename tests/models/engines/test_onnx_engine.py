@@ -13,9 +13,9 @@ from PIL import Image
 from diptych.errors import DiptychError, RunError
 from diptych.features.crops import Crops, fixed_crops
 from diptych.files import file_hash
-from diptych.index.encoder import Encoder, open_encoder
-from diptych.index.onnx_encoder import OnnxEncoder
-from diptych.index.torch_encoder import TorchEncoder
+from diptych.models.engines.engine import Engine
+from diptych.models.engines.onnx_engine import OnnxEngine
+from diptych.models.engines.torch_engine import TorchEngine
 from diptych.models.export.exported import ExportedInput
 from diptych.models.export.onnx import export_onnx
 from diptych.models.matchers.projected import Head, Projected
@@ -47,8 +47,8 @@ def exported(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def encoders(exported):
-    return TorchEncoder.open(exported.with_name("run"), "cpu"), OnnxEncoder.open(exported)
+def engines(exported):
+    return TorchEngine.open(exported.with_name("run"), "cpu"), OnnxEngine.open(exported)
 
 
 def photos(count):
@@ -56,71 +56,75 @@ def photos(count):
     return [Image.fromarray(random.integers(0, 256, (20 + row, 30, 3), np.uint8)) for row in range(count)]
 
 
-def test_it_is_the_run_by_another_engine(exported, encoders):
-    own, other = encoders
-    encoder: Encoder = open_encoder(exported)
-    assert isinstance(encoder, OnnxEncoder)
-    assert (encoder.identity, encoder.size, encoder.rescores) == (own.identity, 5, own.rescores)
-    assert encoder.address == str(exported)
+def test_it_is_the_run_by_another_engine(exported, engines):
+    own, other = engines
+    engine: Engine = other
+    assert (engine.embedding_dim, engine.is_inner_product, engine.localises) == (5, own.is_inner_product, own.localises)
+    assert engine.reads_pictures
     words = ["red", "zebra", "circle", "Red"]
-    assert other.known(words).tolist() == own.known(words).tolist() == [True, False, True, False]
-    assert not len(other.texts([])) and not len(other.images([]))
-    images, said = other.images([other.prepare(photo) for photo in photos(2)]), other.texts(["a red circle"])
+    assert other.known_words(words).tolist() == own.known_words(words).tolist() == [True, False, True, False]
+    assert not len(other.encode_texts([])) and not len(other.encode_preprocessed([]))
+    images, said = (
+        other.encode_preprocessed([other.preprocess(photo) for photo in photos(2)]),
+        other.encode_texts(["a red circle"]),
+    )
     np.testing.assert_allclose(other.score(images, said), own.score(images, said), atol=1e-6)
 
 
 @settings(max_examples=20)
 @given(texts)
-def test_words_agree_at_any_number_and_length(encoders, said):
-    own, other = encoders
-    np.testing.assert_allclose(other.words(said).vectors, own.words(said).vectors, atol=1e-4)
+def test_words_agree_at_any_number_and_length(engines, said):
+    own, other = engines
+    np.testing.assert_allclose(other.encode_tokens(said).vectors, own.encode_tokens(said).vectors, atol=1e-4)
     together = [" ".join(words) for words in said]
-    np.testing.assert_allclose(other.texts(together).vectors, own.texts(together).vectors, atol=1e-4)
+    np.testing.assert_allclose(other.encode_texts(together).vectors, own.encode_texts(together).vectors, atol=1e-4)
 
 
-def test_many_texts_keep_their_order(encoders, monkeypatch):
-    own, other = encoders
-    monkeypatch.setattr("diptych.index.onnx_encoder.TEXTS_AT_ONCE", 3)
+def test_many_texts_keep_their_order(engines, monkeypatch):
+    own, other = engines
+    monkeypatch.setattr("diptych.models.engines.onnx_engine.TEXTS_AT_ONCE", 3)
     said = ["two small blue stars", "a", "red circle and a star", "stars", "a red", "blue and red", "circle"]
-    vectors = own.texts(said).vectors
+    vectors = own.encode_texts(said).vectors
     assert len(np.unique(vectors.round(3), axis=0)) == len(said)  # else any order would do
-    np.testing.assert_allclose(other.texts(said).vectors, vectors, atol=1e-4)
+    np.testing.assert_allclose(other.encode_texts(said).vectors, vectors, atol=1e-4)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_photos_agree_at_any_number(encoders, monkeypatch, count):
-    own, other = encoders
-    monkeypatch.setattr("diptych.index.onnx_encoder.CROPS_AT_ONCE", 3)
-    prepared = [other.prepare(photo) for photo in photos(count)]
+def test_photos_agree_at_any_number(engines, monkeypatch, count):
+    own, other = engines
+    monkeypatch.setattr("diptych.models.engines.onnx_engine.CROPS_AT_ONCE", 3)
+    prepared = [other.preprocess(photo) for photo in photos(count)]
     for photo, array in zip(photos(count), prepared, strict=True):
-        np.testing.assert_array_equal(array, own.prepare(photo))
-    np.testing.assert_allclose(other.images(prepared).vectors, own.images(prepared).vectors, atol=1e-4)
+        np.testing.assert_array_equal(array, own.preprocess(photo))
+    np.testing.assert_allclose(
+        other.encode_preprocessed(prepared).vectors, own.encode_preprocessed(prepared).vectors, atol=1e-4
+    )
 
 
 def test_crops_are_those_of_the_run(exported, monkeypatch):
-    encoder = OnnxEncoder.open(exported)
+    engine = OnnxEngine.open(exported)
     crops = Crops(name="views")
     wanted = ExportedInput(kind="crops", shape=(3, 32, 32), crops=crops)
-    monkeypatch.setattr(encoder, "exported", encoder.exported.model_copy(update={"image_input": wanted}))
+    monkeypatch.setattr(engine, "exported", engine.exported.model_copy(update={"image_input": wanted}))
     photo = photos(1)[0]
-    np.testing.assert_array_equal(encoder.prepare(photo), fixed_crops(photo, crops, 32))
+    np.testing.assert_array_equal(engine.preprocess(photo), fixed_crops(photo, crops, 32))
 
 
 def test_words_that_a_fit_has_nothing_for_are_unknown(exported):
-    encoder = OnnxEncoder.open(exported)
-    card = encoder.exported.model_copy(update={"unknown": ("red",)})
-    assert OnnxEncoder(exported, card, encoder.vocabulary).known(["red", "blue"]).tolist() == [False, True]
+    engine = OnnxEngine.open(exported)
+    card = engine.exported.model_copy(update={"unknown": ("red",)})
+    assert OnnxEngine(exported, card, engine.vocabulary).known_words(["red", "blue"]).tolist() == [False, True]
 
 
 def test_torch_is_never_loaded(exported):
     program = """if True:
         import sys
         from PIL import Image
-        from diptych.index.encoder import open_encoder
-        encoder = open_encoder(sys.argv[1])
-        photo = encoder.prepare(Image.new("RGB", (40, 30), "red"))
-        print(encoder.score(encoder.images([photo]), encoder.texts(["a red circle"])).shape)
-        assert encoder.known(["red"]).all()
+        from diptych.model import Model
+        model = Model.load(sys.argv[1])
+        images = model.encode_images([Image.new("RGB", (40, 30), "red")])
+        print(model.score(images, model.encode_texts(["a red circle"])).shape)
+        assert model.known_words(["red"]).all()
         print("torch" in sys.modules)
     """
     said = subprocess.run([sys.executable, "-c", program, exported], capture_output=True, text=True, check=True)
@@ -135,11 +139,11 @@ def test_a_graph_that_is_none_is_one_line(exported, tmp_path):
     card["files"]["text.onnx"] = file_hash(folder / "text.onnx")
     (folder / "export.json").write_text(json.dumps(card))
     with pytest.raises(RunError, match=r"text.onnx: onnxruntime cannot read it .*; export the run again") as refused:
-        OnnxEncoder.open(folder)
+        OnnxEngine.open(folder)
     assert "\n" not in str(refused.value)
 
 
 def test_a_missing_runtime_is_one_line_with_the_command(exported, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(DiptychError, match=r"onnxruntime is not installed; run: pip install 'diptych\[onnx\]'"):
-        OnnxEncoder.open(exported)
+        OnnxEngine.open(exported)

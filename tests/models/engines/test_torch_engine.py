@@ -6,10 +6,10 @@ import torch
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, ImageError
+from diptych.models.engines.torch_engine import TorchEngine
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.models.trained import Trained
 from diptych.text.vocabulary import Vocabulary
 
 
@@ -24,30 +24,30 @@ def corpus():
 
 
 @pytest.fixture(scope="module")
-def trained(corpus):
+def engine(corpus):
     vocabulary = Vocabulary.from_texts(corpus.texts, 1)
     torch.manual_seed(0)
     image = CNNSettings(pixels=32, width=2)
     matcher = (
         VSESettings(joint=8, text=GRUSettings(hidden=8, word=4), image=image, words=len(vocabulary)).build().eval()
     )
-    return Trained(matcher, vocabulary, torch.device("cpu"))
+    return TorchEngine(matcher, vocabulary, torch.device("cpu"))
 
 
-def test_texts_keep_their_order_whatever_the_chunks(trained, corpus, monkeypatch):
-    whole = trained.encode_texts(corpus.texts)
-    one_by_one = torch.cat([trained.encode_texts([text]) for text in corpus.texts])
+def test_texts_keep_their_order_whatever_the_chunks(engine, corpus, monkeypatch):
+    whole = engine.text_tensor(corpus.texts)
+    one_by_one = torch.cat([engine.text_tensor([text]) for text in corpus.texts])
     torch.testing.assert_close(whole, one_by_one)
-    monkeypatch.setattr("diptych.models.trained.TEXTS_AT_ONCE", 4)
-    torch.testing.assert_close(trained.encode_texts(corpus.texts), whole)
+    monkeypatch.setattr("diptych.models.engines.torch_engine.TEXTS_AT_ONCE", 4)
+    torch.testing.assert_close(engine.text_tensor(corpus.texts), whole)
 
 
 @pytest.mark.parametrize("workers", [0, 3])
-def test_unreadable_images_are_left_out_with_their_texts(trained, corpus, workers, monkeypatch):
-    monkeypatch.setattr("diptych.models.trained.IMAGES_AT_ONCE", 3)
-    whole = trained.encode(corpus, workers)
+def test_unreadable_images_are_left_out_with_their_texts(engine, corpus, workers, monkeypatch):
+    monkeypatch.setattr("diptych.models.engines.torch_engine.IMAGES_AT_ONCE", 3)
+    whole = engine.encode_corpus(corpus, workers)
     pictures = [Broken() if row in (0, 4) else picture for row, picture in enumerate(corpus.pictures)]
-    encoded = trained.encode(replace(corpus, pictures=pictures), workers)
+    encoded = engine.encode_corpus(replace(corpus, pictures=pictures), workers)
     kept = [row for row in range(10) if row not in (0, 4)]
     assert encoded.corpus.image_ids == [corpus.image_ids[row] for row in kept]
     assert set(encoded.skipped) == {corpus.image_ids[0], corpus.image_ids[4]}
@@ -58,27 +58,27 @@ def test_unreadable_images_are_left_out_with_their_texts(trained, corpus, worker
     assert encoded.image_groups.tolist() == corpus.image_groups[kept].tolist()
 
 
-def test_an_image_may_go_while_its_group_stays(trained):
+def test_an_image_may_go_while_its_group_stays(engine):
     corpus = make_scenes(train=1, val=1, test=3, images=2, texts=1).split("test")
     pictures = [Broken(), *corpus.pictures[1:]]
-    encoded = trained.encode(replace(corpus, pictures=pictures), 0)
+    encoded = engine.encode_corpus(replace(corpus, pictures=pictures), 0)
     assert len(encoded.texts) == 3
     assert encoded.image_groups.tolist() == corpus.image_groups[1:].tolist()
 
 
-def test_nothing_readable_is_an_error(trained, corpus):
+def test_nothing_readable_is_an_error(engine, corpus):
     with pytest.raises(DataError, match=r"no image of test could be read; first reason: broken\.jpg"):
-        trained.encode(replace(corpus, pictures=[Broken()] * 10))
+        engine.encode_corpus(replace(corpus, pictures=[Broken()] * 10))
 
 
-def test_watching(trained, corpus):
+def test_watching(engine, corpus):
     seen = []
-    trained.encode(corpus, 0, lambda done, total: seen.append((done, total)))
+    engine.encode_corpus(corpus, 0, lambda done, total: seen.append((done, total)))
     assert seen[-1] == (40, 40)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 
 
-def test_a_corpus_without_pictures_is_named(trained, corpus):
+def test_a_corpus_without_pictures_is_named(engine, corpus):
     with pytest.raises(DataError, match="no pictures"):
-        trained.encode(replace(corpus, pictures=None))
+        engine.encode_corpus(replace(corpus, pictures=None))
     assert len(np.unique(corpus.text_groups)) == 10

@@ -1,4 +1,4 @@
-"""An export as the model of an index, on onnxruntime: nothing of it needs torch."""
+"""Runs the exported towers of a model with onnxruntime, without torch."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from diptych.data.corpus import Floats, Integers
 from diptych.data.images import square_array
 from diptych.errors import DataError, DiptychError, RunError
 from diptych.features.crops import fixed_crops
-from diptych.index.encoder import Encodings
 from diptych.machine import available_cores
+from diptych.models.engines.engine import Encodings
 from diptych.models.export.exported import Exported
 from diptych.text.tokenisers.treebank import tokenise
 from diptych.text.vocabulary import Vocabulary, pad_ids
@@ -26,24 +26,24 @@ CROPS_AT_ONCE = 32
 TEXTS_AT_ONCE = 64
 
 
-class OnnxEncoder:
-    """The towers of an export; what they make is one vector an item, whose product is the score."""
+class OnnxEngine:
+    """The two towers of an export; images and texts are one vector each, and the score is the inner product."""
+
+    is_inner_product = True
+    reads_pictures = True
+    localises = False
 
     def __init__(self, folder: Path, exported: Exported, vocabulary: Vocabulary) -> None:
-        self.address = str(folder)
         self.exported = exported
-        self.identity = exported.identity
-        self.size = exported.size
-        self.rescores = False
+        self.embedding_dim = exported.size
         self.vocabulary = vocabulary
         self._unknown = frozenset(exported.unknown)
         self._image = _session(folder / "image.onnx")
         self._text = _session(folder / "text.onnx")
 
     @classmethod
-    def open(cls, path: str | Path) -> OnnxEncoder:
-        """The towers of the export in a folder, which must be whole."""
-        folder = Path(path)
+    def open(cls, folder: Path) -> OnnxEngine:
+        """Open the export in a folder; all its files must be as they were written."""
         exported = Exported.read(folder)
         try:
             vocabulary = Vocabulary.load(folder / "vocabulary.json")
@@ -51,31 +51,31 @@ class OnnxEncoder:
             raise RunError(str(reason)) from None
         return cls(folder, exported, vocabulary)
 
-    def prepare(self, photo: Image.Image) -> NDArray[Any]:
-        """The photo's crops, (crops, 3, side, side), or pixels, (3, side, side), as bytes."""
-        wanted = self.exported.image_input
-        side = wanted.shape[-1]
-        return square_array(photo, side) if wanted.crops is None else fixed_crops(photo, wanted.crops, side)
+    def preprocess(self, image: Image.Image) -> NDArray[Any]:
+        """The image's crops, (crops, 3, side, side), or pixels, (3, side, side), as bytes."""
+        image_input = self.exported.image_input
+        side = image_input.shape[-1]
+        return square_array(image, side) if image_input.crops is None else fixed_crops(image, image_input.crops, side)
 
-    def images(self, prepared: Sequence[NDArray[Any]]) -> Encodings:
-        """Encode prepared photos, a part at a time, so that the memory does not grow with their number."""
+    def encode_preprocessed(self, preprocessed: Sequence[NDArray[Any]]) -> Encodings:
+        """Encode preprocessed images in batches, so that memory does not grow with their number."""
         crops = self.exported.image_input.crops
         at_once = max(1, CROPS_AT_ONCE // (1 if crops is None else crops.count))
-        vectors = self._none(len(prepared))
-        for begin in range(0, len(prepared), at_once):
+        vectors = self._empty(len(preprocessed))
+        for begin in range(0, len(preprocessed), at_once):
             part = slice(begin, begin + at_once)
-            vectors[part] = self._image.run(None, {"images": np.stack(prepared[part])})[0]
+            vectors[part] = self._image.run(None, {"images": np.stack(preprocessed[part])})[0]
         return Encodings(vectors)
 
-    def texts(self, texts: Sequence[str]) -> Encodings:
+    def encode_texts(self, texts: Sequence[str]) -> Encodings:
         """Encode texts."""
-        return self.words([tokenise(text) for text in texts])
+        return self.encode_tokens([tokenise(text) for text in texts])
 
-    def words(self, texts: Sequence[Sequence[str]]) -> Encodings:
-        """Encode texts that are split into words already, those of about the same length together."""
+    def encode_tokens(self, texts: Sequence[Sequence[str]]) -> Encodings:
+        """Encode texts that are already split into tokens, in batches of similar length."""
         rows = [self.vocabulary.encode_tokens(words) for words in texts]
         order = np.argsort([len(row) for row in rows], kind="stable")
-        vectors = self._none(len(rows))
+        vectors = self._empty(len(rows))
         for begin in range(0, len(rows), TEXTS_AT_ONCE):
             part: Integers = order[begin : begin + TEXTS_AT_ONCE]
             ids, lengths = pad_ids([rows[row] for row in part.tolist()])
@@ -87,17 +87,21 @@ class OnnxEncoder:
         scores: Floats = images.vectors @ texts.vectors.T
         return scores
 
-    def known(self, words: Sequence[str]) -> NDArray[np.bool_]:
-        """Those of the vocabulary and, if the text tower was fitted, of its fit."""
+    def known_words(self, words: Sequence[str]) -> NDArray[np.bool_]:
+        """Which words are in the vocabulary and, for a fitted text tower, known to its fit: (words,)."""
         ids = self.vocabulary.ids
         return np.array([word in ids and word not in self._unknown for word in words], bool)
 
-    def _none(self, rows: int) -> Floats:
-        return np.empty((rows, self.size), np.float32)
+    def known_texts(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Which texts have a known word: (texts,)."""
+        return np.array([self.known_words(tokenise(text)).any() for text in texts], bool)
+
+    def _empty(self, rows: int) -> Floats:
+        return np.empty((rows, self.embedding_dim), np.float32)
 
 
 def _session(path: Path) -> Any:
-    """A graph, ready to run."""
+    """An inference session of a graph."""
     try:
         runtime = import_module("onnxruntime")
     except ModuleNotFoundError:
@@ -105,19 +109,19 @@ def _session(path: Path) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = _threads()
     options.inter_op_num_threads = 1
-    # Two towers have two pools of threads: one that waits by spinning would take the cores from the other.
+    # Each tower has a thread pool; one that waits by spinning would take the cores from the other.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 3  # what matters is raised
+    options.log_severity_level = 3  # errors are raised anyway
     try:
         return runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    except Exception as reason:  # onnxruntime raises a class of its own for every reason
+    except Exception as reason:  # onnxruntime has many exception classes and no common base
         raise RunError(f"{path}: onnxruntime cannot read it ({_one_line(reason)}); export the run again") from None
 
 
 def _threads() -> int:
-    """As many as OMP_NUM_THREADS says, which onnxruntime does not read, or the cores that this process may use."""
-    said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(said) if said.isascii() and said.isdecimal() and int(said) else available_cores()
+    """OMP_NUM_THREADS, which onnxruntime does not read, or else the number of available cores."""
+    value = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(value) if value.isascii() and value.isdecimal() and int(value) else available_cores()
 
 
 def _one_line(reason: Exception) -> str:

@@ -1,0 +1,94 @@
+"""What runs the towers of a model: torch, or onnxruntime for an export.
+
+Nothing in this module imports torch, so that searching and serving from an export never load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from diptych.data.corpus import Floats
+from diptych.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Encodings:
+    """Encoded images or texts, one row per item.
+
+    `vectors`, (items, size), are searched by their inner products. `sets`, (places, size) per item, are present for
+    models whose score needs more than one vector per item.
+    """
+
+    vectors: Floats
+    sets: tuple[Floats, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def take(self, rows: Sequence[int]) -> Encodings:
+        """These rows, in this order."""
+        sets = None if self.sets is None else tuple(self.sets[row] for row in rows)
+        return Encodings(self.vectors[np.asarray(rows, np.int64)], sets)
+
+
+class Engine(Protocol):
+    """Encodes and scores; safe to call from several threads."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words that the model was trained with."""
+        ...
+
+    @property
+    def embedding_dim(self) -> int:
+        """The size of `Encodings.vectors`."""
+        ...
+
+    @property
+    def is_inner_product(self) -> bool:
+        """Whether the inner products of `Encodings.vectors` rank as the score does."""
+        ...
+
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether the model reads pictures, and not features that came with its training data."""
+        ...
+
+    @property
+    def localises(self) -> bool:
+        """Whether the model can find a phrase in an image."""
+        ...
+
+    def preprocess(self, image: Image.Image) -> NDArray[Any]:
+        """Turn an upright RGB image into the array that the image tower reads."""
+        ...
+
+    def encode_preprocessed(self, preprocessed: Sequence[NDArray[Any]]) -> Encodings:
+        """Encode preprocessed images."""
+        ...
+
+    def encode_texts(self, texts: Sequence[str]) -> Encodings:
+        """Encode texts."""
+        ...
+
+    def encode_tokens(self, texts: Sequence[Sequence[str]]) -> Encodings:
+        """Encode texts that are already split into tokens."""
+        ...
+
+    def score(self, images: Encodings, texts: Encodings) -> Floats:
+        """Score all images against all texts: (images, texts), higher is better."""
+        ...
+
+    def known_words(self, words: Sequence[str]) -> NDArray[np.bool_]:
+        """Which of these words, one token each, the model knows: (words,)."""
+        ...
+
+    def known_texts(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Which texts have a word that the model knows: (texts,). All others look the same to it."""
+        ...

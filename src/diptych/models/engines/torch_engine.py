@@ -1,0 +1,249 @@
+"""Runs a matcher with torch: encodes images, texts and whole corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from diptych.data.corpus import Corpus, Floats, Integers, Picture
+from diptych.data.image_reader import ImageReader
+from diptych.data.images import DecodedPicture
+from diptych.data.sampling.pairs import read_ahead
+from diptych.errors import DataError, ImageError, RunError
+from diptych.features.readers import InputReader, StoreOptions, image_reader
+from diptych.machine import choose_device
+from diptych.models.encodings import Encoded, joined
+from diptych.models.engines.engine import Encodings
+from diptych.models.layers.sets import present
+from diptych.models.matcher import Matcher
+from diptych.models.storage import load_matcher
+from diptych.models.tower import Tokens
+from diptych.progress import ProgressCallback
+from diptych.text.tokenisers.treebank import tokenise
+from diptych.text.vocabulary import Vocabulary, pad_ids
+
+IMAGES_AT_ONCE = 64
+TEXTS_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class TorchEngine:
+    """A matcher on a device, with its vocabulary.
+
+    `stores` is an optional folder of feature stores: features of the backbone that are stored there are read instead of
+    computed. If an encoding is a set of vectors, `Encodings.vectors` holds the mean of the set, of length one.
+    """
+
+    matcher: Matcher
+    vocabulary: Vocabulary
+    device: torch.device
+    stores: Path | None = None
+
+    @classmethod
+    def open(
+        cls, folder: Path, device: str = "auto", snapshot: str = "best", stores: Path | None = None
+    ) -> TorchEngine:
+        """Load a snapshot of a run, in evaluation mode."""
+        try:
+            vocabulary = Vocabulary.load(folder / "vocabulary.json")
+        except DataError as reason:
+            raise RunError(str(reason)) from None
+        matcher = load_matcher(folder / snapshot / "weights.safetensors", vocabulary)
+        chosen = choose_device(device)
+        return cls(matcher.to(chosen).eval(), vocabulary, chosen, stores)
+
+    @property
+    def embedding_dim(self) -> int:
+        """The matcher's, or the size of the vectors in its sets."""
+        size = self.matcher.embedding_dim
+        return self.encode_texts(["a"]).vectors.shape[1] if size is None else size
+
+    @property
+    def is_inner_product(self) -> bool:
+        """The matcher's."""
+        return self.matcher.is_inner_product
+
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether the matcher's image tower reads pictures."""
+        return self.matcher.image_input.kind != "features"
+
+    @property
+    def localises(self) -> bool:
+        """The matcher's."""
+        return self.matcher.localises
+
+    # Images and texts as numpy arrays
+
+    def preprocess(self, image: Image.Image) -> NDArray[Any]:
+        """The image's crops, pixels or regions, as the image tower reads them."""
+        row: NDArray[Any] = self._read(DecodedPicture(image))[0]
+        return row
+
+    @torch.inference_mode()
+    def encode_preprocessed(self, preprocessed: Sequence[NDArray[Any]]) -> Encodings:
+        """Encode preprocessed images in one batch."""
+        return _encodings(self.matcher.encode_images(self._to_device(np.stack(preprocessed))))
+
+    def encode_texts(self, texts: Sequence[str]) -> Encodings:
+        """Encode texts."""
+        return _encodings(self.text_tensor(texts))
+
+    def encode_tokens(self, texts: Sequence[Sequence[str]]) -> Encodings:
+        """Encode texts that are already split into tokens, in one batch."""
+        return _encodings(self.token_tensor(texts))
+
+    @torch.inference_mode()
+    def score(self, images: Encodings, texts: Encodings) -> Floats:
+        """The matcher's score: (images, texts)."""
+        scores: Floats = self.matcher.score(self._tensor(images), self._tensor(texts)).float().cpu().numpy()
+        return scores
+
+    def known_words(self, words: Sequence[str]) -> NDArray[np.bool_]:
+        """Which words are in the vocabulary and, for a fitted text tower, known to its fit: (words,)."""
+        known = np.array([word in self.vocabulary.ids for word in words], bool)
+        fitted = self.matcher.fitted_text_tower
+        if fitted is not None and len(words):
+            ids = [self.vocabulary.encode_tokens([word]) for word in words]
+            known &= fitted.known(self._tokens(*pad_ids(ids))).cpu().numpy()
+        return known
+
+    def known_texts(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Which texts have a known word: (texts,)."""
+        fitted = self.matcher.fitted_text_tower
+        if fitted is None:
+            ids = self.vocabulary.ids
+            return np.array([any(word in ids for word in tokenise(text)) for text in texts], bool)
+        table = self.vocabulary.encode_all(texts)
+        chunks = np.split(np.arange(len(texts)), range(TEXTS_AT_ONCE, len(texts), TEXTS_AT_ONCE))
+        known = [fitted.known(self._tokens(*table.batch(chunk))).cpu().numpy() for chunk in chunks if len(chunk)]
+        return np.concatenate([np.zeros(0, bool), *known])
+
+    # Images and texts as tensors on the device
+
+    @torch.inference_mode()
+    def picture_tensor(self, picture: Picture) -> Tensor:
+        """Encode one picture: (1, ...)."""
+        return self.matcher.encode_images(self._to_device(self._read(picture)))
+
+    @torch.inference_mode()
+    def text_tensor(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Tensor:
+        """Encode texts: (texts, ...)."""
+        # In alphabetical order neighbours share prefixes, which the text tower computes once.
+        order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
+        table = self.vocabulary.encode_all(texts)
+        rows, done = [], 0
+        for chunk in np.split(order, range(TEXTS_AT_ONCE, len(order), TEXTS_AT_ONCE)):
+            rows.append(self.matcher.encode_texts(self._tokens(*table.batch(chunk))))
+            done += len(chunk)
+            if progress:
+                progress(done, len(order))
+        encoded = joined(rows)
+        out = torch.empty_like(encoded)
+        out[torch.from_numpy(order).to(out.device)] = encoded
+        return out
+
+    @torch.inference_mode()
+    def token_tensor(self, texts: Sequence[Sequence[str]]) -> Tensor:
+        """Encode texts that are already split into tokens, in one batch: (texts, ...)."""
+        ids = [self.vocabulary.encode_tokens(words) for words in texts]
+        return self.matcher.encode_texts(self._tokens(*pad_ids(ids)))
+
+    # Corpora
+
+    def image_reader(self, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None) -> InputReader:
+        """The reader of a corpus' images for this model; keep it to encode a corpus again without decoding it again.
+
+        If the backbone has a feature store, the reader reads from it, after computing the features that it lacks.
+        """
+        store = None if self.stores is None else StoreOptions(self.stores, self.device, workers, progress)
+        return image_reader(corpus, self.matcher.image_input, self.matcher.pretrained, store=store)
+
+    def encode_corpus(
+        self,
+        corpus: Corpus,
+        workers: int = 2,
+        progress: ProgressCallback | None = None,
+        reader: ImageReader | None = None,
+    ) -> Encoded:
+        """Encode the images and texts of a corpus that share a group with the other side.
+
+        `progress` receives the number of items done and the total.
+        """
+        corpus = corpus.matched()
+        if not len(corpus.texts):
+            raise DataError(f"{corpus.name}: no image and text share a group; nothing can be ranked")
+        total = len(corpus.image_ids) + len(corpus.texts)
+        images, readable, skipped = self.encode_corpus_images(
+            corpus, workers, progress and (lambda done, _: progress(done, total)), reader
+        )
+        if skipped:
+            corpus = corpus.take(readable, np.arange(len(corpus.texts)))
+            matched = corpus.matched()
+            rows = np.flatnonzero(np.isin(corpus.image_groups, matched.image_groups))
+            images, corpus = images[torch.from_numpy(rows).to(images.device)], matched
+        start = total - len(corpus.texts)
+        texts = self.text_tensor(corpus.texts, progress and (lambda done, _: progress(start + done, total)))
+        return Encoded.of(self.matcher, corpus, images, texts, skipped)
+
+    @torch.inference_mode()
+    def encode_corpus_images(
+        self,
+        corpus: Corpus,
+        workers: int = 2,
+        progress: ProgressCallback | None = None,
+        reader: ImageReader | None = None,
+    ) -> tuple[Tensor, Integers, dict[str, str]]:
+        """Encode a corpus' images: the encodings, the image number of each row, and why images were skipped, by id."""
+        reader = reader or self.image_reader(corpus, workers, progress)
+        count = len(corpus.image_ids)
+        chunks = np.split(np.arange(count), range(IMAGES_AT_ONCE, count, IMAGES_AT_ONCE))
+        rows, numbers, done = [], [], 0
+        for chunk, (values, readable) in zip(chunks, read_ahead(reader.read, chunks, workers), strict=True):
+            if readable.any():
+                rows.append(self.matcher.encode_images(self._to_device(values)))
+                numbers.append(chunk[readable])
+            done += len(chunk)
+            if progress:
+                progress(done, count)
+        skipped = {corpus.image_ids[image]: reason for image, reason in sorted(reader.skipped.items())}
+        if not rows:
+            splits = "+".join(sorted(set(corpus.image_splits.tolist())))
+            first = next(iter(skipped.values()), "there is none")
+            raise DataError(f"{corpus.name}: no image of {splits or 'it'} could be read; first reason: {first}")
+        return joined(rows), np.concatenate(numbers), skipped
+
+    def _read(self, picture: Picture) -> NDArray[Any]:
+        """What the image tower reads of one picture: (1, ...)."""
+        reader = image_reader([picture], self.matcher.image_input, self.matcher.pretrained)
+        values, readable = reader.read(np.array([0]))
+        if not readable.all():
+            raise ImageError(reader.skipped[0])
+        return values
+
+    def _tokens(self, ids: Integers, lengths: Integers) -> Tokens:
+        return Tokens(self._to_device(ids), self._to_device(lengths))
+
+    def _tensor(self, encodings: Encodings) -> Tensor:
+        if encodings.sets is None:
+            return self._to_device(encodings.vectors)
+        return joined([torch.from_numpy(vectors)[None] for vectors in encodings.sets]).to(self.device)
+
+    def _to_device(self, values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self.device)
+
+
+def _encodings(encoded: Tensor) -> Encodings:
+    if encoded.dim() == 2:
+        return Encodings(encoded.float().cpu().numpy())
+    means = torch.nn.functional.normalize(encoded.sum(1), dim=1)
+    sets = tuple(row[filled].float().cpu().numpy() for row, filled in zip(encoded, present(encoded), strict=True))
+    return Encodings(means.float().cpu().numpy(), sets)

@@ -1,0 +1,229 @@
+"""Model: one object for a run, an export and a matcher in memory, opened when it is first needed."""
+
+import shutil
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from diptych.data.formats.scenes import make_scenes
+from diptych.errors import DataError, RunError
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
+from diptych.models.export.onnx import export_onnx
+from diptych.models.matchers.scan import SCANSettings
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.storage import save_matcher
+from diptych.models.towers.image.cnn import CNNSettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.region.features import RegionFeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
+from diptych.text.vocabulary import Vocabulary
+
+WORDS = "a red circle and two small blue stars"
+TEXTS = ["a red circle", "two stars", "blue"]
+PHOTOS = [Image.new("RGB", (30, 20), colour) for colour in ("red", "blue")]
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    return Vocabulary.from_texts([WORDS], 1)
+
+
+@pytest.fixture(scope="module")
+def matcher(vocabulary):
+    torch.manual_seed(0)
+    towers = {"image": CNNSettings(pixels=16, width=2), "text": GRUSettings(word=4, hidden=8)}
+    return VSESettings(joint=8, words=len(vocabulary), **towers).build().eval()
+
+
+@pytest.fixture(scope="module")
+def run(matcher, vocabulary, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "run"
+    save_matcher(folder / "best/weights.safetensors", matcher, vocabulary, {})
+    vocabulary.save(folder / "vocabulary.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def export(run):
+    export_onnx(run, run.with_name("export"))
+    return run.with_name("export")
+
+
+@pytest.fixture
+def copy(run, tmp_path):
+    shutil.copytree(run, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_a_run_its_export_and_its_matcher_agree(run, export, matcher, vocabulary):
+    loaded, exported = Model.load(run, "cpu"), Model.load(export)
+    in_memory = Model.from_matcher(matcher, vocabulary)
+    assert loaded.identity == exported.identity
+    assert (loaded.address, exported.address) == (str(run), str(export))
+    wanted = matcher.score(
+        torch.from_numpy(in_memory.encode_images(PHOTOS).vectors),
+        torch.from_numpy(in_memory.encode_texts(TEXTS).vectors),
+    ).detach()
+    for model in (loaded, exported, in_memory):
+        assert (model.embedding_dim, model.is_inner_product, model.localises) == (8, True, False)
+        images, texts = model.encode_images(PHOTOS), model.encode_texts(TEXTS)
+        np.testing.assert_allclose(model.score(images, texts), wanted, atol=1e-4)
+        tokens = model.encode_tokens([text.split() for text in TEXTS])
+        np.testing.assert_allclose(tokens.vectors, texts.vectors, atol=1e-5)
+        assert model.known_words(["red", "zebra"]).tolist() == [True, False]
+        assert model.known_texts(["a zebra", "zebra", ""]).tolist() == [True, False, False]
+        assert model.unknown_words("a zebra, a red zebra") == ["zebra", ","]
+
+
+def test_images_are_encoded_as_they_are_preprocessed(run):
+    model = Model.load(run, "cpu")
+    preprocessed = [model.preprocess(photo) for photo in PHOTOS]
+    np.testing.assert_array_equal(model.encode_preprocessed(preprocessed).vectors, model.encode_images(PHOTOS).vectors)
+
+
+def test_nothing_is_opened_before_it_is_needed_and_then_once():
+    opened = []
+    slow = threading.Barrier(4)
+
+    class Engine:
+        embedding_dim = 3
+
+    def open_engine():
+        opened.append(threading.current_thread())
+        return Engine()
+
+    model = Model(open_engine, "here", lambda: "identity")
+    assert (model.address, model.identity) == ("here", "identity")
+    assert not opened
+
+    def ask():
+        slow.wait()
+        assert model.embedding_dim == 3
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 1
+
+
+def test_loading_reads_no_weights_and_imports_no_torch(run, export):
+    program = """if True:
+        import sys
+        import diptych
+        for address in sys.argv[1:]:
+            model = diptych.Model.load(address)
+            assert len(model.identity) == 64
+        assert "torch" not in sys.modules
+        model.encode_texts(["a red circle"])
+        assert "torch" not in sys.modules
+        print("fine")
+    """
+    done = subprocess.run([sys.executable, "-c", program, run, export], capture_output=True, text=True, check=False)
+    assert done.stdout == "fine\n", done.stderr
+
+
+def test_an_incomplete_run_is_refused_at_once(copy, tmp_path):
+    with pytest.raises(RunError, match=r"none: no such run; train one with `diptych train"):
+        Model.load(tmp_path / "none")
+    (copy / "best/weights.safetensors").unlink()
+    with pytest.raises(RunError, match=r"weights\.safetensors: no such file; is this the folder of a run\?"):
+        Model.load(copy)
+    (copy / "vocabulary.json").unlink()
+    with pytest.raises(RunError, match=r"not a run: it has no vocabulary\.json"):
+        Model.load(copy)
+
+
+def test_a_model_that_changes_before_it_is_opened_is_refused(copy):
+    models = [Model.load(copy, "cpu") for _ in range(3)]
+    first = models[0].identity
+    models[1].encode_texts(TEXTS)
+    with (copy / "best/weights.safetensors").open("ab") as file:
+        file.write(b" ")
+    for changed in (lambda: models[0].encode_texts(TEXTS), lambda: models[2].identity):
+        with pytest.raises(RunError, match="copy: changed while it was opened; run the command again"):
+            changed()
+    assert models[0].identity == first
+    assert Model.load(copy).identity != first
+
+
+def test_a_relative_address_is_found_after_the_working_directory_changed(copy, tmp_path, monkeypatch):
+    monkeypatch.chdir(copy.parent)
+    model = Model.load("copy", "cpu")
+    monkeypatch.chdir(tmp_path.parent)
+    assert model.address == "copy"
+    assert len(model.encode_texts(TEXTS)) == 3
+
+
+def test_an_export_has_no_matcher(export):
+    model = Model.load(export)
+    for needs_torch in ("matcher", "device", "stores", "torch_engine"):
+        with pytest.raises(RunError, match="export: an ONNX export has no torch weights; name the run") as refused:
+            getattr(model, needs_torch)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_corpus_is_encoded_with_the_matcher(matcher, vocabulary):
+    corpus = make_scenes(train=1, val=1, test=4, texts=2).split("test")
+    encoded = Model.from_matcher(matcher, vocabulary).encode_corpus(corpus, 0)
+    assert encoded.matcher() is matcher
+    assert (len(encoded.images), len(encoded.texts)) == (4, 8)
+
+
+def test_a_model_in_memory_is_saved_and_loaded(matcher, vocabulary, tmp_path):
+    model = Model.from_matcher(matcher, vocabulary)
+    for unknown in ("address", "identity"):
+        with pytest.raises(RunError, match=rf"a model in memory has no {unknown}; save it with model\.save\(FOLDER\)"):
+            getattr(model, unknown)
+    model.save(tmp_path / "saved")
+    again = Model.load(tmp_path / "saved", "cpu")
+    np.testing.assert_array_equal(again.encode_texts(TEXTS).vectors, model.encode_texts(TEXTS).vectors)
+    with pytest.raises(RunError, match="is there already"):
+        model.save(tmp_path / "saved")
+
+
+def test_a_saved_export_is_a_copy_of_it(export, tmp_path):
+    Model.load(export).save(tmp_path / "saved")
+    assert Model.load(tmp_path / "saved").identity == Model.load(export).identity
+    assert {file.name for file in (tmp_path / "saved").iterdir()} == {file.name for file in export.iterdir()}
+    assert len(Model.load(tmp_path / "saved").encode_texts(TEXTS)) == 3
+
+
+def test_a_model_that_reads_features_cannot_read_pictures(vocabulary, run):
+    text = GRUSettings(hidden=4, word=3)
+    matcher = VSESettings(joint=4, image=FeatureSettings(shape=(4,)), text=text, words=len(vocabulary)).build()
+    engine = Model.from_matcher(matcher, vocabulary).engine
+    with pytest.raises(DataError, match="runs/features: the run reads features that came with its data"):
+        Model(lambda: engine, "runs/features").check_reads_pictures()
+    Model.load(run, "cpu").check_reads_pictures()
+
+
+def test_sets_are_searched_by_their_mean_and_scored_by_the_model(vocabulary):
+    torch.manual_seed(0)
+    settings = SCANSettings(joint=5, image=RegionFeatureSettings(shape=(3, 4)), words=len(vocabulary))
+    matcher = settings.build().eval()
+    model = Model.from_matcher(matcher, vocabulary)
+    assert (model.embedding_dim, model.is_inner_product) == (5, False)
+    texts = model.encode_texts(TEXTS)
+    assert [len(words) for words in texts.sets] == [5, 4, 3]  # with <start> and <end>
+    for vector, words in zip(texts.vectors, texts.sets, strict=True):
+        mean = words.sum(0)
+        np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-6)
+    images = model.encode_preprocessed(list(np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)))
+    alone = model.score(images.take([1]), texts.take([2]))
+    np.testing.assert_allclose(model.score(images, texts)[1, 2], alone[0, 0], atol=1e-6)
+
+
+def test_rows_of_encodings_are_taken_in_any_order():
+    sets = tuple(np.full((length, 2), length, np.float32) for length in (1, 2, 3))
+    taken = Encodings(np.arange(6, dtype=np.float32).reshape(3, 2), sets).take([2, 0])
+    assert taken.vectors.tolist() == [[4, 5], [0, 1]]
+    assert [len(rows) for rows in taken.sets] == [3, 1]
+    assert len(taken) == 2
