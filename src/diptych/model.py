@@ -34,7 +34,7 @@ from diptych.text.vocabulary import Vocabulary
 if TYPE_CHECKING:
     import torch
 
-    from diptych.models.encodings import Encoded
+    from diptych.models.encoded_corpus import EncodedCorpus
     from diptych.models.engines.torch_engine import TorchEngine
     from diptych.models.matcher import Matcher
 
@@ -230,7 +230,7 @@ class Model:
         workers: int = 2,
         progress: ProgressCallback | None = None,
         reader: ImageReader | None = None,
-    ) -> Encoded:
+    ) -> EncodedCorpus:
         """Encode the images and texts of a corpus that share a group with the other side.
 
         `progress` receives the number of items done and the total.

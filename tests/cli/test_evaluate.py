@@ -32,7 +32,7 @@ from diptych.evaluation.protocols.within_modality import evaluate_within_modalit
 from diptych.evaluation.runs import encoded_score, evaluate_encoded
 from diptych.features.regions import Regions
 from diptych.model import Model
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.matchers.dual_path import DualPathSettings
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.two_branch import TwoBranchSettings
@@ -57,7 +57,7 @@ def encoded(settings, digest="one", images=8):
     sets = settings.name == "scan"
     shapes = ((images, 3, 4), (2 * images, 5, 4)) if sets else ((images, 4), (2 * images, 4))
     vectors = [normalize(torch.randn(shape, generator=random), dim=-1) for shape in shapes]
-    return Encoded(settings, *vectors, np.arange(images), np.arange(2 * images) // 2, digest)
+    return EncodedCorpus(settings, *vectors, np.arange(images), np.arange(2 * images) // 2, digest)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from diptych.data.corpus import Corpus
 from diptych.errors import RunError, ScoreError
 from diptych.evaluation.metrics.ranks import ranks
 from diptych.evaluation.runs import cached_score, encoded_score, evaluate_encoded
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.features import FeatureSettings
@@ -18,7 +18,7 @@ SETTINGS = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSetting
 
 def encoded(images, texts, digest="one"):
     groups = np.arange(len(images)), np.repeat(np.arange(len(images)), len(texts) // len(images))
-    return Encoded(SETTINGS, images, texts, *groups, digest)
+    return EncodedCorpus(SETTINGS, images, texts, *groups, digest)
 
 
 def random_pair(seed):
@@ -51,7 +51,7 @@ def test_an_ensemble_of_different_corpora_is_refused():
 def test_encodings_come_back_from_a_file_and_score_without_weights(tmp_path):
     before = encoded(*random_pair(0))
     before.save(tmp_path / "a.safetensors")
-    after = Encoded.load(tmp_path / "a.safetensors")
+    after = EncodedCorpus.load(tmp_path / "a.safetensors")
     assert after.settings == SETTINGS
     assert after.digest == "one"
     tile = encoded_score(after).against(slice(0, 12))(slice(0, 6))
@@ -62,13 +62,13 @@ def test_encodings_come_back_from_a_file_and_score_without_weights(tmp_path):
 def test_what_is_no_file_of_encodings_is_refused(tmp_path):
     (tmp_path / "pickle.safetensors").write_bytes(b"\x80\x04rest of a pickle")
     with pytest.raises(RunError, match="pickled"):
-        Encoded.load(tmp_path / "pickle.safetensors")
+        EncodedCorpus.load(tmp_path / "pickle.safetensors")
     before = encoded(*random_pair(0))
     before.save(tmp_path / "a.safetensors")
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes((tmp_path / "a.safetensors").read_bytes()[:-10])
     with pytest.raises(RunError, match="damaged or truncated"):
-        Encoded.load(cut)
+        EncodedCorpus.load(cut)
 
 
 def test_unmatched_images_and_texts_are_left_out_before_ranking():
@@ -91,20 +91,20 @@ def sets(images=70):
     settings = SCANSettings(joint=4, image=RegionFeatureSettings(shape=(3, 4)), words=9)
     groups = np.arange(images), np.arange(2 * images) // 2
     regions, words = (torch.randn(size, generator=random) for size in ((images, 3, 4), (2 * images, 5, 4)))
-    return Encoded(settings, regions, words, *groups, "one", made_by=settings.build())
+    return EncodedCorpus(settings, regions, words, *groups, "one", encoded_by=settings.build())
 
 
 def test_costly_scores_are_computed_once_and_are_the_same(monkeypatch):
     encodings = sets()
     plain = ranks(encoded_score(encodings), encodings.image_groups, encodings.text_groups)
     scored = []
-    score = encodings.made_by.score
+    score = encodings.encoded_by.score
 
     def counted(images, texts):
         scored.append(len(images) * len(texts))
         return score(images, texts)
 
-    monkeypatch.setattr(encodings.made_by, "score", counted)
+    monkeypatch.setattr(encodings.encoded_by, "score", counted)
     kept = cached_score([encodings])
     for _ in range(3):
         found = ranks(kept, encodings.image_groups, encodings.text_groups, block=999)

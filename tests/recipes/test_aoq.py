@@ -258,7 +258,7 @@ def test_the_stages_train_everything_but_the_backbone_on_pictures(name):
 def frozen_parts(recipe, features):
     """The parts of a model without memory that stay as they are in some stage."""
     with torch.device("meta"):
-        matcher = recipe.model.fitted(100, features).build()
+        matcher = recipe.model.for_data(100, features).build()
     frozen = set()
     for stage in recipe.stage:
         set_trainable(matcher, stage.trainable)

@@ -98,7 +98,7 @@ def parts(names):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_stages_train_everything_but_the_backbone_then_all_of_it_or_its_end(name, stores):
     recipe = tiny(name, stores)
-    matcher = recipe.model.fitted(100, None).build()
+    matcher = recipe.model.for_data(100, None).build()
     everything = set(parts(dict(matcher.named_parameters())))
     assert everything >= LAST | {"image.stem", "image.blocks.0", "image_head", "text", "text_head"}
     backbone = {part for part in everything if part.startswith("image.")}

@@ -48,7 +48,7 @@ SMALL = [name for name in catalogue().all_names() if name.endswith("-small") and
 def test_the_parts_that_the_stages_of_a_small_recipe_train_exist(name):
     recipe = load_recipe(name)
     with torch.device("meta"):
-        matcher = recipe.model.fitted(100, None).build()
+        matcher = recipe.model.for_data(100, None).build()
     for stage in recipe.stage:
         if stage.head is None:
             set_trainable(matcher, stage.trainable)

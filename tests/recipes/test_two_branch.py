@@ -252,7 +252,7 @@ def test_a_small_version_asks_the_same_of_a_smaller_model(name):
 def test_the_stages_train_everything_but_the_towers(name):
     recipe = load_recipe(name)
     with torch.device("meta"):
-        matcher = recipe.model.fitted(100, None).build()
+        matcher = recipe.model.for_data(100, None).build()
     for stage in recipe.stage:
         set_trainable(matcher, stage.trainable)
         frozen = {part.split(".")[0] for part, weights in matcher.named_parameters() if not weights.requires_grad}

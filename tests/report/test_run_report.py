@@ -13,7 +13,7 @@ from diptych.evaluation.localisation.phrase_metrics import GroundingResult
 from diptych.evaluation.runs import evaluate_encoded
 from diptych.index.entries import Entry, Hit
 from diptych.model import Model
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.run_report import write_phrase_report, write_report
 from diptych.report.sections.hard_negatives import hard_negatives_section
 from diptych.training.engine.journal import Journal
@@ -81,7 +81,7 @@ def test_what_a_report_needs(run, encoded, tmp_path):
     with pytest.raises(ScoreError, match="without folds"):
         write_report(run, encoded, evaluate_encoded([encoded], folds=2), "test")
     encoded.save(tmp_path / "e.safetensors")
-    loaded = Encoded.load(tmp_path / "e.safetensors")
+    loaded = EncodedCorpus.load(tmp_path / "e.safetensors")
     with pytest.raises(ScoreError, match="needs the corpus"):
         write_report(run, loaded, evaluate_encoded([loaded]), "test")
 

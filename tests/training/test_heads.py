@@ -283,7 +283,7 @@ def test_features_of_another_size_than_the_base_read_are_refused(recipes, head_o
 class PairwiseSettings(ModelSettings):
     name: Literal["pairwise"] = "pairwise"
 
-    def fitted(self, words, features):
+    def for_data(self, words, features):
         return self
 
     def build(self):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
     from diptych.evaluation.localisation.phrase_metrics import GroundingResult
     from diptych.model import Model
-    from diptych.models.encodings import Encoded
+    from diptych.models.encoded_corpus import EncodedCorpus
 
 _PAGE = Path("compare.html")
 _SUFFIXES = (".html", ".md", ".json")
@@ -115,7 +115,7 @@ def _compare_retrieval(
     from diptych.report.comparison.page import write_comparison_page
     from diptych.report.comparison.tables import comparison_json, comparison_markdown, comparison_table
 
-    def encode(name: str, model: Model, part: Corpus) -> Encoded:
+    def encode(name: str, model: Model, part: Corpus) -> EncodedCorpus:
         with progress_bar(f"encoding {name}") as progress:
             encoded = model.encode_corpus(part, workers, progress)
         print_skipped(encoded.skipped)

@@ -17,7 +17,7 @@ from diptych.errors import RunError, ScoreError
 if TYPE_CHECKING:
     from diptych.evaluation.metrics.ranks import Score
     from diptych.evaluation.protocols.retrieval import RetrievalResult
-    from diptych.models.encodings import Encoded
+    from diptych.models.encoded_corpus import EncodedCorpus
 
 
 class JsonResult(Protocol):
@@ -184,7 +184,7 @@ def _retrieval(sources: list[str], options: EvaluationOptions, encoder: SourceEn
 
 
 def _score_with_phrases(
-    encoded: Sequence[Encoded], run: str, options: EvaluationOptions, encoder: SourceEncoder
+    encoded: Sequence[EncodedCorpus], run: str, options: EvaluationOptions, encoder: SourceEncoder
 ) -> Score:
     """The score of encodings, combined with that of a run trained on phrases for the phrases of each text."""
     from diptych.evaluation.localisation.localise import check_can_localise
@@ -215,7 +215,7 @@ def _score_with_phrases(
 
 def _write_report(
     run: Path,
-    encoded: Encoded,
+    encoded: EncodedCorpus,
     result: RetrievalResult,
     score: Score,
     options: EvaluationOptions,

@@ -14,7 +14,7 @@ from diptych.errors import ScoreError
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
     from diptych.model import Model
-    from diptych.models.encodings import Encoded
+    from diptych.models.encoded_corpus import EncodedCorpus
 
 
 def is_encodings(source: str) -> bool:
@@ -67,16 +67,16 @@ class SourceEncoder:
             model.matcher.set_text_shifts(self.text_shifts)
         return model
 
-    def encode(self, source: str, statistics: BatchStatistics = "running") -> Encoded:
+    def encode(self, source: str, statistics: BatchStatistics = "running") -> EncodedCorpus:
         """Load the encodings of a file, or encode the corpus with a run."""
         from diptych.evaluation.protocols.batch_statistics import encode_with_batch_statistics
-        from diptych.models.encodings import Encoded
+        from diptych.models.encoded_corpus import EncodedCorpus
 
         if is_encodings(source):
             if statistics == "test" or self.text_shifts is not None:
                 option = "--shifts" if self.text_shifts is not None else "--batch-statistics test"
                 raise ScoreError(f"{source}: is already encoded; {option} needs the run and the corpus")
-            return Encoded.load(Path(source))
+            return EncodedCorpus.load(Path(source))
         if self.corpus is None:
             raise ScoreError(f"{source}: name the corpus to evaluate the run on as the last argument")
         model = self.open(source)

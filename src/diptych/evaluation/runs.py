@@ -16,7 +16,7 @@ from diptych.evaluation.metrics.ranks import Score, embedding_score, matrix_scor
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, metrics_from_ranks
 from diptych.evaluation.protocols.retrieval import RetrievalResult, evaluate_score
 from diptych.model import Model
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.progress import ProgressCallback
 
 _FLOATS = tuple(np.dtype(kind) for kind in (np.float16, np.float32, np.float64))
@@ -50,7 +50,7 @@ def evaluate(
 
 
 def evaluate_encoded(
-    encoded: Sequence[Encoded],
+    encoded: Sequence[EncodedCorpus],
     *,
     folds: int = 1,
     gallery: int | None = None,
@@ -65,7 +65,7 @@ def evaluate_encoded(
     return evaluate_score(score, *groups, folds=folds, gallery=gallery, average_precision=average_precision)
 
 
-def ensemble_score(encoded: Sequence[Encoded]) -> Score:
+def ensemble_score(encoded: Sequence[EncodedCorpus]) -> Score:
     """The score of encodings, the mean of theirs where there are several."""
     for other in encoded[1:]:
         if other.digest != encoded[0].digest:
@@ -76,7 +76,7 @@ def ensemble_score(encoded: Sequence[Encoded]) -> Score:
 
 
 @torch.no_grad()
-def cached_score(encoded: Sequence[Encoded], most: int = KEPT) -> Score:
+def cached_score(encoded: Sequence[EncodedCorpus], most: int = KEPT) -> Score:
     """The score of encodings for who goes over it more than once: costly scores are computed now and kept.
 
     Those of embedding models are quicker to compute again than to keep, and a matrix of more than `most` scores is not
@@ -90,12 +90,12 @@ def cached_score(encoded: Sequence[Encoded], most: int = KEPT) -> Score:
     return matrix_score(torch.cat([against(rows).cpu() for rows in spans]))
 
 
-def validation_metrics(encoded: Encoded) -> dict[str, float]:
+def validation_metrics(encoded: EncodedCorpus) -> dict[str, float]:
     """The metrics of one gallery by name, without intervals: what training looks at after each epoch."""
     return metrics_from_ranks(ranks(encoded_score(encoded), encoded.image_groups, encoded.text_groups)).to_json()
 
 
-def encoded_score(encoded: Encoded) -> Score:
+def encoded_score(encoded: EncodedCorpus) -> Score:
     """The scores of encodings, by the score of the model that made them."""
     return embedding_score(encoded.matcher().score, encoded.images, encoded.texts)
 

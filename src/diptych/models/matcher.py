@@ -36,7 +36,7 @@ class ModelSettings(Settings, ABC):
     name: str
 
     @abstractmethod
-    def fitted(self, words: int, features: tuple[int, ...] | None) -> Self:
+    def for_data(self, words: int, features: tuple[int, ...] | None) -> Self:
         """These settings with what only the data knows: the vocabulary's size and the shape of stored features."""
 
     @abstractmethod

@@ -71,7 +71,7 @@ class ImageTowerSettings(Settings, ABC):
 
     name: str
 
-    def fitted(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
+    def for_data(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
         """These settings for a corpus with stored features of this shape, or with pictures only."""
         return self
 

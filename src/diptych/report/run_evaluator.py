@@ -14,7 +14,7 @@ from diptych.evaluation.metrics.average_precision import average_precision_appli
 from diptych.evaluation.metrics.recall import metrics_from_ranks
 from diptych.evaluation.runs import encoded_score, evaluate_encoded, validation_metrics
 from diptych.model import Model
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.progress import ProgressDisplay, no_progress
 from diptych.report.run_report import REPORT, write_phrase_report, write_report
 from diptych.report.sections.hard_negatives import hard_negatives_section
@@ -65,7 +65,7 @@ class RunEvaluator:
         self._report_skipped(found.skipped)
         return found
 
-    def _encode(self, run: Path, model: Model, part: Corpus, split: str) -> Encoded:
+    def _encode(self, run: Path, model: Model, part: Corpus, split: str) -> EncodedCorpus:
         with self.progress(f"encoding {split} with {run.name}") as progress:
             encoded = model.encode_corpus(part, self.workers, progress)
         self._report_skipped(encoded.skipped)

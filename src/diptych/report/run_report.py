@@ -17,7 +17,7 @@ from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.runs import cached_score
 from diptych.index.entries import Hit
 from diptych.model import Model
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.elements import Fact
 from diptych.report.run_page import RunPage, write_run_page
 from diptych.report.sections.attention import attention_section
@@ -41,7 +41,7 @@ REPORT = "report.html"
 @torch.no_grad()
 def write_report(
     run: Path,
-    encoded: Encoded,
+    encoded: EncodedCorpus,
     result: RetrievalResult,
     split: str,
     questions: Sequence[tuple[str, Sequence[Hit]]] = (),

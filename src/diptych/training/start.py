@@ -83,7 +83,7 @@ class Start:
         vocabulary, vectors = _words(recipe, corpus, run, watcher)
         features = None if corpus.features is None else corpus.features.shape
         assert recipe.model is not None, "given by with_model"
-        settings = recipe.model.fitted(len(vocabulary), features)
+        settings = recipe.model.for_data(len(vocabulary), features)
         matcher = _check_stages(recipe, settings)
         image_reader(val, matcher.image_input, matcher.pretrained)
         if matcher.image_input.kind == "features":

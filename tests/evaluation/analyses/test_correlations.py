@@ -17,7 +17,7 @@ from diptych.evaluation.analyses.correlations import correlations, features_befo
 from diptych.features.crops import fixed_crops
 from diptych.features.readers import StoreOptions, image_reader
 from diptych.model import Model
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.matchers.dual_path import DualPathSettings
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
@@ -163,6 +163,8 @@ def test_what_cannot_be_correlated_is_one_line(corpus):
     encoded = trained.encode_corpus(stored)
     with pytest.raises(ScoreError, match="two images or more, not 1"):
         correlations(trained, encoded, count=1)
-    alone = Encoded(encoded.settings, encoded.images, encoded.texts, encoded.image_groups, encoded.text_groups, "x")
+    alone = EncodedCorpus(
+        encoded.settings, encoded.images, encoded.texts, encoded.image_groups, encoded.text_groups, "x"
+    )
     with pytest.raises(ScoreError, match="need the corpus"):
         correlations(trained, alone)

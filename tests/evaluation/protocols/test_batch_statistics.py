@@ -94,13 +94,13 @@ def test_the_run_is_not_changed_and_the_copy_is_what_scores():
     for name, value in trained.matcher.state_dict().items():
         assert torch.equal(value, before[name]), name
     assert not trained.matcher.training
-    assert encoded.made_by is not trained.matcher
+    assert encoded.encoded_by is not trained.matcher
     assert not torch.allclose(encoded.images, trained.encode_corpus(corpus()).images, atol=0.1)
-    layer = encoded.made_by.project[1]
+    layer = encoded.encoded_by.project[1]
     inputs = trained.matcher.project[0](torch.from_numpy(corpus().features[np.arange(IMAGES)])).detach()
     torch.testing.assert_close(layer.running_mean, inputs.mean(0))
     torch.testing.assert_close(layer.running_var, inputs.var(0, unbiased=False))
-    assert not encoded.made_by.project[1]._forward_pre_hooks
+    assert not encoded.encoded_by.project[1]._forward_pre_hooks
 
 
 def test_two_passes_are_enough_where_no_layer_lies_behind_another(monkeypatch):
@@ -125,12 +125,12 @@ def test_regions_that_are_there_are_the_batch():
     for layer in layers:
         nn.init.ones_(layer.weight)
     encoded = encode_with_batch_statistics(Model.from_matcher(matcher, vocabulary, torch.device("cpu")), data)
-    copied = [layer for layer in encoded.made_by.modules() if isinstance(layer, nn.BatchNorm1d)]
+    copied = [layer for layer in encoded.encoded_by.modules() if isinstance(layer, nn.BatchNorm1d)]
     counts = []
     for layer in copied:
         layer.register_forward_pre_hook(lambda layer, given: counts.append((layer, given[0])))
     with torch.no_grad():
-        encoded.made_by.encode_images(torch.from_numpy(data.features[np.arange(IMAGES)]))
+        encoded.encoded_by.encode_images(torch.from_numpy(data.features[np.arange(IMAGES)]))
     assert len(counts) >= 2
     for layer, rows in counts:
         assert len(rows) == 3 * IMAGES - 2 * len(range(0, IMAGES, 4))

@@ -15,7 +15,7 @@ from diptych.evaluation.metrics.ranks import embedding_score, matrix_score, rank
 from diptych.evaluation.metrics.recall import metrics_from_ranks
 from diptych.evaluation.protocols.rerank import pair_score, rerank, rerank_scores
 from diptych.evaluation.runs import encoded_score
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.features import FeatureSettings
@@ -129,7 +129,7 @@ def test_equal_embeddings_come_last():
     assert found[1].ranks.texts.tolist() == [30] * 60
 
 
-def encodings(digest: str = "one", images: int = 8) -> tuple[Encoded, Encoded]:
+def encodings(digest: str = "one", images: int = 8) -> tuple[EncodedCorpus, EncodedCorpus]:
     random = torch.Generator().manual_seed(0)
     groups = np.arange(images), np.repeat(np.arange(images), 2)
     sizes = ((images, 4), (2 * images, 4)), ((images, 3, 4), (2 * images, 5, 4))
@@ -137,7 +137,7 @@ def encodings(digest: str = "one", images: int = 8) -> tuple[Encoded, Encoded]:
         [torch.nn.functional.normalize(torch.randn(size, generator=random), dim=-1) for size in both] for both in sizes
     )
     sets[1][::3, 3:] = 0  # shorter texts
-    return Encoded(VSE, *vectors, *groups, digest), Encoded(SCAN, *sets, *groups, digest)
+    return EncodedCorpus(VSE, *vectors, *groups, digest), EncodedCorpus(SCAN, *sets, *groups, digest)
 
 
 def test_a_run_of_pairs_reranks_the_lists_of_an_embedding_run():

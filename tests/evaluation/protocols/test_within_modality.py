@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import matrix_score
 from diptych.evaluation.protocols.within_modality import evaluate_within_modality, within_ranks
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.matchers.order import OrderSettings
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
@@ -73,7 +73,7 @@ def encodings(settings=VSE, images=24, seed=0, digest="one"):
         normalize(centres[torch.from_numpy(groups)] + torch.randn(len(groups), 4, generator=random))
         for groups in (image_groups, text_groups)
     ]
-    return Encoded(settings, *vectors, image_groups, text_groups, digest)
+    return EncodedCorpus(settings, *vectors, image_groups, text_groups, digest)
 
 
 @pytest.mark.parametrize("modality", ["texts", "images"])
@@ -109,7 +109,7 @@ def test_those_alone_are_rivals_but_not_asked():
     vectors = normalize(torch.tensor([[1.0, 0.0], [0.9, 0.4], [1.0, 0.1], [0.0, 1.0]]))
     groups = np.array([5, 5, 6, 7])
     settings = VSESettings(**{**TOWERS, "joint": 2, "text": GRUSettings(hidden=2)})
-    one = Encoded(settings, vectors, vectors, groups, groups, "one")
+    one = EncodedCorpus(settings, vectors, vectors, groups, groups, "one")
     result = evaluate_within_modality([one], "images")
     assert result.found.ranks.tolist() == [2, 2]  # the item of group 6 lies between the two of group 5
     assert result.to_json()["alone"] == 2
@@ -118,7 +118,7 @@ def test_those_alone_are_rivals_but_not_asked():
 
 def test_equal_embeddings_come_last():
     groups = np.arange(60) // 3
-    one = Encoded(VSE, torch.ones(60, 4), torch.ones(60, 4), groups, groups, "one")
+    one = EncodedCorpus(VSE, torch.ones(60, 4), torch.ones(60, 4), groups, groups, "one")
     assert set(evaluate_within_modality([one], "texts").found.ranks) == {58}
 
 
@@ -146,11 +146,11 @@ def test_a_score_that_is_not_symmetric_is_asked_from_its_own_place():
 
 def test_what_cannot_be_asked_is_refused():
     groups = np.arange(3)
-    alone = Encoded(VSE, torch.ones(3, 4), torch.ones(3, 4), groups, groups, "one")
+    alone = EncodedCorpus(VSE, torch.ones(3, 4), torch.ones(3, 4), groups, groups, "one")
     with pytest.raises(ScoreError, match="no group has two images"):
         evaluate_within_modality([alone], "images")
     scan = SCANSettings(joint=4, image=RegionFeatureSettings(shape=(3, 4)), words=9)
-    sets = Encoded(scan, torch.ones(3, 3, 4), torch.ones(3, 5, 4), groups, groups, "one")
+    sets = EncodedCorpus(scan, torch.ones(3, 3, 4), torch.ones(3, 5, 4), groups, groups, "one")
     with pytest.raises(ScoreError, match="'scan' scores images with texts only; texts among texts need an embedding"):
         evaluate_within_modality([sets], "texts")
     scores = torch.zeros(4, 4)

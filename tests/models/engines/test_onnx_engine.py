@@ -37,7 +37,7 @@ def exported(tmp_path_factory):
     vocabulary = Vocabulary.from_texts([" ".join(WORDS)], 1)
     torch.manual_seed(0)
     base = VSESettings(joint=8, image=CNNSettings(pixels=16, width=2), text=GRUSettings(word=4, hidden=8))
-    matcher = Projected(base.fitted(len(vocabulary), None).build(), Head(hidden=40, output=5))
+    matcher = Projected(base.for_data(len(vocabulary), None).build(), Head(hidden=40, output=5))
     with torch.no_grad():  # at the start the GRU hears little of its words
         matcher.base.text.words.weight.mul_(20)
     save_matcher(folder / "run/best/weights.safetensors", matcher, vocabulary, {})

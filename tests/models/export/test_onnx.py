@@ -154,7 +154,7 @@ def test_the_graph_of_a_backbone_agrees_at_any_number():
 def test_what_has_no_graph_is_refused(made, why):
     with torch.device("meta"):
         shape = (3, 4) if made.name == "scan" else None
-        matcher = made.fitted(WORDS, shape or getattr(made.image, "shape", None)).build()
+        matcher = made.for_data(WORDS, shape or getattr(made.image, "shape", None)).build()
     with pytest.raises(RunError, match=f"runs/own: has no ONNX form: .*{why}.*; use the run itself"):
         onnx_export.check_exportable(matcher, "runs/own")
 

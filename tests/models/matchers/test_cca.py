@@ -191,7 +191,7 @@ def test_what_was_added_is_forgotten_and_a_run_carries_what_was_found():
 
 
 def test_a_recipe_names_it():
-    settings = resolve("models.matchers", {"name": "cca", "joint": 2, "power": 2.0}, "model", ModelSettings).fitted(
+    settings = resolve("models.matchers", {"name": "cca", "joint": 2, "power": 2.0}, "model", ModelSettings).for_data(
         9, (6,)
     )
     assert resolve("models.matchers", settings.model_dump(mode="json"), "model", ModelSettings) == settings

@@ -292,14 +292,14 @@ def test_pixels_and_stored_views_agree():
 
 def test_a_corpus_with_own_features_has_one_vector_an_image():
     settings = DualPathSettings(hidden=HIDDEN, joint=JOINT, text=TextCNNSettings(depth="small", word=4))
-    fitted = settings.fitted(WORDS, (6,))
+    fitted = settings.for_data(WORDS, (6,))
     assert fitted.image == FeatureSettings(shape=(6,))
     matcher = fitted.build().eval()
     own = views().float()[:, 0]
     torch.testing.assert_close(matcher.encode_images(own), normalize(matcher.image_head(own)))
     matcher.train()
     assert matcher.encode_batch(own, tokens(*SOME), torch.arange(4)).features[0].shape == (4, JOINT)
-    regions = settings.fitted(WORDS, (3, 6)).build().eval()
+    regions = settings.for_data(WORDS, (3, 6)).build().eval()
     assert regions.encode_images(torch.randn(4, 3, 6)).shape == (4, JOINT)
 
 

@@ -169,7 +169,7 @@ def test_a_stage_keeps_its_head_in_a_recipe(tmp_path):
 
 
 def test_fitting_reaches_the_base():
-    fitted = ProjectedSettings(base=VSESettings(joint=5, text=GRUSettings(hidden=5, word=3))).fitted(11, (6,))
+    fitted = ProjectedSettings(base=VSESettings(joint=5, text=GRUSettings(hidden=5, word=3))).for_data(11, (6,))
     assert fitted.base.words == 11
     assert fitted.base.image.shape == (6,)
 
@@ -198,7 +198,7 @@ def test_mistakes_are_named_in_one_line():
 class PairwiseSettings(ModelSettings):
     name: Literal["pairwise"] = "pairwise"
 
-    def fitted(self, words, features):
+    def for_data(self, words, features):
         return self
 
     def build(self):

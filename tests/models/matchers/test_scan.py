@@ -81,7 +81,7 @@ def test_it_is_an_interaction_model_that_starts_as_the_originals():
 
 def test_a_recipe_names_it_and_its_settings():
     table = {"name": "scan", "direction": "i2t", "image": {"name": "features"}, "text": {"word": 5}}
-    found = registry.resolve("models.matchers", table, "model", ModelSettings).fitted(7, (36, 2048))
+    found = registry.resolve("models.matchers", table, "model", ModelSettings).for_data(7, (36, 2048))
     assert found.image.shape == (36, 2048)
     assert (found.words, found.text.word, found.direction) == (7, 5, "i2t")
 

@@ -95,7 +95,7 @@ def test_weights_are_stored_once(tmp_path):
 
 
 def test_a_recipe_names_it():
-    settings = resolve("models.matchers", {"name": "similarity_net", "fused": [8]}, "model", ModelSettings).fitted(
+    settings = resolve("models.matchers", {"name": "similarity_net", "fused": [8]}, "model", ModelSettings).for_data(
         9, (6,)
     )
     assert resolve("models.matchers", settings.model_dump(mode="json"), "model", ModelSettings) == settings

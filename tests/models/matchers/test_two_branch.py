@@ -78,7 +78,7 @@ def test_a_stage_can_name_its_parts(part):
 def test_a_recipe_names_it():
     table = {"name": "two_branch", "image_layers": [1024, 512], "text_layers": [512], "dropout": 0.0}
     settings = resolve("models.matchers", table, "model", ModelSettings)
-    fitted = settings.fitted(9, (6,))
+    fitted = settings.for_data(9, (6,))
     assert resolve("models.matchers", fitted.model_dump(mode="json"), "model", ModelSettings) == fitted
     assert fitted.build().embedding_dim == 512
     for wrong in ({"image_layers": []}, {"dropout": 1.0}, {"text_layers": [0]}, {"batch_norms": False}):

@@ -218,7 +218,7 @@ def test_a_stored_matcher_comes_back(tmp_path):
 
 
 def test_settings_are_the_papers_and_sizes_must_agree():
-    settings = VSRNSettings().fitted(100, (36, 2048))
+    settings = VSRNSettings().for_data(100, (36, 2048))
     assert (settings.joint, settings.text.hidden, settings.blocks, settings.words) == (2048, 2048, 4, 100)
     assert settings.image.shape == (36, 2048)
     with pytest.raises(RecipeError, match="make them equal"):

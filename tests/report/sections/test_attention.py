@@ -11,7 +11,7 @@ from PIL import Image
 from torch.nn.functional import normalize
 
 from diptych.data.corpus import Corpus, Features
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.matchers.bfan import BFANSettings
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
@@ -34,7 +34,7 @@ class Grey:
         return Image.new("RGB", (200, 100), "#c0c0c0")
 
 
-def encodings(settings, pictures=True, boxes=((LEFT, RIGHT, NOWHERE),) * 2) -> Encoded:
+def encodings(settings, pictures=True, boxes=((LEFT, RIGHT, NOWHERE),) * 2) -> EncodedCorpus:
     """Two images whose third region is missing, and texts of which the second of each scores highest."""
     images = torch.zeros(2, 3, 4)
     images[0, 0], images[0, 1], images[1, 0], images[1, 1] = torch.eye(4)
@@ -57,7 +57,7 @@ def encodings(settings, pictures=True, boxes=((LEFT, RIGHT, NOWHERE),) * 2) -> E
         features=Features([np.ones((2, 3, 4), np.float32)]),
         region_boxes=None if boxes is None else Features([np.array(boxes, np.float32)]),
     )
-    return Encoded.of(settings.build(), corpus, images, texts, {})
+    return EncodedCorpus.from_matcher(settings.build(), corpus, images, texts, {})
 
 
 def halves(uri: str) -> tuple[float, float]:
@@ -111,7 +111,7 @@ def test_brightness_is_the_mean_of_the_regions_over_a_place():
 def test_what_cannot_be_drawn_is_said_or_left_out():
     settings = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSettings(shape=(4,)), words=9)
     scan = encodings(MODELS["t2i"])
-    assert attention_section(replace(scan, settings=settings, made_by=settings.build()), [0]) is None
+    assert attention_section(replace(scan, settings=settings, encoded_by=settings.build()), [0]) is None
     assert attention_section(replace(scan, corpus=None), [0]) is None
     bare = attention_section(encodings(MODELS["t2i"], pictures=False), [0])
     assert "no photos" in bare.note

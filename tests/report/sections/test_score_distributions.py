@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 from diptych.evaluation.analyses.score_overlap import score_overlap
 from diptych.evaluation.runs import encoded_score
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
@@ -23,7 +23,7 @@ SETTINGS = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSetting
 def encoded():
     random = torch.Generator().manual_seed(1)
     images, texts = (normalize(torch.randn(count, 4, generator=random), dim=1) for count in (8, 16))
-    return Encoded(SETTINGS, images, texts, np.arange(8), np.arange(16) // 2, "one")
+    return EncodedCorpus(SETTINGS, images, texts, np.arange(8), np.arange(16) // 2, "one")
 
 
 def test_it_shows_what_was_measured(encoded):

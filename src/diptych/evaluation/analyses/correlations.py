@@ -19,7 +19,7 @@ from diptych.features.backbone import Backbone
 from diptych.features.backbones.registry import load_backbone
 from diptych.features.readers import StoreOptions, image_reader
 from diptych.model import Model
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.layers.sets import present
 from diptych.models.matcher import Matcher
 
@@ -47,7 +47,7 @@ class Correlations:
         return {"images": len(self.images), "before": before, "after": mean_absolute(self.after)}
 
 
-def correlations(model: Model, encoded: Encoded, *, count: int = COUNT, seed: int = 0) -> Correlations:
+def correlations(model: Model, encoded: EncodedCorpus, *, count: int = COUNT, seed: int = 0) -> Correlations:
     """Correlate the features of some images of a corpus, chosen by the seed, all of them if there are fewer.
 
     Before is what the backbone makes of them with the weights that training began with, also where those were

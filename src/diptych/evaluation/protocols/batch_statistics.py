@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from diptych.data.corpus import Corpus
 from diptych.errors import ScoreError
 from diptych.model import Model
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.progress import ProgressCallback
 
 
 def encode_with_batch_statistics(
     model: Model, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None
-) -> Encoded:
+) -> EncodedCorpus:
     """Encode a corpus as if all its images, and all its texts, were one batch for every batch normalisation.
 
     The run's own matcher is not changed; that of the encodings is a copy with the statistics of the corpus.

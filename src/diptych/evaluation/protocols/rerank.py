@@ -21,7 +21,7 @@ from diptych.errors import ScoreError
 from diptych.evaluation.metrics.ranks import BLOCK, Index, Ranks, Score, ranks
 from diptych.evaluation.metrics.recall import Metrics, metrics_from_ranks
 from diptych.evaluation.runs import ensemble_score
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.progress import ProgressCallback
 
 # Numbers of the gathered encodings of one block of pairs: 64 MB.
@@ -78,8 +78,8 @@ class RerankingResult:
 
 
 def rerank(
-    encoded: Sequence[Encoded],
-    cheap: Encoded,
+    encoded: Sequence[EncodedCorpus],
+    cheap: EncodedCorpus,
     tops: Sequence[int],
     *,
     every: bool = False,
@@ -100,7 +100,7 @@ def rerank(
     return RerankingResult(tuple(rows))
 
 
-def check_retriever(cheap: Encoded) -> None:
+def check_retriever(cheap: EncodedCorpus) -> None:
     """Refuse to list with a model that is as costly as what it lists for."""
     if cheap.matcher().embedding_dim is None:
         name = cheap.settings.name
@@ -110,7 +110,7 @@ def check_retriever(cheap: Encoded) -> None:
         )
 
 
-def check_same_encodings(encoded: Encoded, cheap: Encoded) -> None:
+def check_same_encodings(encoded: EncodedCorpus, cheap: EncodedCorpus) -> None:
     """Refuse what cannot be reranked: no embedding run, or a run that saw other images and texts."""
     check_retriever(cheap)
     if encoded.digest == cheap.digest:
@@ -121,10 +121,10 @@ def check_same_encodings(encoded: Encoded, cheap: Encoded) -> None:
     raise ScoreError(f"the runs encoded different images and texts ({sizes}): {why}; encode the same with both")
 
 
-def pair_score(encoded: Sequence[Encoded], numbers: int = GATHERED) -> PairScore:
+def pair_score(encoded: Sequence[EncodedCorpus], numbers: int = GATHERED) -> PairScore:
     """The scores of chosen pairs, the mean over several runs, with at most so many numbers gathered at once."""
 
-    def of_one(each: Encoded, images: Integers, texts: Integers) -> Iterator[Tensor]:
+    def of_one(each: EncodedCorpus, images: Integers, texts: Integers) -> Iterator[Tensor]:
         matcher = each.matcher()
         size = max(1, numbers // max(1, each.images[0].numel() + each.texts[0].numel()))
         for start in range(0, len(images), size):

@@ -24,7 +24,7 @@ from diptych.evaluation.metrics.ranks import BLOCK, Ranks, Score, Tally, embeddi
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, DirectionMetrics, direction_metrics
 from diptych.evaluation.metrics.significance import Intervals, bootstrap_intervals
 from diptych.evaluation.runs import ensemble_score
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 
 Modality = Literal["texts", "images"]
 
@@ -71,7 +71,7 @@ class WithinModalityResult:
 
 
 def evaluate_within_modality(
-    encoded: Sequence[Encoded],
+    encoded: Sequence[EncodedCorpus],
     modality: Modality,
     *,
     cutoffs: Sequence[int] = CUTOFFS,
@@ -91,7 +91,7 @@ def evaluate_within_modality(
     )
 
 
-def within_score(encoded: Sequence[Encoded], modality: Modality) -> Score:
+def within_score(encoded: Sequence[EncodedCorpus], modality: Modality) -> Score:
     """The score of one modality's items with each other, the mean over an ensemble; only embedding models have one."""
     for each in encoded:
         if each.matcher().embedding_dim is None:

@@ -20,9 +20,9 @@ from diptych.data.sampling.pairs import read_ahead
 from diptych.errors import DataError, ImageError, RunError
 from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.machine import choose_device
-from diptych.models.encodings import Encoded, joined
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.engines.engine import Encodings
-from diptych.models.layers.sets import present
+from diptych.models.layers.sets import concatenate_encodings, present
 from diptych.models.matcher import Matcher
 from diptych.models.storage import load_matcher
 from diptych.models.tower import Tokens
@@ -146,7 +146,7 @@ class TorchEngine:
             done += len(chunk)
             if progress:
                 progress(done, len(order))
-        encoded = joined(rows)
+        encoded = concatenate_encodings(rows)
         out = torch.empty_like(encoded)
         out[torch.from_numpy(order).to(out.device)] = encoded
         return out
@@ -173,7 +173,7 @@ class TorchEngine:
         workers: int = 2,
         progress: ProgressCallback | None = None,
         reader: ImageReader | None = None,
-    ) -> Encoded:
+    ) -> EncodedCorpus:
         """Encode the images and texts of a corpus that share a group with the other side.
 
         `progress` receives the number of items done and the total.
@@ -192,7 +192,7 @@ class TorchEngine:
             images, corpus = images[torch.from_numpy(rows).to(images.device)], matched
         start = total - len(corpus.texts)
         texts = self.text_tensor(corpus.texts, progress and (lambda done, _: progress(start + done, total)))
-        return Encoded.of(self.matcher, corpus, images, texts, skipped)
+        return EncodedCorpus.from_matcher(self.matcher, corpus, images, texts, skipped)
 
     @torch.inference_mode()
     def encode_corpus_images(
@@ -219,7 +219,7 @@ class TorchEngine:
             splits = "+".join(sorted(set(corpus.image_splits.tolist())))
             first = next(iter(skipped.values()), "there is none")
             raise DataError(f"{corpus.name}: no image of {splits or 'it'} could be read; first reason: {first}")
-        return joined(rows), np.concatenate(numbers), skipped
+        return concatenate_encodings(rows), np.concatenate(numbers), skipped
 
     def _read(self, picture: Picture) -> NDArray[Any]:
         """What the image tower reads of one picture: (1, ...)."""
@@ -235,7 +235,7 @@ class TorchEngine:
     def _tensor(self, encodings: Encodings) -> Tensor:
         if encodings.sets is None:
             return self._to_device(encodings.vectors)
-        return joined([torch.from_numpy(vectors)[None] for vectors in encodings.sets]).to(self.device)
+        return concatenate_encodings([torch.from_numpy(vectors)[None] for vectors in encodings.sets]).to(self.device)
 
     def _to_device(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)

@@ -6,10 +6,12 @@ nothing else is zero, and no lengths or masks travel beside an encoding.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 
 def present(sets: Tensor) -> Tensor:
@@ -71,3 +73,9 @@ def grouped(sets: Tensor, order: Tensor) -> Arranged:
     vectors = sets.flatten(0, 1).index_select(0, torch.cat(by_place))
     parts = zip(vectors.split_with_sizes(sizes), shapes, strict=True)
     return Arranged(vectors, [Group(part.view(*shape, -1)) for part, shape in parts])
+
+
+def concatenate_encodings(parts: Sequence[Tensor]) -> Tensor:
+    """Concatenate encodings along the items; sets are padded with zeros to the size of the largest."""
+    places = max(part.shape[1] for part in parts)
+    return torch.cat([pad(part, (0, 0, 0, places - part.shape[1])) if part.dim() == 3 else part for part in parts])

@@ -48,9 +48,9 @@ class ProjectedSettings(ModelSettings):
     base: Annotated[SerializeAsAny[ModelSettings], BeforeValidator(_named_base)]
     head: Head = Head()
 
-    def fitted(self, words: int, features: tuple[int, ...] | None) -> Self:
+    def for_data(self, words: int, features: tuple[int, ...] | None) -> Self:
         """These settings with a base that is fitted."""
-        return self.model_copy(update={"base": self.base.fitted(words, features)})
+        return self.model_copy(update={"base": self.base.for_data(words, features)})
 
     def build(self) -> Projected:
         """A fresh matcher, base and head at random."""

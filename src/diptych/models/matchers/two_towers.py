@@ -29,9 +29,9 @@ class TwoTowerSettings(ModelSettings):
     text: NamedTextTower = GRUSettings()
     words: int = 0
 
-    def fitted(self, words: int, features: tuple[int, ...] | None) -> Self:
+    def for_data(self, words: int, features: tuple[int, ...] | None) -> Self:
         """These settings for a vocabulary and, if the corpus brings stored features, their shape."""
-        return self.model_copy(update={"words": words, "image": self.image.fitted(features)})
+        return self.model_copy(update={"words": words, "image": self.image.for_data(features)})
 
 
 class TwoTowers(Matcher):

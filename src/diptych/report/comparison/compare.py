@@ -15,14 +15,14 @@ from diptych.evaluation.metrics.paired_difference import PairedDifferences, pair
 from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.runs import cached_score, evaluate_encoded
 from diptych.model import Model
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.sections.cross_retrieval import cross_retrieval_ranks
 from diptych.report.training_curves import Epoch, epochs_since_scratch, read_epochs
 from diptych.training.origin import open_origin
 from diptych.training.recipe_loader import load_recipe, trained_on_phrases
 
 # Encodes a corpus with a run; the run's name is passed for progress displays.
-Encode = Callable[[str, Model, Corpus], Encoded]
+Encode = Callable[[str, Model, Corpus], EncodedCorpus]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class ComparedRun:
     name: str
     title: str
     epochs: list[Epoch]
-    encoded: Encoded
+    encoded: EncodedCorpus
     result: RetrievalResult
     difference: PairedDifferences | None = None
     cross_retrieval: CrossRetrieval | None = None
@@ -108,7 +108,7 @@ def compare(
     return Comparison(shared, split, tuple(compared), skipped, notes)
 
 
-def _measure(encoded: Encoded, folds: int) -> tuple[RetrievalResult, CrossRetrieval | None]:
+def _measure(encoded: EncodedCorpus, folds: int) -> tuple[RetrievalResult, CrossRetrieval | None]:
     score = cached_score([encoded]) if folds == 1 else None
     result = evaluate_encoded([encoded], folds=folds, average_precision=False, score=score)
     return result, None if score is None else cross_retrieval_ranks(score, encoded)

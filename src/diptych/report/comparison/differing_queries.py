@@ -18,7 +18,7 @@ from torch import Tensor
 from diptych.data.corpus import Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.runs import encoded_score
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.comparison.compare import ComparedRun, Comparison
 from diptych.report.elements import Answer, DirectionName
 from diptych.report.sections.examples import Describe, first_per_group
@@ -137,7 +137,7 @@ class _Direction:
     ranks: Integers
     groups: Integers
     answer_groups: Integers
-    scores: Callable[[Encoded, int], Tensor]
+    scores: Callable[[EncodedCorpus, int], Tensor]
     describe_query: Describe
     describe_answer: Describe
 
@@ -178,12 +178,12 @@ def _directions(comparison: Comparison) -> tuple[_Direction, _Direction]:
 
 
 @torch.inference_mode()
-def _text_scores(encoded: Encoded, image: int) -> Tensor:
+def _text_scores(encoded: EncodedCorpus, image: int) -> Tensor:
     """The scores of all texts with one image."""
     return encoded_score(encoded).against(slice(0, len(encoded.texts)))(slice(image, image + 1))[0]
 
 
 @torch.inference_mode()
-def _image_scores(encoded: Encoded, text: int) -> Tensor:
+def _image_scores(encoded: EncodedCorpus, text: int) -> Tensor:
     """The scores of all images with one text."""
     return encoded_score(encoded).against(slice(text, text + 1))(slice(0, len(encoded.images)))[:, 0]

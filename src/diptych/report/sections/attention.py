@@ -13,7 +13,7 @@ from torch.nn.functional import cosine_similarity
 
 from diptych.data.corpus import Corpus, Floats
 from diptych.features.region_boxes import region_boxes
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.matcher import Matcher
 from diptych.report.thumbnails import data_uri, thumbnail
 from diptych.text.tokenisers.treebank import tokenise
@@ -62,7 +62,7 @@ class AttentionSection:
     photos: Sequence[AttendedPhoto] = ()
 
 
-def attention_section(encoded: Encoded, rows: Sequence[int]) -> AttentionSection | None:
+def attention_section(encoded: EncodedCorpus, rows: Sequence[int]) -> AttentionSection | None:
     """These photos, each with its caption of the highest score; None if the model has no attention."""
     matcher, corpus = encoded.matcher(), encoded.corpus
     if corpus is None or matcher.attention_direction is None:
@@ -82,7 +82,7 @@ def attention_section(encoded: Encoded, rows: Sequence[int]) -> AttentionSection
 
 
 @torch.no_grad()
-def _photo(encoded: Encoded, corpus: Corpus, matcher: Matcher, row: int, boxes: Floats) -> AttendedPhoto:
+def _photo(encoded: EncodedCorpus, corpus: Corpus, matcher: Matcher, row: int, boxes: Floats) -> AttendedPhoto:
     assert corpus.pictures is not None
     image = encoded.images[row]
     text = _best_caption(encoded, matcher, row)
@@ -100,7 +100,7 @@ def _photo(encoded: Encoded, corpus: Corpus, matcher: Matcher, row: int, boxes: 
     return AttendedPhoto(corpus.image_ids[row], data_uri(photo), words)
 
 
-def _best_caption(encoded: Encoded, matcher: Matcher, row: int) -> int:
+def _best_caption(encoded: EncodedCorpus, matcher: Matcher, row: int) -> int:
     captions = np.flatnonzero(encoded.text_groups == encoded.image_groups[row])
     scores = matcher.score(encoded.images[row : row + 1], encoded.texts[torch.from_numpy(captions)])[0]
     return int(captions[int(scores.argmax())])

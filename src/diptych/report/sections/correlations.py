@@ -13,7 +13,7 @@ from PIL import Image
 from diptych.errors import DiptychError
 from diptych.evaluation.analyses.correlations import Correlations, Matrix, correlations, mean_absolute
 from diptych.model import Model
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 
 # The colours of -1, 0 and 1; the scale in style.css uses the same ones.
 _NEGATIVE, _ZERO, _POSITIVE = (np.array(colour, float) for colour in ((33, 82, 158), (250, 249, 247), (178, 62, 12)))
@@ -36,7 +36,7 @@ class CorrelationSection:
     maps: Sequence[HeatMap] = ()
 
 
-def correlation_section(model: Model, encoded: Encoded) -> CorrelationSection | None:
+def correlation_section(model: Model, encoded: EncodedCorpus) -> CorrelationSection | None:
     """Heat maps of some images; None for fewer than two images, or if the model has no features before training."""
     if len(encoded.images) < 2:
         return None

@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 from diptych.evaluation.analyses.cross_retrieval import INTERVALS, CrossRetrieval, cross_retrieval
 from diptych.evaluation.metrics.ranks import Score
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.svg_charts import bar_chart
 
 
-def cross_retrieval_ranks(score: Score, encoded: Encoded) -> CrossRetrieval | None:
+def cross_retrieval_ranks(score: Score, encoded: EncodedCorpus) -> CrossRetrieval | None:
     """The cross-retrieval ranks of encodings; None without negatives, if all images share a group."""
     if len(np.unique(encoded.image_groups)) < 2:
         return None

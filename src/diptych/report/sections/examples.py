@@ -13,7 +13,7 @@ from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.index.entries import Hit
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.elements import Answer, DirectionName
 from diptych.report.thumbnails import corpus_thumbnail_uri
 
@@ -51,7 +51,7 @@ class ExampleQuery:
 class ExampleQueries:
     """Selects the best and the worst queries of a result on one gallery."""
 
-    def __init__(self, encoded: Encoded, corpus: Corpus, result: RetrievalResult) -> None:
+    def __init__(self, encoded: EncodedCorpus, corpus: Corpus, result: RetrievalResult) -> None:
         if len(result.folds) != 1:
             raise ScoreError("a report shows one gallery; measure without folds")
         self.corpus, self.encoded, self.ranks = corpus, encoded, result.folds[0]

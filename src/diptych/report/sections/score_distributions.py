@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from diptych.evaluation.analyses.score_overlap import score_overlap
 from diptych.evaluation.metrics.ranks import Score
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.elements import Measure
 from diptych.report.html import MINUS
 from diptych.report.svg_charts import area_chart
@@ -32,7 +32,7 @@ class ScoreDistributionsSection:
     negative_mean: float
 
 
-def score_distributions_section(score: Score, encoded: Encoded) -> ScoreDistributionsSection | None:
+def score_distributions_section(score: Score, encoded: EncodedCorpus) -> ScoreDistributionsSection | None:
     """The score distributions of one gallery; None without negatives, if all images share a group."""
     if len(np.unique(encoded.image_groups)) < 2:
         return None

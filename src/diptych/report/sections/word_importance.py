@@ -12,7 +12,7 @@ from diptych.data.corpus import Corpus
 from diptych.errors import DataError
 from diptych.evaluation.analyses.word_importance import Explanation, explain
 from diptych.model import Model
-from diptych.models.encodings import Encoded
+from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.thumbnails import corpus_thumbnail_uri
 
 TOP_WORDS = 3  # words per caption in bold
@@ -55,7 +55,7 @@ class WordImportanceSection:
     photos: Sequence[ExplainedPhoto]
 
 
-def word_importance_section(model: Model, encoded: Encoded, rows: Sequence[int]) -> WordImportanceSection | None:
+def word_importance_section(model: Model, encoded: EncodedCorpus, rows: Sequence[int]) -> WordImportanceSection | None:
     """These images, each with its first caption that has a known word; None if no image has such a caption."""
     corpus = encoded.corpus
     if corpus is None:
@@ -64,7 +64,7 @@ def word_importance_section(model: Model, encoded: Encoded, rows: Sequence[int])
     return WordImportanceSection(_NOTE, photos) if photos else None
 
 
-def _photo(model: Model, encoded: Encoded, corpus: Corpus, row: int) -> ExplainedPhoto | None:
+def _photo(model: Model, encoded: EncodedCorpus, corpus: Corpus, row: int) -> ExplainedPhoto | None:
     image = encoded.images[row : row + 1]
     for text in np.flatnonzero(encoded.text_groups == encoded.image_groups[row]):
         with suppress(DataError):  # a caption without known words: try the next one

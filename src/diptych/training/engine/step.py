@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 
 from diptych.data.corpus import Integers
 from diptych.data.sampling.pairs import PairBatch
-from diptych.models.encodings import joined
+from diptych.models.layers.sets import concatenate_encodings
 from diptych.models.matcher import Matcher
 from diptych.objectives.objective import Loss, Objective, Queries, Ranking, Summary
 from diptych.training.engine.scoring import PairClasses, Scoring, tokens_of
@@ -97,7 +97,7 @@ class Step:
             _Chunk(partial(self._encode_texts, ids, lengths), self.device)
             for ids, lengths in zip(_cut(batch.ids, chunk), _cut(batch.lengths, chunk), strict=True)
         ]
-        pairs = self._pairs(batch, *(joined([part.take() for part in side]) for side in (images, texts)))
+        pairs = self._pairs(batch, *(concatenate_encodings([part.take() for part in side]) for side in (images, texts)))
         loss, summary, *gradients = self._loss_in_chunks(pairs, chunk)
         for side, gradient in zip((images, texts), gradients, strict=True):
             for part, own in zip(side, torch.split(gradient, chunk), strict=True):

@@ -54,8 +54,8 @@ def test_its_squares_are_those_of_the_backbone_unless_a_side_is_named():
 
 
 def test_a_corpus_with_features_needs_no_backbone():
-    assert BackboneSettings().fitted((2048,)) == FeatureSettings(shape=(2048,))
-    assert BackboneSettings().fitted(None) == BackboneSettings()
+    assert BackboneSettings().for_data((2048,)) == FeatureSettings(shape=(2048,))
+    assert BackboneSettings().for_data(None) == BackboneSettings()
 
 
 @pytest.mark.parametrize(("batch_norm", "most"), [("frozen", 4), ("trained", 6)])

@@ -50,5 +50,5 @@ def test_a_grid_and_stored_features_are_refused():
     with pytest.raises(RecipeError, match="cells of a grid are no boxes; use selective-search"):
         built(regions=Regions())
     with pytest.raises(RecipeError, match=r"model\.image: 'regions' are pooled from photos.*without photos"):
-        RegionSettings().fitted((36, 2048))
-    assert RegionSettings().fitted(None) == RegionSettings()
+        RegionSettings().for_data((36, 2048))
+    assert RegionSettings().for_data(None) == RegionSettings()

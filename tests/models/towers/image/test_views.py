@@ -90,9 +90,9 @@ def test_crops_go_through_the_backbone_a_part_at_a_time(tower, pixels, monkeypat
 
 
 def test_a_corpus_with_features_needs_no_backbone():
-    assert ViewsSettings().fitted((2048,)) == FeatureSettings(shape=(2048,))
-    assert ViewsSettings(normalise=True).fitted((36, 2048)) == FeatureSettings(shape=(36, 2048), normalise=True)
-    assert ViewsSettings().fitted(None) == ViewsSettings()
+    assert ViewsSettings().for_data((2048,)) == FeatureSettings(shape=(2048,))
+    assert ViewsSettings(normalise=True).for_data((36, 2048)) == FeatureSettings(shape=(36, 2048), normalise=True)
+    assert ViewsSettings().for_data(None) == ViewsSettings()
 
 
 def test_views_are_no_regions_that_words_look_at():

@@ -135,8 +135,8 @@ def test_cells_of_pixels_and_stored_ones_as_they_are():
 
 
 def test_a_corpus_with_regions_needs_no_backbone():
-    assert RegionBackboneSettings().fitted(None) == RegionBackboneSettings()
-    assert RegionBackboneSettings(regions=SEARCH).fitted((36, 2048)) == RegionFeatureSettings(shape=(36, 2048))
+    assert RegionBackboneSettings().for_data(None) == RegionBackboneSettings()
+    assert RegionBackboneSettings(regions=SEARCH).for_data((36, 2048)) == RegionFeatureSettings(shape=(36, 2048))
 
 
 def test_proposals_need_the_whole_photo_and_a_frozen_backbone():

@@ -6,7 +6,7 @@ from diptych.models.towers.region.features import RegionFeatureSettings
 
 
 def test_stored_regions_pass_as_they_are():
-    tower = RegionFeatureSettings().fitted((5, 7)).build()
+    tower = RegionFeatureSettings().for_data((5, 7)).build()
     assert (tower.input.kind, tower.input.shape, tower.size, tower.pretrained) == ("features", (5, 7), 7, None)
     values = torch.randn(2, 5, 7)
     values[1, 3:] = 0
@@ -15,6 +15,6 @@ def test_stored_regions_pass_as_they_are():
 
 def test_what_is_no_regions_is_refused():
     with pytest.raises(DataError, match="reads stored regions and the corpus has only pictures; use a backbone"):
-        RegionFeatureSettings().fitted(None)
+        RegionFeatureSettings().for_data(None)
     with pytest.raises(DataError, match="the corpus has one vector of 2048 an image"):
-        RegionFeatureSettings().fitted((2048,))
+        RegionFeatureSettings().for_data((2048,))

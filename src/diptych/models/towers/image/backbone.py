@@ -31,7 +31,7 @@ class BackboneSettings(PretrainedSettings):
     resize: Resize = "square"
     normalise: Flag = True
 
-    def fitted(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
+    def for_data(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
         """A corpus that brings its own features needs no backbone; they are read as they are."""
         return self if features is None else FeatureSettings(shape=features)
 

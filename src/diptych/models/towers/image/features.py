@@ -21,7 +21,7 @@ class FeatureSettings(ImageTowerSettings):
     shape: tuple[int, ...] = ()
     normalise: Flag = False
 
-    def fitted(self, features: tuple[int, ...] | None) -> FeatureSettings:
+    def for_data(self, features: tuple[int, ...] | None) -> FeatureSettings:
         """These settings with the shape of the corpus' features, which it must have."""
         if features is None:
             raise DataError(

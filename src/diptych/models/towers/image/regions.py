@@ -26,7 +26,7 @@ class RegionSettings(PretrainedSettings):
     regions: Regions = Regions(method="selective-search", count=200, smallest=0.05, overlap=0.8)
     normalise: Flag = True
 
-    def fitted(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
+    def for_data(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
         """Regions are pooled from photos; stored features cannot be."""
         if features is not None:
             raise RecipeError("model.image: 'regions' are pooled from photos, and the data has features without photos")

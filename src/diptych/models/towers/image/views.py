@@ -31,7 +31,7 @@ class ViewsSettings(PretrainedSettings):
     resize: Resize = "square"
     normalise: Flag = False
 
-    def fitted(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
+    def for_data(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
         """A corpus that brings its own features needs no backbone: one vector an image, without views."""
         return self if features is None else FeatureSettings(shape=features, normalise=self.normalise)
 

@@ -28,9 +28,9 @@ class RegionBackboneSettings(PretrainedSettings):
     crops: Literal["whole", "1C"] = "whole"
     regions: Regions = Regions()
 
-    def fitted(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
+    def for_data(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
         """A corpus that brings its own regions needs no backbone; they are read as they are."""
-        return self if features is None else RegionFeatureSettings().fitted(features)
+        return self if features is None else RegionFeatureSettings().for_data(features)
 
     def build(self) -> RegionBackbone:
         """The tower, its weights at random."""

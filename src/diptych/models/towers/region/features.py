@@ -17,7 +17,7 @@ class RegionFeatureSettings(ImageTowerSettings):
     name: Literal["features"] = "features"
     shape: tuple[int, ...] = ()
 
-    def fitted(self, features: tuple[int, ...] | None) -> RegionFeatureSettings:
+    def for_data(self, features: tuple[int, ...] | None) -> RegionFeatureSettings:
         """These settings with the shape of the corpus' features, which must be regions."""
         if features is None:
             raise DataError(

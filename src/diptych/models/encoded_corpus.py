@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from diptych import registry
 from diptych.data.corpus import Corpus, Integers
@@ -18,7 +16,7 @@ from diptych.models.storage import load_tensors, save_tensors
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
+class EncodedCorpus:
     """Row i of `images` belongs to image i, row j of `texts` to text j; the groups say which belong together.
 
     Images that could not be read are not in it, nor are texts left without an image: `skipped` says why, by image.
@@ -33,18 +31,20 @@ class Encoded:
     digest: str
     corpus: Corpus | None = None
     skipped: dict[str, str] = field(default_factory=dict)
-    made_by: Matcher | None = None
+    encoded_by: Matcher | None = None
 
     @classmethod
-    def of(cls, matcher: Matcher, corpus: Corpus, images: Tensor, texts: Tensor, skipped: dict[str, str]) -> Encoded:
+    def from_matcher(
+        cls, matcher: Matcher, corpus: Corpus, images: Tensor, texts: Tensor, skipped: dict[str, str]
+    ) -> EncodedCorpus:
         """The encodings that a matcher made of a corpus."""
         groups = corpus.image_groups, corpus.text_groups
         return cls(matcher.settings, images, texts, *groups, corpus.digest(), corpus, skipped, matcher)
 
     def matcher(self) -> Matcher:
         """A matcher that can score these encodings: the one that made them, or one of its settings without weights."""
-        if self.made_by is not None:
-            return self.made_by
+        if self.encoded_by is not None:
+            return self.encoded_by
         with torch.device("meta"):
             return self.settings.build()
 
@@ -59,7 +59,7 @@ class Encoded:
         save_tensors(path, tensors, {"model": self.settings.model_dump(mode="json"), "corpus": self.digest})
 
     @classmethod
-    def load(cls, path: Path) -> Encoded:
+    def load(cls, path: Path) -> EncodedCorpus:
         """Read such a file; anything else is refused."""
         tensors, about = load_tensors(path)
         names = ("images", "texts", "image_groups", "text_groups")
@@ -73,9 +73,3 @@ class Encoded:
         except RecipeError as reason:
             raise RunError(f"{path}: {reason}") from None
         return cls(settings, images, texts, image_groups.numpy(), text_groups.numpy(), str(about.get("corpus")))
-
-
-def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Encodings one after the other; sets get as many places as the longest has, empty ones being zeros."""
-    places = max(part.shape[1] for part in parts)
-    return torch.cat([pad(part, (0, 0, 0, places - part.shape[1])) if part.dim() == 3 else part for part in parts])
