@@ -4,14 +4,15 @@ import json
 import shutil
 
 import pytest
-from typer.testing import CliRunner
 
-from diptych.cli.main import app
 from diptych.data.open import open_corpus
-from diptych.errors import DiptychError
+from diptych.evaluation.localisation.localise import evaluate_phrases
+from diptych.evaluation.metrics.paired_difference import paired_phrase_difference
 from diptych.training.origin import Origin
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+
+COMMAND = ("compare", "--device", "cpu")
 
 SCENES = "scenes:train=16,val=6,test=6,texts=2"
 TINY = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "model.image.width=2", "model.image.pixels=32"]
@@ -33,19 +34,7 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def invoke(*words):
-    return CliRunner().invoke(app, ["compare", *map(str, words), "--device", "cpu"])
-
-
-def refused(*words):
-    """The one line that the command refuses with."""
-    result = invoke(*words)
-    assert isinstance(result.exception, DiptychError), result.output
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
-
-
-def test_it_prints_a_table_and_writes_a_page(runs, tmp_path):
+def test_it_prints_a_table_and_writes_a_page(runs, tmp_path, invoke):
     found = invoke(*runs, "--seed", "7")
     assert found.exit_code == 0, found.output
     assert "vse[0]" in found.stdout
@@ -59,7 +48,7 @@ def test_it_prints_a_table_and_writes_a_page(runs, tmp_path):
     assert (tmp_path / "new" / "again.html").read_text() == html
 
 
-def test_the_suffix_says_what_is_written(runs, tmp_path):
+def test_the_suffix_says_what_is_written(runs, tmp_path, invoke):
     found = invoke(*runs, "--into", "a.md", "--into", "a.JSON", "--into", "a.html", "--json")
     told = json.loads(found.stdout)
     assert told["baseline"] == "vse[0]"
@@ -71,13 +60,13 @@ def test_the_suffix_says_what_is_written(runs, tmp_path):
     assert not (tmp_path / "compare.html").exists()
 
 
-def test_it_reads_another_split_other_data_and_folds(runs):
+def test_it_reads_another_split_other_data_and_folds(runs, invoke):
     assert "scenes, split val" in invoke(*runs, "--split", "val").stdout
     assert "8 images, 16 texts" in invoke(*runs, "--data", "scenes:train=2,val=2,test=8,texts=2").stdout
     assert "2 folds of 3 images" in invoke(*runs, "--folds", "2").stdout
 
 
-def test_data_that_changed_is_one_note(runs, tmp_path):
+def test_data_that_changed_is_one_note(runs, tmp_path, invoke):
     for run, name in zip(runs, "ab", strict=True):
         shutil.copytree(run, tmp_path / name)
     Origin(SCENES, "another").save(tmp_path / "b")
@@ -89,7 +78,7 @@ def test_data_that_changed_is_one_note(runs, tmp_path):
     ]
 
 
-def test_refusals_are_one_line(runs, tmp_path):
+def test_refusals_are_one_line(runs, tmp_path, refused):
     assert "only one run; name at least two runs" in refused(runs[0])
     assert "the run was named twice" in refused(*runs, runs[0])
     assert "none: no such run" in refused(runs[0], "none", "--data", SCENES)
@@ -117,3 +106,26 @@ def test_refusals_are_one_line(runs, tmp_path):
         "fresh", "as-fresh"
     )
     assert not list(tmp_path.glob("*.html"))
+
+
+def test_runs_on_phrases_are_compared_by_localisation(phrase_runs, phrase_scenes, phrase_backbone, tmp_path, invoke):
+    result = invoke(*phrase_runs, "--data", phrase_scenes, "--into", "c.md", "--into", "c.json", "--json")
+    content = json.loads(result.stdout)
+    assert content == json.loads((tmp_path / "c.json").read_text())
+    found = [evaluate_phrases(run, phrase_scenes, device="cpu") for run in phrase_runs]
+    assert [run["metrics"] for run in content["runs"]] == [each.metrics for each in found]
+    assert content["runs"][1]["difference"] == paired_phrase_difference(*found).to_json()
+    assert "| seed-1 − seed-0 |" in (tmp_path / "c.md").read_text()
+    assert result.stderr.splitlines() == ["wrote c.md", "wrote c.json"]
+    table = invoke(*phrase_runs, "--data", phrase_scenes).stdout
+    assert f"{len(found[0])} phrases in 4 images" in table
+    assert "…" not in table
+    assert not (tmp_path / "compare.html").exists()
+
+
+def test_what_a_comparison_of_phrases_does_not_support(phrase_runs, tmp_path, refused):
+    assert "remove --folds" in refused(*phrase_runs, "--folds", "2")
+    assert "ends in .md or .json, not c.html" in refused(*phrase_runs, "--into", "c.html")
+    (tmp_path / "other").mkdir()
+    line = refused("other", phrase_runs[0])
+    assert line == f"other: was not trained on phrases, but {phrase_runs[0]} was; compare runs of the same task"

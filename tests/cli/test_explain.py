@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from diptych.cli.explain import _coloured
 from diptych.cli.main import app
 from diptych.data.images import PictureFile
-from diptych.errors import DataError, DiptychError, ImageError, RunError
+from diptych.errors import DataError, ImageError, RunError
 from diptych.evaluation.analyses.word_importance import Explanation, WordImportance, explain
 from diptych.model import Model
 from diptych.models.matchers.vse import VSESettings
@@ -24,6 +24,8 @@ from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.text.tokenisers.treebank import tokenise
 from diptych.text.vocabulary import Vocabulary
+
+COMMAND = ("explain", "--device", "cpu")
 
 SCENES = "scenes:train=2,val=2,test=4,texts=2"
 VOCABULARY = Vocabulary.from_texts(["two red circles on the right", "a [b]small[/b] star"], 1)
@@ -51,20 +53,8 @@ def photo(tmp_path, monkeypatch):
     return tmp_path / "holiday.png"
 
 
-def ask(run, *words):
-    return CliRunner().invoke(app, ["explain", str(run), *map(str, words), "--device", "cpu"])
-
-
-def refused(run, *words):
-    result = ask(run, *words)
-    assert result.exit_code != 0
-    assert isinstance(result.exception, DiptychError), result.output
-    assert "\n" not in str(result.exception)
-    return result.exception
-
-
-def test_score_words_and_table_are_printed(run, photo):
-    result = ask(run, photo, "Two red zebra circles")
+def test_score_words_and_table_are_printed(run, photo, invoke):
+    result = invoke(run, photo, "Two red zebra circles")
     assert result.exit_code == 0, result.output
     trained = Model.load(run, "cpu")
     found = explain(trained, trained.torch_engine.picture_tensor(PictureFile(photo)), "Two red zebra circles")
@@ -76,54 +66,54 @@ def test_score_words_and_table_are_printed(run, photo):
     assert "not known to the model: zebra" in result.stderr
 
 
-def test_json_and_the_first_words_only(run, photo):
-    told = json.loads(ask(run, photo, "two red zebra circles", "--top", "2", "--json").stdout)
+def test_json_and_the_first_words_only(run, photo, invoke):
+    told = json.loads(invoke(run, photo, "two red zebra circles", "--top", "2", "--json").stdout)
     assert (told["image"], told["sentence"]) == (str(photo), "two red zebra circles")
     assert [word["word"] for word in told["words"]] == ["two", "red", "zebra", "circles"]
     assert told["words"][2]["importance"] is None
     assert len(told["by_importance"]) == 2
     assert told["by_importance"][0]["importance"] >= told["by_importance"][1]["importance"]
-    assert len(ask(run, photo, "two red zebra circles", "--top", "1").stdout.splitlines()) == 4
+    assert len(invoke(run, photo, "two red zebra circles", "--top", "1").stdout.splitlines()) == 4
 
 
-def test_an_image_of_the_corpus_by_its_id(run, photo):
-    told = json.loads(ask(run, "test-00000-0", "red circles", "--data", SCENES, "--json").stdout)
+def test_an_image_of_the_corpus_by_its_id(run, photo, invoke):
+    told = json.loads(invoke(run, "test-00000-0", "red circles", "--data", SCENES, "--json").stdout)
     assert told["image"] == "test-00000-0"
-    file = json.loads(ask(run, photo, "red circles", "--data", SCENES, "--json").stdout)
+    file = json.loads(invoke(run, photo, "red circles", "--data", SCENES, "--json").stdout)
     assert file["score"] != told["score"]
 
 
-def test_a_word_is_never_markup(run, photo):
-    lines = ask(run, photo, "a [b]small[/b] star").stdout.splitlines()
+def test_a_word_is_never_markup(run, photo, invoke):
+    lines = invoke(run, photo, "a [b]small[/b] star").stdout.splitlines()
     assert lines[1].split() == tokenise("a [b]small[/b] star")
     assert {"[", "]", "b"} <= {line.split()[1] for line in lines[3:]}
 
 
-def test_a_run_of_stored_features_is_asked_by_id(photo, tmp_path):
+def test_a_run_of_stored_features_is_asked_by_id(photo, tmp_path, invoke, refused):
     features = saved(tmp_path / "stored", FeatureSettings(shape=(4,)))
     data = tmp_path / "data"
     data.mkdir()
     np.save(data / "test_ims.npy", np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
     (data / "test_caps.txt").write_text("red circles\na small star\ntwo circles\n")
     (data / "test_ids.txt").write_text("x\ny\nz\n")
-    reason = refused(features, photo, "red circles")
-    assert isinstance(reason, DataError)
-    assert str(reason).startswith(f"{photo}: the run reads stored features; name the corpus")
-    assert "name the corpus with --data" in str(refused(features, photo, "red circles", "--data", data))
+    reason = refused(features, photo, "red circles", error=DataError)
+    assert reason.startswith(f"{photo}: the run reads stored features; name the corpus")
+    assert "name the corpus with --data" in refused(features, photo, "red circles", "--data", data)
     told = [
-        json.loads(ask(features, name, "red circles", "--data", data, "--json").stdout) for name in ("test/x", "test/y")
+        json.loads(invoke(features, name, "red circles", "--data", data, "--json").stdout)
+        for name in ("test/x", "test/y")
     ]
     assert told[0]["score"] != told[1]["score"]
 
 
-def test_what_cannot_be_explained_is_one_line(run, photo, tmp_path):
-    assert "the sentence is empty" in str(refused(run, photo, " "))
-    assert str(refused(run, photo, "zebra")).startswith("'zebra': the run knows none of its words")
-    assert isinstance(refused(run, tmp_path / "none.png", "red circles"), ImageError)
+def test_what_cannot_be_explained_is_one_line(run, photo, tmp_path, refused):
+    assert "the sentence is empty" in refused(run, photo, " ")
+    assert refused(run, photo, "zebra").startswith("'zebra': the run knows none of its words")
+    refused(run, tmp_path / "none.png", "red circles", error=ImageError)
     assert "neither the id of an image of scenes nor a file" in str(
         refused(run, "test-99", "red circles", "--data", SCENES)
     )
-    assert isinstance(refused(tmp_path / "nothing", photo, "red circles"), RunError)
+    refused(tmp_path / "nothing", photo, "red circles", error=RunError)
 
 
 def test_colours_tell_importance_against_the_largest():

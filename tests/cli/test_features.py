@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
-from diptych.cli.main import app
-from diptych.errors import DataError, DiptychError
+from diptych.errors import DataError
 from diptych.features.backbone import Backbone
 from diptych.features.backbones import registry as names
+
+COMMAND = ("features",)
 
 
 class Tiny(Backbone):
@@ -54,19 +54,7 @@ def photos(tmp_path):
     return folder
 
 
-def invoke(*words):
-    return CliRunner().invoke(app, ["features", *map(str, words)])
-
-
-def refused(*words):
-    result = invoke(*words)
-    assert result.exit_code != 0
-    assert isinstance(result.exception, DiptychError), result.output
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
-
-
-def test_features_are_computed_once(photos, tmp_path):
+def test_features_are_computed_once(photos, tmp_path, invoke):
     first = invoke(photos)
     assert first.exit_code == 0, first.output
     assert "computed 3 of 3 images, 0 were already stored: features/lite0-1C (" in first.stdout
@@ -80,7 +68,7 @@ def test_features_are_computed_once(photos, tmp_path):
     assert "computed 1 of 4 images, 3 were already stored" in invoke(photos).stdout
 
 
-def test_the_store_has_what_was_asked_for(photos, tmp_path):
+def test_the_store_has_what_was_asked_for(photos, tmp_path, invoke, refused):
     options = ("--backbone", "timm:x", "--crops", "10C", "--resize", "short", "--regions", "grid", "--dtype", "float16")
     result = invoke(photos, *options)
     assert result.exit_code == 0, result.output
@@ -91,11 +79,11 @@ def test_the_store_has_what_was_asked_for(photos, tmp_path):
     assert "crops 1C, not 10C" in refused(photos, "--into", tmp_path / "own", "--crops", "10C")
 
 
-def test_drawn_scenes_have_features_too():
+def test_drawn_scenes_have_features_too(invoke):
     assert "computed 4 of 4 images" in invoke("scenes:train=2,val=1,test=1").stdout
 
 
-def test_skipped_and_small_photos_are_named(photos):
+def test_skipped_and_small_photos_are_named(photos, invoke):
     (photos / "0.png").write_bytes(b"nothing")
     Image.new("RGB", (13, 40), "blue").save(photos / "2.png")
     result = invoke(photos)
@@ -105,13 +93,13 @@ def test_skipped_and_small_photos_are_named(photos):
     assert "computed 2 of 2 images" in result.stdout
 
 
-def test_a_corpus_without_a_readable_photo_is_an_error(photos):
+def test_a_corpus_without_a_readable_photo_is_an_error(photos, refused):
     for photo in photos.glob("*.png"):
         photo.write_bytes(b"nothing")
     assert "no image could be read; the first reason" in refused(photos)
 
 
-def test_mistakes_are_one_line(photos, tmp_path):
+def test_mistakes_are_one_line(photos, tmp_path, invoke, refused):
     assert "backbone 'lite9': no such name; did you mean" in refused(photos, "--backbone", "lite9")
     (tmp_path / "file").write_text("")
     assert "is a file; name a folder" in refused(photos, "--into", tmp_path / "file")
@@ -120,14 +108,14 @@ def test_mistakes_are_one_line(photos, tmp_path):
     assert invoke(photos, "--crops", "5C").exit_code == 2
 
 
-def test_features_of_features_are_refused(tmp_path):
+def test_features_of_features_are_refused(tmp_path, refused):
     for split in ("train", "dev", "test"):
         np.save(tmp_path / f"{split}_ims.npy", np.zeros((2, 4), np.float32))
         (tmp_path / f"{split}_caps.txt").write_text("one\ntwo\n")
     assert "has stored features but no pictures" in refused(tmp_path)
 
 
-def test_an_interrupt_says_how_to_go_on(photos, monkeypatch):
+def test_an_interrupt_says_how_to_go_on(photos, monkeypatch, invoke):
     def interrupted(self, pixels):
         raise KeyboardInterrupt
 
@@ -137,26 +125,26 @@ def test_an_interrupt_says_how_to_go_on(photos, monkeypatch):
     assert "stopped; run the same command again to continue (features/lite0-1C)" in result.stderr
 
 
-def test_who_does_not_watch_gets_a_line_now_and_then(photos, monkeypatch):
+def test_who_does_not_watch_gets_a_line_now_and_then(photos, monkeypatch, invoke):
     from diptych.cli import features
 
     monkeypatch.setattr(features, "LINE_SECONDS", 0)
     assert "3 of 3 images, " in invoke(photos).stderr
 
 
-def test_help_shows_examples():
+def test_help_shows_examples(invoke):
     printed = invoke("--help").output
     assert "diptych features photos/ --backbone lite0 --crops 1C" in printed
 
 
-def test_a_held_store_is_refused(photos, tmp_path):
+def test_a_held_store_is_refused(photos, tmp_path, refused):
     from diptych.files import locked_folder
 
     with locked_folder(tmp_path / "features" / "lite0-1C", DataError):
         assert "is writing to it" in refused(photos)
 
 
-def test_regions_are_asked_for_by_their_method(photos, tmp_path, monkeypatch):
+def test_regions_are_asked_for_by_their_method(photos, tmp_path, monkeypatch, invoke):
     from diptych.features import proposals
 
     monkeypatch.setattr(
@@ -169,7 +157,7 @@ def test_regions_are_asked_for_by_their_method(photos, tmp_path, monkeypatch):
     assert np.load(folder / "part-00000.boxes.npy").shape == (3, 5, 4)
 
 
-def test_mistakes_with_regions_are_one_line(photos, tmp_path):
+def test_mistakes_with_regions_are_one_line(photos, tmp_path, invoke, refused):
     search = ("--regions", "selective-search")
     assert "selective-search needs crops = \"whole\", not '1C'" in refused(photos, *search)
     assert "--edge-model: edge-boxes needs the file" in refused(photos, "--regions", "edge-boxes")
@@ -181,7 +169,7 @@ def test_mistakes_with_regions_are_one_line(photos, tmp_path):
     assert invoke(photos, *search, "--crops", "whole", "--count", 0).exit_code == 2
 
 
-def test_a_missing_extra_is_one_line(photos, tmp_path, monkeypatch):
+def test_a_missing_extra_is_one_line(photos, tmp_path, monkeypatch, refused):
     monkeypatch.setitem(sys.modules, "cv2", None)
     words = (photos, "--crops", "whole", "--regions", "selective-search")
     assert "cv2 is not installed; run: pip install 'diptych[regions]'" in refused(*words)

@@ -6,50 +6,22 @@ import signal
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from diptych.cli.main import app
 from diptych.data.open import open_corpus
-from diptych.errors import DiptychError
 from diptych.mining import lists as mined
 from diptych.mining import score_pass
 from diptych.mining.lists import HardNegativeLists, weights_digest
 from diptych.model import Model
 
 SCENES = "scenes:train=24,val=6,test=6,texts=2"
-TINY = [
-    *("--set", "model.joint=16", "--set", "model.text.hidden=16", "--set", "model.text.word=8"),
-    *("--set", "model.image.width=2", "--set", "model.image.pixels=32"),
-    *("--set", "stage.1.batches.size=16", "--set", "stage.2.batches.size=16", "--set", "stage.2.epochs=1"),
-]
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("mine") / "run"
-    result = invoke("train", "scenes", SCENES, "--into", folder, "--device", "cpu", *TINY)
-    assert result.exit_code == 0, result.output
-    return folder
 
 
 @pytest.fixture
-def run(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "run")
+def run(tiny_run, tmp_path):
+    return shutil.copytree(tiny_run, tmp_path / "run")
 
 
-def invoke(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-def refused(*words):
-    result = invoke(*words)
-    assert result.exit_code != 0
-    assert isinstance(result.exception, DiptychError), result.output
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
-
-
-def test_the_hardest_negatives_of_a_run(run):
+def test_the_hardest_negatives_of_a_run(run, invoke):
     result = invoke("mine", run, SCENES, "--top-texts", 5, "--top-images", 4, "--device", "cpu")
     assert result.exit_code == 0, result.output
     corpus = open_corpus(SCENES).split("train").matched()
@@ -71,7 +43,7 @@ def test_the_hardest_negatives_of_a_run(run):
     assert "is not what" not in result.output
 
 
-def test_where_there_are_fewer_negatives_it_is_said(run, tmp_path):
+def test_where_there_are_fewer_negatives_it_is_said(run, tmp_path, invoke):
     into = tmp_path / "elsewhere" / "val.safetensors"
     result = invoke("mine", run, SCENES, "--split", "val", "--into", into)
     assert result.exit_code == 0, result.output
@@ -81,18 +53,18 @@ def test_where_there_are_fewer_negatives_it_is_said(run, tmp_path):
     assert lists.texts.shape == (6, 12)
 
 
-def test_several_splits_are_mined_as_one(run):
+def test_several_splits_are_mined_as_one(run, invoke):
     assert invoke("mine", run, SCENES, "--split", "train", "--split", "val").exit_code == 0
     assert HardNegativeLists.load(run / mined.LISTS_FILE).texts.shape == (30, 60)
 
 
-def test_a_second_time_nothing_is_computed(run, monkeypatch):
+def test_a_second_time_nothing_is_computed(run, monkeypatch, invoke):
     first = invoke("mine", run, SCENES)
     monkeypatch.setattr(Model, "encode_images", None)
     assert invoke("mine", run, SCENES).stdout == first.stdout
 
 
-def test_stopped_it_says_that_the_same_command_goes_on(run, monkeypatch):
+def test_stopped_it_says_that_the_same_command_goes_on(run, monkeypatch, invoke):
     offer, offered = score_pass.TopScores.offer, []
 
     def interrupted(*given):
@@ -111,13 +83,13 @@ def test_stopped_it_says_that_the_same_command_goes_on(run, monkeypatch):
     assert not (run / f"{mined.LISTS_FILE}.partial").exists()
 
 
-def test_other_data_than_the_run_was_trained_on_is_said(run):
+def test_other_data_than_the_run_was_trained_on_is_said(run, invoke):
     result = invoke("mine", run, "scenes:train=20,val=6,test=6,texts=2")
     assert result.exit_code == 0
     assert "was trained on other data" in result.stderr
 
 
-def test_what_cannot_be_mined_is_one_line(run, tmp_path):
+def test_what_cannot_be_mined_is_one_line(run, tmp_path, refused):
     assert "no such run" in refused("mine", tmp_path / "nothing", SCENES)
     assert "no split 'trian'; did you mean 'train'?" in refused("mine", run, SCENES, "--split", "trian")
     assert "one group; there are no negatives" in refused("mine", run, "scenes:train=1,val=6,test=6,texts=2")
@@ -127,5 +99,11 @@ def test_what_cannot_be_mined_is_one_line(run, tmp_path):
     assert weights.read_bytes() == before
 
 
-def test_help_has_examples():
+def test_help_has_examples(invoke):
     assert "diptych mine runs/first scenes" in invoke("mine", "--help").output
+
+
+def test_a_run_on_phrases_mines_as_any_other(phrase_runs, phrase_scenes, phrase_backbone, tmp_path, invoke):
+    file = tmp_path / "lists.safetensors"
+    assert invoke("mine", phrase_runs[0], phrase_scenes, "--into", file, "--device", "cpu").exit_code == 0
+    assert len(HardNegativeLists.load(file).texts) == 8

@@ -170,3 +170,11 @@ def test_rows_for_programs():
 def test_a_row_that_is_not_there_comes_with_the_choices():
     result = CliRunner().invoke(app, ["recipes", "find", "--paper", "vsepp", "--table", "3", "--row", "99"])
     assert "choose from 8, 9, 10" in str(result.exception)
+
+
+def test_a_shown_recipe_can_be_read_again(tmp_path, invoke, refused):
+    shown = invoke("recipes", "show", "vsepp")
+    file = tmp_path / "mine.toml"
+    file.write_text(shown.stdout)
+    assert 'negatives = "max"' in invoke("recipes", "show", str(file), "--full").stdout
+    assert "did you mean 'vsepp'" in refused("recipes", "show", "vsep")

@@ -6,27 +6,15 @@ import pytest
 from typer.testing import CliRunner
 
 from diptych.cli.main import app
-from diptych.errors import DiptychError
 
 SCENES = "scenes:train=16,val=6,test=8,texts=2"
-TINY = [
-    *("--set", "model.joint=16", "--set", "model.text.hidden=16", "--set", "model.text.word=8"),
-    *("--set", "model.image.width=2", "--set", "model.image.pixels=32"),
-    *("--set", "stage.1.batches.size=16", "--set", "stage.2.batches.size=16", "--set", "stage.2.epochs=1"),
-]
 MARGIN, RATE = "stage.2.objective.margin", "stage.2.optimiser.rate"
 
 
-def invoke(*words):
-    return CliRunner().invoke(app, ["sweep", "scenes", SCENES, "--device", "cpu", "--workers", "0", *TINY, *words])
-
-
-def refused(*words):
-    """The one line that the command refuses with."""
-    result = invoke(*words)
-    assert isinstance(result.exception, DiptychError), result.output
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
+@pytest.fixture(scope="module")
+def invoke(invoke, tiny_settings):
+    options = ("--device", "cpu", "--workers", "0", *tiny_settings)
+    return lambda *words: invoke("sweep", "scenes", SCENES, *options, *words)
 
 
 def state(folder):
@@ -35,7 +23,7 @@ def state(folder):
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory):
+def swept(tmp_path_factory, invoke):
     folder = tmp_path_factory.mktemp("sweep") / "runs"
     result = invoke("--over", f"{MARGIN}=0.1,0.2", "--over", f"{RATE}=0.001,0.1", "--into", str(folder))
     assert result.exit_code == 0, result.output
@@ -75,7 +63,7 @@ def test_a_block_a_key_and_what_is_equal_once(swept):
     assert last in markdown
 
 
-def test_again_nothing_is_trained_and_test_only_measured(swept):
+def test_again_nothing_is_trained_and_test_only_measured(swept, invoke):
     folder = swept[0]
     before = state(folder)
     again = invoke(
@@ -92,7 +80,7 @@ def test_again_nothing_is_trained_and_test_only_measured(swept):
     assert summary["settings"][3]["val_rsum"] == best["rsum"]
 
 
-def test_a_grid_with_seeds(tmp_path):
+def test_a_grid_with_seeds(tmp_path, invoke):
     words = ("--over", f"{MARGIN}=0.1", "--over", f"{RATE}=0.001,0.1", "--grid", "--seeds", "2")
     result = invoke(*words, "--into", str(tmp_path))
     assert result.exit_code == 0, result.output
@@ -104,7 +92,7 @@ def test_a_grid_with_seeds(tmp_path):
     assert "| margin, rate | 0.1, 0.001 | " in (tmp_path / "summary.md").read_text()
 
 
-def test_refusals_come_before_anything_is_trained(tmp_path):
+def test_refusals_come_before_anything_is_trained(tmp_path, refused):
     into = ("--into", str(tmp_path / "none"))
     assert "did you mean 'margin'?" in refused("--over", "stage.2.objective.marign=0.1", *into)
     assert "there are stages 1 to 2, not '4'" in refused("--over", "stage.4.epochs=1", *into)
@@ -114,3 +102,12 @@ def test_refusals_come_before_anything_is_trained(tmp_path):
     part = "--over", "stage.2.trainable=['all'],['txt']"
     assert "stage.2.trainable: the model has no part 'txt'; did you mean 'text'?" in refused(*part, *into)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_sweep_on_phrases_chooses_by_their_sum(train_on_phrases, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = train_on_phrases("sweep", "--over", "stage.1.objective.margin=0.1,0.2", "--into", "sweep")
+    best = json.loads((tmp_path / "sweep" / "summary.json").read_text())["best"]
+    assert f"best by phrase_sum on val: margin = {best['values']['stage.1.objective.margin']}" in result.stdout
+    assert best["val_phrase_sum"] == best["mean"]["phrase_sum"]
+    assert "| PHRASE R@1 |" in (tmp_path / "sweep" / "summary.md").read_text()
