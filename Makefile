@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PAGE_TESTS := tests/serve/page
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench docs clean
+.PHONY: help demo test lint lint-page format bench docs clean
 
 help:  ## Print this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 demo: $(VENV)/.ready  ## Train on drawn scenes, measure, ask three questions, write a report (minutes)
 	$(BIN)/diptych demo --into runs/demo
@@ -20,6 +21,12 @@ lint: $(VENV)/.ready-dev  ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(MAKE) --no-print-directory lint-page
+
+lint-page:  ## Check the types of the page's JavaScript modules (needs node)
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory --silent $(PAGE_TESTS)/node_modules/.package-lock.json \
+	  && npm run --prefix $(PAGE_TESTS) --silent check; \
+	else echo "lint-page: skipped, because npm is not installed"; fi
 
 format: $(VENV)/.ready-dev  ## Format the code
 	$(BIN)/ruff check --fix .
@@ -32,7 +39,7 @@ docs: $(VENV)/.ready-docs  ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:  ## Remove what the targets above made, except runs/
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site $(PAGE_TESTS)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # torch first and by its exact pin: an unpinned torch takes several GB of CUDA packages.
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -48,4 +55,8 @@ $(VENV)/.ready-dev: $(VENV)/.ready
 
 $(VENV)/.ready-docs: $(VENV)/.ready
 	$(PIP) --editable '.[docs]'
+	@touch $@
+
+$(PAGE_TESTS)/node_modules/.package-lock.json: $(PAGE_TESTS)/package-lock.json
+	npm ci --prefix $(PAGE_TESTS) --silent --no-audit --no-fund
 	@touch $@

@@ -1,4 +1,4 @@
-"""The page in a tab of a real browser, over the real service and real indexes; only the model is made up."""
+"""The page in a real browser, with the real service and real indexes; only the model is fake."""
 
 import asyncio
 import hashlib
@@ -24,12 +24,12 @@ from diptych.text.tokenisers.treebank import tokenise
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-PATIENCE = 20_000  # milliseconds, for machines that do much else
+TIMEOUT = 20_000  # milliseconds, for busy machines
 MARKUP = "<img src=x onerror=window.broken=1>"
 
 
 class FakeModel(Model):
-    """A text is its words, each a direction of its own; an image is the words that it was taught for its pixels."""
+    """A text is the sum of its words; an image is the text that it was taught for its pixels."""
 
     address, identity, embedding_dim, is_inner_product = "fake", "fake", 256, True
     reads_pictures, localises = True, False
@@ -109,12 +109,12 @@ def address(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shared_tab(address):
-    """A tab of a browser; opening one takes longer than most tests, so they share it. It ends before the server."""
+    """A tab of a browser, which all tests share, because opening one takes longer than most tests."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         tab = browser.new_page(reduced_motion="reduce")
-        tab.set_default_timeout(PATIENCE)
-        expect.set_options(timeout=PATIENCE)
+        tab.set_default_timeout(TIMEOUT)
+        expect.set_options(timeout=TIMEOUT)
         loop = asyncio.get_running_loop()
         asyncio._set_running_loop(None)
         yield tab, loop
@@ -124,7 +124,7 @@ def shared_tab(address):
 
 @pytest.fixture
 def tab(shared_tab):
-    """The tab, whose loop counts as running for one test only: others of the same process run loops of their own."""
+    """The tab; its event loop counts as running only during a test, because other tests run loops, too."""
     tab, loop = shared_tab
     asyncio._set_running_loop(loop)
     yield tab
@@ -133,7 +133,7 @@ def tab(shared_tab):
 
 @pytest.fixture
 def open_page(tab, address):
-    """Open the page; at the end nothing has gone to another host, and the browser had nothing to complain about."""
+    """Opens the page; at the end, no request went to another host, and the browser reported no error."""
     complaints, asked = [], []
     listeners = {
         "request": lambda request: asked.append(request.url),
@@ -154,6 +154,6 @@ def open_page(tab, address):
         tab.remove_listener(event, listener)
     tab.unroute_all(behavior="ignoreErrors")
     tab.goto("about:blank")
-    # The browser tells of each 4xx itself; the page shows what it means.
+    # The browser reports every 4xx; the page shows what it means.
     assert [told for told in complaints if not told.startswith("Failed to load resource")] == []
     assert {url for url in asked if not url.startswith((address, "data:", f"blob:{address}"))} == set()

@@ -1,4 +1,4 @@
-"""What is asked on the page, in words or with a picture, and what comes back or goes wrong."""
+"""Searching on the page by text and by picture, in a real browser; and what the page shows if something fails."""
 
 import base64
 import io
@@ -27,7 +27,7 @@ def status(page, pattern):
 
 
 def change_answers(page, path, change):
-    """Let the service answer, and change what it said."""
+    """Let the service answer, and change its response."""
 
     def handle(route):
         response = route.fetch()
@@ -42,7 +42,7 @@ def refuse(page, path, code, sentence):
     page.route(path, lambda route: route.fulfill(status=code, json={"error": sentence}))
 
 
-def test_answers_while_typing_and_goes_back(open_page):
+def test_it_searches_while_typing_and_back_returns(open_page):
     page = open_page()
     expect(page.locator(".lead")).to_have_text("32 images and 62 captions to search.")
     example = page.locator(".example").first
@@ -63,7 +63,7 @@ def test_answers_while_typing_and_goes_back(open_page):
     assert page.locator("button.hit").count() == 0
 
 
-def test_a_late_answer_does_not_win(open_page):
+def test_a_late_answer_is_ignored(open_page):
     page = open_page()
     held = []
     page.route("**/search?*text=slow*", lambda route: held.append(route))
@@ -76,7 +76,7 @@ def test_a_late_answer_does_not_win(open_page):
     assert len(held) == 1
     late = {"hits": [], "found": False, "message": "late", "searched": 1, "milliseconds": 1, "to": "image"}
     held[0].fulfill(json=late)
-    page.evaluate("fetch('health').then((answer) => answer.text())")  # which comes after it
+    page.evaluate("fetch('health').then((answer) => answer.text())")  # processed after the late answer
     assert captions(page) == shown
     status(page, "gone away")
 
@@ -93,7 +93,7 @@ DROP = """async ({ name, type, data, how }) => {
 
 
 @pytest.mark.parametrize("how", ["choose", "drop", "paste"])
-def test_a_picture_finds_its_captions_and_its_like(open_page, how):
+def test_a_picture_finds_captions_and_similar_images(open_page, how):
     page = open_page("?q=stars")
     status(page, "stars")
     scene = make_scenes(train=0, val=0, test=3, texts=2, seed=0)
@@ -103,35 +103,37 @@ def test_a_picture_finds_its_captions_and_its_like(open_page, how):
     else:
         brought = {"name": "holiday.png", "type": "image/png", "data": base64.b64encode(data).decode(), "how": how}
         page.evaluate(DROP, brought)
-    status(page, "like the picture")
-    assert page.locator("#asked img").evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 128
+    status(page, "similar to the picture")
+    assert (
+        page.locator("#query-picture img").evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 128
+    )
     assert set(captions(page, ".hits.texts .caption")[:2]) == set(scene.texts[4:6])
     assert captions(page, ".hits.images .caption")[0] == scene.texts[4]
     assert page.locator("#text").input_value() == ""
     page.go_back()
     status(page, "stars")
     page.go_forward()
-    status(page, "like the picture")
+    status(page, "similar to the picture")
 
 
-def test_a_picture_that_a_reload_has_forgotten(open_page):
+def test_a_picture_is_lost_when_the_page_is_reloaded(open_page):
     page = open_page("?q=stars")
     status(page, "stars")
     photos = make_scenes(train=0, val=0, test=2, texts=1, seed=0).pictures
     files = [{"name": f"{i}.png", "mimeType": "image/png", "buffer": png(photos[i].load())} for i in range(2)]
     page.set_input_files("#picture", files[0])
-    expect(page.locator("#asked")).to_contain_text("0.png")
+    expect(page.locator("#query-picture")).to_contain_text("0.png")
     page.reload()
-    gone = "The picture that was asked with here is gone, because the page was loaded anew: bring it once more."
+    gone = "This picture is no longer available, because the page was reloaded. Choose it again."
     expect(page.locator(".problem")).to_have_text(gone)
     page.set_input_files("#picture", files[1])
-    expect(page.locator("#asked")).to_contain_text("1.png")
+    expect(page.locator("#query-picture")).to_contain_text("1.png")
     expect(page.locator(".problem")).to_have_count(0)
     page.go_back()
     expect(page.locator(".problem")).to_have_text(gone)
-    expect(page.locator("#asked")).to_be_hidden()
+    expect(page.locator("#query-picture")).to_be_hidden()
     page.go_forward()
-    expect(page.locator("#asked")).to_contain_text("1.png")
+    expect(page.locator("#query-picture")).to_contain_text("1.png")
     expect(page.locator(".problem")).to_have_count(0)
 
 
@@ -141,8 +143,8 @@ def test_pictures_that_cannot_be_used(open_page):
     page.set_input_files("#picture", {"name": "a.png", "mimeType": "image/png", "buffer": b"no image"})
     problem = page.locator(".problem")
     expect(problem).to_contain_text(re.compile("^The image: not an image"))
-    expect(page.locator("#asked .tile")).to_have_count(0)
-    assert page.locator("#asked p").inner_text() == "a.png"
+    expect(page.locator("#query-picture .tile")).to_have_count(0)
+    assert page.locator("#query-picture p").inner_text() == "a.png"
     assert problem.get_attribute("role") == "alert"
     posts = []
     page.on("request", lambda request: request.method == "POST" and posts.append(request.url))
@@ -153,7 +155,7 @@ def test_pictures_that_cannot_be_used(open_page):
           document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: brought, bubbles: true }));
         }"""
     )
-    expect(page.locator("#problem")).to_contain_text("huge.png has 20.0 MB; a picture may have 20 MB")
+    expect(page.locator("#problem")).to_contain_text("huge.png is 20.0 MB; the limit is 20 MB")
     assert posts == []
 
 
@@ -163,14 +165,14 @@ def test_an_empty_index(open_page):
     page.reload()
     expect(page.locator(".lead")).to_have_text("This index is empty.")
     page.unroute("**/indexes")
-    page.get_by_role("button", name="Look again").click()
+    page.get_by_role("button", name="Check again").click()
     expect(page.locator(".lead")).to_contain_text("32 images")
     page.route("**/indexes", lambda route: route.fulfill(json={"indexes": []}))
     page.reload()
     expect(page.locator(".problem")).to_contain_text("The server has no index")
 
 
-def test_errors_are_told_and_tried_again(open_page):
+def test_errors_are_shown_and_can_be_retried(open_page):
     page = open_page()
     refuse(page, "**/search?*", 503, f"a.png: the index cannot be read now {MARKUP}")
     page.fill("#text", "stars")
@@ -179,7 +181,7 @@ def test_errors_are_told_and_tried_again(open_page):
     page.unroute("**/search?*")
     page.route("**/search?*", lambda route: route.abort())
     page.get_by_role("button", name="Try again").click()
-    expect(problem).to_contain_text("The server does not answer")
+    expect(problem).to_contain_text("The server is not responding")
     page.unroute("**/search?*")
     page.route("**/search?*", lambda route: route.fulfill(status=502, body="<html>"))
     page.get_by_role("button", name="Try again").click()
@@ -208,16 +210,16 @@ def test_what_does_not_stand_out_is_below_a_line(open_page):
     page.fill("#text", "stars")
     status(page, "images? for")
     assert page.locator(".note").inner_text() == "The model does not know “x”."
-    assert page.locator(".line").inner_text() == "What follows does not stand out from the rest."
+    assert page.locator(".line").inner_text() == "The results below do not stand out from the rest."
     assert page.locator(".line ~ ol .hit.faint").count() == 22 and page.locator(".hit:not(.faint)").count() == 2
-    assert page.locator(".alike").all_inner_texts() == ["+3 alike"]
+    assert page.locator(".near").all_inner_texts() == ["+3 similar"]
     page.get_by_role("button", name="Show more").click()
     status(page, "2 images for “stars”, and 30 that do not stand out, of 32, in")
     page.locator(".hit").nth(1).click()
-    expect(page.locator(".alikes button")).to_have_count(4)
+    expect(page.locator(".near-duplicates button")).to_have_count(4)
 
 
-def test_two_indexes_beside_each_other(open_page):
+def test_two_indexes_side_by_side(open_page):
     page = open_page("?q=two+red+squares")
     status(page, "of 32")
     page.select_option("[name=beside]", "others")
@@ -228,11 +230,13 @@ def test_two_indexes_beside_each_other(open_page):
     assert page.locator(".pane").last.locator(".hit").count() == 8
     page.fill("#text", "green rings")
     page.wait_for_url("**/?q=green+rings&*beside=others")
-    page.goto(page.url.replace("q=green+rings", "like=1&of=scenes"))  # asked with its bytes, where the id means nothing
+    page.goto(
+        page.url.replace("q=green+rings", "like=1&of=scenes")
+    )  # sends its bytes to the other index
     status(page, "in scenes.* in others")
     page.go_back()
     page.wait_for_url("**/?q=green+rings&*beside=others")
-    page.select_option("[name=index]", "others")  # which cannot be beside itself
+    page.select_option("[name=index]", "others")  # an index is not compared with itself
     status(page, r"“green rings”.* of 8")
     assert page.locator(".pane").count() == 1
 

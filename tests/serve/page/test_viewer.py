@@ -1,4 +1,4 @@
-"""What the page shows, to whom and on what: the large image, the keyboard, markup, a phone, light and dark."""
+"""The viewer of the page and its accessibility: keyboard, markup in names, a phone, light and dark."""
 
 import re
 
@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from diptych.serve.app import PAGE_FOLDER
+from diptych.serve.uploads import MAX_BYTES
 
 MARKUP = "<img src=x onerror=window.broken=1>"
 
@@ -35,15 +36,15 @@ def test_the_keyboard_alone(open_page):
     expect(dialog).to_contain_text(third)
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowLeft")  # there is nothing before the first
+    page.keyboard.press("ArrowLeft")  # the first has none before it
     expect(dialog).to_contain_text("1 of 24")
     expect(dialog).to_contain_text(first)
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
-    assert third in page.evaluate("document.activeElement.innerText")  # the one looked at last
-    page.keyboard.press("ArrowDown")  # the same column, a row further down
+    assert third in page.evaluate("document.activeElement.innerText")  # the one shown last
+    page.keyboard.press("ArrowDown")  # the same column, one row down
     assert page.evaluate("[...document.querySelectorAll('button.hit')].indexOf(document.activeElement)") > 3
 
 
@@ -60,7 +61,7 @@ def test_back_closes_the_large_image_first(open_page):
         expect(dialog).to_be_hidden()
         page.wait_for_function(f"{focused} === 1")
         status(page, "two red squares")
-    for _ in range(2):  # closed by a key it leaves nothing to go back to
+    for _ in range(2):  # if closed by a key, it leaves nothing to go back to
         page.locator("button.hit").nth(1).click()
         page.keyboard.press("Escape")
         expect(dialog).to_be_hidden()
@@ -69,7 +70,7 @@ def test_back_closes_the_large_image_first(open_page):
     assert page.evaluate("document.activeElement.id") == "results"
     page.locator("button.hit").first.click()
     page.get_by_role("button", name="More like this").click()
-    status(page, "like the picture")
+    status(page, "similar to the picture")
     page.go_back()
     status(page, "gone away")
     assert dialog.is_hidden()
@@ -80,30 +81,32 @@ def test_more_like_this(open_page):
     page.locator("button.hit").first.click()
     expect(page.locator("dialog")).to_contain_text("the file no longer exists")
     page.get_by_role("button", name="More like this").click()
-    status(page, "like the picture")
+    status(page, "similar to the picture")
     assert "like=" in page.url and page.locator("#text").input_value() == ""
     assert page.locator("dialog").is_hidden() and page.evaluate("document.activeElement.id") == "results"
     assert captions(page, ".hits.texts .caption")[0] == "gone away"
-    page.select_option("[name=beside]", "others")  # an id means nothing there, and the file is gone
+    page.select_option("[name=beside]", "others")  # which does not know the id, and the file is gone
     expect(page.locator(".pane").last.locator(".problem")).to_contain_text("the file no longer exists")
     page.get_by_role("button", name="Remove").click()
     expect(page.locator(".lead").first).to_be_visible()
 
 
-def test_words_are_coloured_and_said(open_page):
+def test_the_importance_of_words_is_shown_and_described(open_page):
     page = open_page("?q=zebra+gone+away+stars")
     page.locator("button.hit").first.click()
     words = page.locator(".words .word")
     expect(words).to_have_text(["zebra", "gone", "away", "stars"])
     kinds = [words.nth(i).get_attribute("class").split()[1] for i in range(4)]
     assert kinds == ["unknown", "helps", "helps", "harms"]
-    said = page.locator(".words li").all_text_contents()
-    assert "not known" in said[0] and "helps, +0." in said[1] and "harms, -0." in said[3]
+    items = page.locator(".words li").all_text_contents()
+    assert "is unknown" in items[0]
+    assert "raises the score, +0." in items[1]
+    assert "lowers the score, -0." in items[3]
     lines = [words.nth(i).evaluate("(word) => getComputedStyle(word).textDecorationStyle") for i in range(4)]
     assert lines == ["dotted", "solid", "solid", "wavy"]
 
 
-def test_places_are_drawn_where_the_index_localises(open_page):
+def test_places_are_drawn_if_the_index_localises(open_page):
     page = open_page()
     served = page.request.get(f"{page.url}indexes").json()["indexes"]
     able = [{**index, "localizes": True} for index in served]
@@ -141,7 +144,7 @@ def test_markup_in_names_and_captions_is_text(open_page):
     assert captions(page)[0] == f"dangerous {MARKUP}"
     upload = {"name": f"{MARKUP}.png", "mimeType": "image/png", "buffer": b"no image"}
     page.set_input_files("#picture", upload)
-    expect(page.locator("#asked")).to_contain_text(MARKUP)
+    expect(page.locator("#query-picture")).to_contain_text(MARKUP)
     assert page.evaluate("window.broken") is None
     assert page.locator("[onerror]").count() == 0
 
@@ -204,7 +207,7 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_can_be_read_and_controls_have_names(open_page, scheme):
+def test_texts_have_enough_contrast_and_controls_have_names(open_page, scheme):
     page = open_page("?q=zebra+gone+away+stars", scheme=scheme)
     status(page, "images? for")
     page.locator("summary").click()
@@ -222,11 +225,32 @@ def test_texts_can_be_read_and_controls_have_names(open_page, scheme):
     assert (paper == "rgb(20, 20, 22)") == (scheme == "dark")
 
 
-def test_the_files_hold_no_markup_from_text_no_inline_code_and_no_address():
+def test_the_files_contain_no_inline_code_and_no_foreign_address():
     files = {file.name: file.read_text(encoding="utf-8") for file in PAGE_FOLDER.iterdir()}
     assert {"index.html", "style.css", "main.js"} <= set(files)
     for name, text in files.items():
-        plain = text.replace("http://www.w3.org/2000/svg", "")  # the name of a language, which nobody opens
+        plain = text.replace("http://www.w3.org/2000/svg", "")  # a namespace, which is never opened
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|//\w+\.\w", plain), name
         assert len(text.splitlines()) <= 300, name
     assert not re.search(r"\s(style|on\w+)=|<style|<script(?! type=\"module\" src=\"page/)", files["index.html"])
+
+
+def test_closing_moves_the_focus_once_and_at_once(open_page):
+    """The focus must not move again when the browser reports the closing, which may be after the next key."""
+    page = open_page("?q=two+red+squares")
+    status(page, "images? for")
+    page.locator("button.hit").first.click()
+    page.keyboard.press("ArrowRight")
+    focused = page.evaluate("""() => {
+      const hits = [...document.querySelectorAll("button.hit")];
+      document.querySelector("dialog [data-control=close]").click();
+      const afterClosing = hits.indexOf(document.activeElement);
+      hits[5].focus();
+      const reported = new Promise((resolve) => document.querySelector("dialog").addEventListener("close", resolve));
+      return reported.then(() => [afterClosing, hits.indexOf(document.activeElement)]);
+    }""")
+    assert focused == [1, 5]
+
+
+def test_the_page_and_the_service_have_the_same_limit_of_uploads():
+    assert f"MAX_UPLOAD = {MAX_BYTES >> 20} * 1024 * 1024;" in (PAGE_FOLDER / "api.js").read_text(encoding="utf-8")

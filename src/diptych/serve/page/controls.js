@@ -1,125 +1,176 @@
-// The form: what is typed and chosen, read as a part of a question, and set from one.
+// The form: reads what is typed and chosen as a part of a query, and shows a query.
 
-import { make } from "./element.js";
+import { FILTER_NAMES } from "./api.js";
+import { byId, make } from "./element.js";
 
-const PAUSE = 150; // milliseconds without a key until the question is asked
+/**
+ * @typedef {import("./api.js").Index} Index
+ * @typedef {import("./query.js").Query} Query
+ * @typedef {Omit<Query, "like" | "picture">} FormValues
+ */
+
+const PAUSE = 150; // milliseconds without a key before the query is sent
 
 export class Controls {
   #form;
-  #fields;
   #timer = 0;
+  /** @type {Index[]} */
   #indexes = [];
+  #text = byId("text", HTMLInputElement);
+  #direction = byId("direction", HTMLFieldSetElement);
+  #columns = byId("columns", HTMLElement);
+  #index;
+  #beside;
+  #filters;
 
-  constructor(form, { typed, chosen }) {
+  /**
+   * @param {HTMLFormElement} form
+   * @param {object} callbacks
+   * @param {() => void} callbacks.onTyped the text has changed, and the user pauses
+   * @param {(isRepeated: boolean) => void} callbacks.onChosen an option was chosen, or the form was submitted again
+   */
+  constructor(form, { onTyped, onChosen }) {
     this.#form = form;
-    this.#fields = form.elements;
-    const now = (again) => {
-      clearTimeout(this.#timer);
-      chosen(again);
+    this.#index = this.#field("index", HTMLSelectElement);
+    this.#beside = this.#field("beside", HTMLSelectElement);
+    this.#filters = {
+      folder: this.#field("folder", HTMLInputElement),
+      since: this.#field("since", HTMLInputElement),
+      until: this.#field("until", HTMLInputElement),
+      split: this.#field("split", HTMLSelectElement),
     };
-    this.#fields.text.addEventListener("input", () => {
+    /** @param {boolean} isRepeated */
+    const now = (isRepeated) => {
       clearTimeout(this.#timer);
-      this.#timer = setTimeout(typed, PAUSE);
+      onChosen(isRepeated);
+    };
+    this.#text.addEventListener("input", () => {
+      clearTimeout(this.#timer);
+      this.#timer = window.setTimeout(onTyped, PAUSE);
     });
-    form.addEventListener("change", (event) => event.target.id !== "picture" && now(false));
+    form.addEventListener("change", (event) => event.target !== byId("picture", HTMLInputElement) && now(false));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       now(true);
     });
-    form.querySelector("#clear").addEventListener("click", () => {
-      for (const field of form.querySelectorAll(".filters input, .filters select")) field.value = "";
+    byId("clear", HTMLButtonElement).addEventListener("click", () => {
+      for (const field of [...Object.values(this.#filters), ...this.#columnFields()]) field.value = "";
       now(false);
     });
   }
 
   focus() {
-    this.#fields.text.focus();
-    this.#fields.text.select();
+    this.#text.focus();
+    this.#text.select();
   }
 
+  /** @param {Index[]} indexes */
   offer(indexes) {
     this.#indexes = indexes;
-    const names = indexes.map(({ name }) => name);
-    this.#fields.index.replaceChildren(...names.map((name) => new Option(name)));
-    for (const field of this.#form.querySelectorAll(".indexes")) field.hidden = indexes.length < 2;
+    this.#index.replaceChildren(...indexes.map(({ name }) => new Option(name)));
+    for (const field of this.#form.querySelectorAll(".indexes")) field.toggleAttribute("hidden", indexes.length < 2);
   }
 
+  /** @returns {FormValues} */
   read() {
-    const fields = this.#fields;
+    /** @type {Record<string, string>} */
     const columns = {};
-    for (const field of this.#form.querySelectorAll("#columns input")) {
-      if (field.value.trim()) columns[field.dataset.column] = field.value.trim();
+    for (const field of this.#columnFields()) {
+      if (field.value.trim()) columns[field.dataset.column ?? ""] = field.value.trim();
     }
+    const { folder, since, until, split } = this.#filters;
     return {
-      text: fields.text.value,
-      to: fields.to.value,
-      index: fields.index.value,
-      beside: fields.beside.value === fields.index.value ? "" : fields.beside.value,
+      text: this.#text.value,
+      to: this.#form.querySelector("[name=to][value=text]:checked") ? "text" : "image",
+      index: this.#index.value,
+      beside: this.#beside.value === this.#index.value ? "" : this.#beside.value,
       filters: {
-        folder: fields.folder.value.trim(),
-        since: fields.since.value,
-        until: fields.until.value,
-        split: fields.split.value,
+        folder: folder.value.trim(),
+        since: since.value,
+        until: until.value,
+        split: split.value,
         columns,
       },
     };
   }
 
-  // A question that was typed is in the box already: writing it there again would move the cursor.
-  show(question) {
+  /** @param {Query} query */
+  show(query) {
     clearTimeout(this.#timer);
-    const fields = this.#fields;
-    if (fields.text.value !== question.text) fields.text.value = question.text;
-    fields.to.value = question.to;
-    fields.index.value = question.index;
-    const others = this.#indexes.filter(({ name }) => name !== question.index);
-    setOptions(fields.beside, "none", others.map(({ name }) => name));
-    fields.beside.value = question.beside ?? "";
-    this.#form.querySelector("#direction").hidden = Boolean(question.like || question.picture);
-    this.#showFilters(question);
+    if (this.#text.value !== query.text) this.#text.value = query.text; // setting it always would move the cursor
+    for (const radio of this.#form.querySelectorAll("[name=to]")) {
+      if (radio instanceof HTMLInputElement) radio.checked = radio.value === query.to;
+    }
+    this.#index.value = query.index;
+    const others = this.#indexes.filter(({ name }) => name !== query.index);
+    setOptions(this.#beside, "none", others.map(({ name }) => name));
+    this.#beside.value = query.beside;
+    this.#direction.hidden = Boolean(query.like || query.picture);
+    this.#showFilters(query);
   }
 
+  /** @param {Query} query */
   #showFilters({ index, beside, filters }) {
     const shown = this.#indexes.filter(({ name }) => name === index || name === beside);
+    /** @param {"folders" | "splits" | "columns"} list */
     const all = (list) => [...new Set(shown.flatMap((one) => one[list]))];
-    const fields = this.#fields;
-    this.#form.querySelector("#folders").replaceChildren(...all("folders").map((folder) => new Option(folder)));
+    byId("folders", HTMLDataListElement).replaceChildren(...all("folders").map((folder) => new Option(folder)));
     const splits = all("splits");
-    setOptions(fields.split, "any", splits);
-    fields.split.closest("label").hidden = splits.length === 0;
-    for (const name of ["folder", "since", "until", "split"]) setValue(fields[name], filters[name]);
+    setOptions(this.#filters.split, "any", splits);
+    this.#filters.split.closest("label")?.toggleAttribute("hidden", splits.length === 0);
+    for (const name of FILTER_NAMES) setValue(this.#filters[name], filters[name]);
     this.#showColumns([...new Set([...all("columns"), ...Object.keys(filters.columns)])], filters.columns);
     const { columns, ...plain } = filters;
     const set = [...Object.values(plain), ...Object.values(columns)].filter(Boolean).length;
-    this.#form.querySelector("#filtered").textContent = set ? ` · ${set}` : "";
+    byId("filtered", HTMLElement).textContent = set ? ` · ${set}` : "";
   }
 
-  // The fields stay as long as they are the same: a new one would not have the focus of the old.
+  // Fields are replaced only if the columns change: a new field would lose the focus.
+  /** @param {string[]} columns @param {Record<string, string>} values */
   #showColumns(columns, values) {
-    const place = this.#form.querySelector("#columns");
-    const there = [...place.querySelectorAll("input")].map((field) => field.dataset.column);
-    if (!same(there, columns)) place.replaceChildren(...columns.map(columnField));
-    for (const field of place.querySelectorAll("input")) setValue(field, values[field.dataset.column] ?? "");
+    const current = this.#columnFields().map((field) => field.dataset.column ?? "");
+    if (!isEqual(current, columns)) this.#columns.replaceChildren(...columns.map(columnField));
+    for (const field of this.#columnFields()) setValue(field, values[field.dataset.column ?? ""] ?? "");
+  }
+
+  #columnFields() {
+    return /** @type {HTMLInputElement[]} */ ([...this.#columns.querySelectorAll("input")]);
+  }
+
+  /**
+   * @template {HTMLElement} Type
+   * @param {string} name
+   * @param {new () => Type} type
+   * @returns {Type}
+   */
+  #field(name, type) {
+    const field = this.#form.elements.namedItem(name);
+    if (!(field instanceof type)) throw new Error(`the form has no ${name} of the expected type`);
+    return field;
   }
 }
 
+/** @param {string} column */
 function columnField(column) {
   const field = make("input", { autocomplete: "off" });
   field.dataset.column = column;
   return make("label", { className: "field" }, make("span", { textContent: column }), " ", field);
 }
 
-function setOptions(list, nothing, names) {
-  const there = [...list.options].slice(1).map((option) => option.value);
-  if (list.options.length && same(there, names)) return;
-  list.replaceChildren(new Option(nothing, ""), ...names.map((name) => new Option(name)));
+/** @param {HTMLSelectElement} select @param {string} none the label of the empty option @param {string[]} names */
+function setOptions(select, none, names) {
+  const current = [...select.options].slice(1).map((option) => option.value);
+  if (select.options.length && isEqual(current, names)) return;
+  select.replaceChildren(new Option(none, ""), ...names.map((name) => new Option(name)));
 }
 
-// A space at the end, which a question does not have, is not taken from someone who is still typing.
+// A trailing space, which a query does not have, is left to the user who is still typing.
+/** @param {HTMLInputElement | HTMLSelectElement} field @param {string} value */
 function setValue(field, value) {
   if (field.value.trim() !== value) field.value = value;
 }
 
-function same(some, others) {
-  return some.length === others.length && some.every((one, place) => one === others[place]);
+/** @param {string[]} some @param {string[]} others */
+function isEqual(some, others) {
+  return some.length === others.length && some.every((one, position) => one === others[position]);
 }

@@ -1,179 +1,199 @@
-// The page: one question at a time, shown by one pane or by two beside each other.
+// The page: one query at a time, answered by one index, or by two side by side.
 
 import * as api from "./api.js";
 import { Controls } from "./controls.js";
-import { make, picture } from "./element.js";
+import { byId, make, picture } from "./element.js";
 import { moveByKey } from "./hits.js";
 import { Pane, problemBox } from "./pane.js";
-import { asksNothing, fromAddress, toAddress } from "./question.js";
+import { fromUrl, isEmpty, toUrl } from "./query.js";
 import { watchForPictures } from "./upload.js";
 import { Viewer } from "./viewer.js";
 
-const find = (name) => document.getElementById(name);
-const results = find("results");
-const GONE = "The picture that was asked with here is gone, because the page was loaded anew: bring it once more.";
-const pictures = new Map(); // uploaded ones, by the key that the history has for them
-let indexes = [];
-let panes = [];
-let question = null;
-let settled = true; // whether the next key begins a new entry of the history
-let doubled = null; // the entry of the history that has a twin after it, for Back to close the large image
+/** @typedef {import("./query.js").Query} Query */
 
-const controls = new Controls(find("controls"), {
-  typed: () => {
-    go(typedQuestion(), settled);
-    settled = false;
+const PICTURE_LOST = "This picture is no longer available, because the page was reloaded. Choose it again.";
+const results = byId("results", HTMLElement);
+const statusLine = byId("status", HTMLElement);
+/** @type {Map<string, File>} */
+const pictures = new Map(); // uploaded ones, by the key that the history stores for them
+/** @type {api.Index[]} */
+let indexes = [];
+/** @type {Pane[]} */
+let panes = [];
+/** @type {Query} */
+let query = fromUrl("");
+let isSettled = true; // whether the next key starts a new entry of the history
+/** @type {string | null} */
+let duplicated = null; // the entry of the history that is followed by a copy of itself, so that Back closes the viewer
+
+const controls = new Controls(byId("controls", HTMLFormElement), {
+  onTyped: () => {
+    go(typedQuery(), isSettled);
+    isSettled = false;
   },
-  chosen: (again) => {
-    const next = typedQuestion();
-    settled = true;
-    const same = question && toAddress(next) === toAddress(question) && next.picture === question.picture;
-    if (!same || again) go(next, !same);
+  onChosen: (isRepeated) => {
+    const next = typedQuery();
+    isSettled = true;
+    const isSame = toUrl(next) === toUrl(query) && next.picture === query.picture;
+    if (!isSame || isRepeated) go(next, !isSame);
   },
 });
-const viewer = new Viewer(find("viewer"), (id, index) => {
-  go({ ...question, text: "", picture: null, like: { id, index } }, true);
-  settled = true;
+const viewer = new Viewer(byId("viewer", HTMLDialogElement), (id, index) => {
+  go({ ...query, text: "", picture: null, like: { id, index } }, true);
+  isSettled = true;
   results.focus();
 });
 
-// What the form says; without a text the picture asked with stays.
-function typedQuestion() {
-  const read = controls.read();
-  const kept = read.text.trim() ? { like: null, picture: null } : { like: question?.like, picture: question?.picture };
-  return { like: null, picture: null, ...kept, ...read };
+// The query in the form; without a text, the picture of the current query stays.
+function typedQuery() {
+  const values = controls.read();
+  const { like, picture } = query;
+  return values.text.trim() ? { ...values, like: null, picture: null } : { ...values, like, picture };
 }
 
+/** @param {Query} next @param {boolean} isNew whether it becomes a new entry of the history */
 function go(next, isNew) {
-  const key = next.picture && [...pictures].find(([, file]) => file === next.picture)[0];
-  history[isNew && doubled === null ? "pushState" : "replaceState"](key && { picture: key }, "", toAddress(next));
-  doubled = null;
+  const key = [...pictures].find(([, file]) => file === next.picture)?.[0];
+  const state = key ? { picture: key } : null;
+  if (isNew && duplicated === null) history.pushState(state, "", toUrl(next));
+  else history.replaceState(state, "", toUrl(next));
+  duplicated = null;
   show(next);
 }
 
-// The question of this entry of the history; its picture is known to the load of the page that it was brought to.
+// Show the query of the current entry of the history; its picture is known until the page is reloaded.
+/** @param {Partial<Query>} typed */
 function recall(typed = {}) {
   const key = history.state?.picture;
-  show({ ...fromAddress(location.search), picture: pictures.get(key) ?? null, ...typed });
-  if (key && !pictures.has(key)) complain(GONE);
+  show({ ...fromUrl(location.search), picture: pictures.get(key) ?? null, ...typed });
+  if (key && !pictures.has(key)) showProblem(PICTURE_LOST);
 }
 
-function entry() {
+function historyEntry() {
   return `${location.href} ${history.state?.picture ?? ""}`;
 }
 
+/** @type {import("./pane.js").OnOpen} */
 function open(...what) {
   viewer.open(...what);
-  if (doubled === null) history.pushState(history.state, "");
-  doubled = entry();
+  if (duplicated === null) history.pushState(history.state, "");
+  duplicated = historyEntry();
 }
 
+/** @param {Query} next */
 function show(next) {
   if (!indexes.length) return;
-  const name = (wanted) => indexes.find((index) => index.name === wanted)?.name;
-  const index = name(next.index) ?? indexes[0].name;
-  const beside = name(next.beside) === index ? undefined : name(next.beside);
-  question = { ...next, index, beside };
-  if (question.like && !name(question.like.index)) question.like = { ...question.like, index };
-  controls.show(question);
-  document.title = question.text.trim() ? `${question.text.trim()} · Diptych` : "Diptych";
-  find("problem").replaceChildren();
-  showAsked();
-  const shown = [index, beside].filter(Boolean).map((wanted) => indexes.find((one) => one.name === wanted));
-  while (panes.length > shown.length) panes.pop().close();
-  while (panes.length < shown.length) {
-    panes.push(new Pane({ open, suggest, lookAgain: start, changed: tell }));
-    find("panes").append(panes.at(-1).element);
+  const index = indexes.find(({ name }) => name === next.index) ?? indexes[0];
+  const beside = indexes.find((other) => other.name === next.beside && other !== index);
+  query = { ...next, index: index.name, beside: beside?.name ?? "" };
+  if (query.like && !indexes.some(({ name }) => name === query.like?.index)) {
+    query.like = { ...query.like, index: index.name };
   }
-  find("panes").classList.toggle("two", shown.length > 1);
-  if (!asksNothing(question) && !find("status").textContent) find("status").textContent = "Searching …";
-  panes.forEach((pane, place) => pane.show(shown[place], question, shown.length > 1));
+  controls.show(query);
+  document.title = query.text.trim() ? `${query.text.trim()} · Diptych` : "Diptych";
+  byId("problem", HTMLElement).replaceChildren();
+  showQueryPicture();
+  const shown = beside ? [index, beside] : [index];
+  while (panes.length > shown.length) panes.pop()?.close();
+  while (panes.length < shown.length) {
+    const pane = new Pane({ onOpen: open, onExample: searchExample, onReload: start, onChange: showStatus });
+    panes.push(pane);
+    byId("panes", HTMLElement).append(pane.element);
+  }
+  byId("panes", HTMLElement).classList.toggle("two", shown.length > 1);
+  if (!isEmpty(query) && !statusLine.textContent) statusLine.textContent = "Searching …";
+  panes.forEach((pane, position) => pane.show(shown[position], query, shown.length > 1));
 }
 
-function tell() {
-  const told = panes.map((pane) => pane.told);
-  if (!told.includes(null)) find("status").textContent = told.filter(Boolean).join(" ");
+function showStatus() {
+  const summaries = panes.map((pane) => pane.summary);
+  if (!summaries.includes(null)) statusLine.textContent = summaries.filter(Boolean).join(" ");
 }
 
-function suggest(text) {
-  go({ ...question, text, like: null, picture: null }, true);
-  settled = true;
+/** @param {string} text */
+function searchExample(text) {
+  go({ ...query, text, like: null, picture: null }, true);
+  isSettled = true;
   controls.focus();
 }
 
-function showAsked() {
-  const { like, picture: file } = question;
-  const asked = find("asked");
-  const old = asked.querySelector("img")?.src;
+function showQueryPicture() {
+  const { like, picture: file } = query;
+  const section = byId("query-picture", HTMLElement);
+  const old = section.querySelector("img")?.src;
   if (old?.startsWith("blob:")) URL.revokeObjectURL(old);
-  asked.hidden = !like && !file;
-  if (asked.hidden) return asked.replaceChildren();
-  const address = file ? URL.createObjectURL(file) : api.image(like.id, like.index, "thumbnail");
+  section.replaceChildren();
+  section.hidden = !like && !file;
+  const url = file ? URL.createObjectURL(file) : like && api.imageUrl(like.id, like.index, "thumbnail");
+  if (!url) return;
   const remove = () => {
-    go({ ...question, like: null, picture: null }, true);
+    go({ ...query, like: null, picture: null }, true);
     controls.focus();
   };
-  const shown = picture(address, "The picture asked with");
-  const tile = make("span", { className: "tile" }, shown);
-  shown.addEventListener("error", () => tile.remove()); // there are pictures that only the server can read
-  asked.replaceChildren(
+  const image = picture(url, "The picture to search with");
+  const tile = make("span", { className: "tile" }, image);
+  image.addEventListener("error", () => tile.remove()); // some formats can only be read by the server
+  section.append(
     tile,
     make("p", { dir: "auto", textContent: file ? file.name : "More like this" }),
     make("button", { type: "button", textContent: "Remove", onclick: remove }),
   );
 }
 
-function complain(sentence, again) {
-  find("problem").replaceChildren(problemBox(sentence, again));
+/** @param {string} message @param {() => void} [onRetry] */
+function showProblem(message, onRetry) {
+  byId("problem", HTMLElement).replaceChildren(problemBox(message, onRetry));
 }
 
 watchForPictures(
-  find("picture"),
+  byId("picture", HTMLInputElement),
   (file) => {
-    find("viewer").close();
-    // No randomUUID: browsers have it only at secure addresses, and another device may come by plain HTTP.
+    viewer.close();
+    // randomUUID exists only in secure contexts, and another device may use plain HTTP.
     pictures.set(String(crypto.getRandomValues(new BigUint64Array(1))[0]), file);
-    go({ ...question, ...controls.read(), text: "", like: null, picture: file }, true);
-    settled = true;
+    go({ ...query, ...controls.read(), text: "", like: null, picture: file }, true);
+    isSettled = true;
   },
-  complain,
+  showProblem,
 );
 
 addEventListener("popstate", () => {
-  const fromTwin = entry() === doubled;
-  const wasOpen = find("viewer").open;
-  doubled = null;
-  find("viewer").close();
-  if (fromTwin && wasOpen) return;
-  if (fromTwin) return history.back(); // the large image was closed before, by other means
-  settled = true;
+  const isFromCopy = historyEntry() === duplicated;
+  const wasOpen = viewer.isOpen;
+  duplicated = null;
+  viewer.close();
+  if (isFromCopy && wasOpen) return;
+  if (isFromCopy) return history.back(); // the viewer has been closed by other means
+  isSettled = true;
   recall();
 });
 
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.closest?.("input:not([type=radio]), select, textarea, dialog");
-  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+  if (!(event.target instanceof Element)) return;
+  const isTyping = event.target.closest("input:not([type=radio]), select, textarea, dialog");
+  if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();
     controls.focus();
   } else if (event.key === "ArrowDown" && event.target.id === "text") {
     event.preventDefault();
-    results.querySelector("button.hit, button.example")?.focus();
+    const first = results.querySelector("button.hit, button.example");
+    if (first instanceof HTMLElement) first.focus();
   }
 });
 results.addEventListener("keydown", (event) => moveByKey(event, results));
 
 async function start() {
-  find("problem").replaceChildren();
+  byId("problem", HTMLElement).replaceChildren();
   try {
     indexes = await api.indexes();
   } catch (problem) {
-    return complain(problem.message, start);
+    return showProblem(problem instanceof Error ? problem.message : String(problem), start);
   }
-  if (!indexes.length) return complain("The server has no index; start it with “diptych serve INDEX”.", start);
+  if (!indexes.length) return showProblem("The server has no index; start it with “diptych serve INDEX”.", start);
   controls.offer(indexes);
-  const typed = controls.read().text; // while the page was on its way
+  const typed = controls.read().text; // while the page was loading
   recall(typed.trim() ? { text: typed, picture: null } : {});
 }
 
 await start();
-if (matchMedia("(hover: hover)").matches && !results.contains(document.activeElement)) find("text").focus();
+if (matchMedia("(hover: hover)").matches && !results.contains(document.activeElement)) byId("text", HTMLElement).focus();

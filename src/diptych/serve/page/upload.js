@@ -1,37 +1,48 @@
-// A picture of the user's own: chosen, dropped anywhere, or pasted.
+// Lets the user choose, drop or paste a picture.
 
-import { LARGEST } from "./api.js";
+import { MAX_UPLOAD } from "./api.js";
 
-export function watchForPictures(input, asks, complains) {
+/**
+ * @param {HTMLInputElement} input
+ * @param {(file: File) => void} onPicture
+ * @param {(message: string) => void} onProblem
+ */
+export function watchForPictures(input, onPicture, onProblem) {
+  /** @param {File | undefined} file */
   const take = (file) => {
     if (!file) return;
-    if (file.size > LARGEST) {
+    if (file.size > MAX_UPLOAD) {
       const size = (file.size / 1024 / 1024).toFixed(1);
-      complains(`${file.name} has ${size} MB; a picture may have 20 MB. Take a smaller copy of it.`);
-    } else asks(file);
+      onProblem(`${file.name} is ${size} MB; the limit is 20 MB. Use a smaller copy.`);
+    } else onPicture(file);
   };
 
   input.addEventListener("change", () => {
-    take(input.files[0]);
+    take(input.files?.[0]);
     input.value = ""; // so that the same file can be chosen again
   });
 
   document.addEventListener("paste", (event) => take(event.clipboardData?.files[0]));
 
-  const over = (is) => document.body.classList.toggle("dropping", is);
-  const brings = (event, type) => event.dataTransfer?.types.includes(type);
+  /** @param {boolean} isOver */
+  const highlight = (isOver) => document.body.classList.toggle("dropping", isOver);
+  // Dragged text is left to the browser: it may be dropped into a field.
+  /** @param {DragEvent} event */
+  const hasFileOrLink = ({ dataTransfer }) =>
+    Boolean(dataTransfer && ["Files", "text/uri-list"].some((type) => dataTransfer.types.includes(type)));
+
   document.addEventListener("dragover", (event) => {
-    if (!brings(event, "Files") && !brings(event, "text/uri-list")) return; // a piece of text may go into a field
+    if (!hasFileOrLink(event)) return;
     event.preventDefault();
-    over(true);
+    highlight(true);
   });
-  document.addEventListener("dragleave", (event) => event.relatedTarget === null && over(false));
+  document.addEventListener("dragleave", (event) => event.relatedTarget === null && highlight(false));
   document.addEventListener("drop", (event) => {
-    over(false);
-    if (!brings(event, "Files") && !brings(event, "text/uri-list")) return;
+    highlight(false);
+    if (!hasFileOrLink(event)) return;
     event.preventDefault();
-    const file = event.dataTransfer.files[0];
+    const file = event.dataTransfer?.files[0];
     if (file) take(file);
-    else complains("Only picture files can be dropped, no addresses: save the picture and drop the file.");
+    else onProblem("Links cannot be dropped: save the picture and drop the file.");
   });
 }

@@ -1,121 +1,168 @@
-// The large image in a dialog: what is known of it, its words and places, and the way to its neighbours.
+// A hit in a dialog: its large image and details, the importance of words, places of phrases, and its neighbours.
 
 import * as api from "./api.js";
-import { hidden, make, picture, quiet, score } from "./element.js";
+import { formatScore, hidden, make, picture, quiet } from "./element.js";
 import { nameOf } from "./hits.js";
-import { Latest } from "./latest.js";
 import * as places from "./places.js";
-import { sentence } from "./words.js";
+import { wordImportance } from "./word_importance.js";
+
+/**
+ * @typedef {import("./query.js").Query} Query
+ *
+ * @typedef {object} Shown
+ * @property {api.Hit[]} hits
+ * @property {number} position of the hit that is shown
+ * @property {HTMLElement[]} buttons of the hits on the page, which get the focus back
+ * @property {api.Index} index
+ * @property {Query} query
+ */
 
 export class Viewer {
   #dialog;
-  #like;
-  #latest = new Latest();
-  #shown = null; // { hits, place, buttons, index, question }
+  #onSimilar;
+  #latest = new api.LatestRequest();
+  /** @type {Shown | null} */
+  #shown = null;
 
-  constructor(dialog, like) {
+  /** @param {HTMLDialogElement} dialog @param {(id: number, index: string) => void} onSimilar */
+  constructor(dialog, onSimilar) {
     this.#dialog = dialog;
-    this.#like = like;
-    dialog.addEventListener("keydown", (event) => this.#key(event));
-    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-    dialog.addEventListener("close", () => {
-      this.#latest.stop();
-      dialog.replaceChildren();
-      this.#shown.buttons[this.#shown.place]?.focus(); // of the image looked at last, not of the first
+    this.#onSimilar = onSimilar;
+    dialog.addEventListener("keydown", (event) => this.#onKey(event));
+    dialog.addEventListener("click", (event) => event.target === dialog && this.close());
+    dialog.addEventListener("cancel", (event) => {
+      event.preventDefault();
+      this.close();
     });
+    // Browsers may close a dialog without "cancel". The event comes later: the dialog may be open again.
+    dialog.addEventListener("close", () => dialog.open || this.#clear());
   }
 
-  open(hits, place, buttons, index, question) {
-    this.#shown = { hits, place, buttons, index, question };
-    this.#show();
+  get isOpen() {
+    return this.#dialog.open;
+  }
+
+  /** @type {import("./pane.js").OnOpen} */
+  open(hits, position, buttons, index, query) {
+    this.#show({ hits, position, buttons, index, query });
     this.#dialog.showModal();
   }
 
-  #key(event) {
+  // The focus moves at once, not when the browser reports "close": until then a key could move it elsewhere.
+  close() {
+    if (!this.#dialog.open) return;
+    this.#dialog.close();
+    this.#clear();
+  }
+
+  #clear() {
+    const shown = this.#shown;
+    this.#shown = null;
+    this.#latest.stop();
+    this.#dialog.replaceChildren();
+    shown?.buttons[shown.position]?.focus(); // of the hit that was shown last, not of the one that was clicked
+  }
+
+  /** @param {KeyboardEvent} event */
+  #onKey(event) {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     this.#step(step);
   }
 
+  /** @param {number} step */
   #step(step) {
-    const place = this.#shown.place + step;
-    if (place < 0 || place >= this.#shown.hits.length) return;
-    const held = document.activeElement?.dataset.control;
-    this.#shown.place = place;
-    this.#show();
-    this.#dialog.querySelector(`[data-control="${held ?? "close"}"]`)?.focus();
+    if (!this.#shown) return;
+    const position = this.#shown.position + step;
+    if (position < 0 || position >= this.#shown.hits.length) return;
+    const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.control : undefined;
+    this.#show({ ...this.#shown, position });
+    const control = this.#dialog.querySelector(`[data-control="${focused ?? "close"}"]`);
+    if (control instanceof HTMLElement) control.focus();
   }
 
-  #show() {
+  /** @param {Shown} shown */
+  #show(shown) {
+    this.#shown = shown;
     const signal = this.#latest.start();
-    const { hits, place, index, question } = this.#shown;
-    const hit = hits[place];
-    const stage = hit.image === null ? null : new Stage(hit, index.name);
+    const { hits, position, index, query } = shown;
+    const hit = hits[position];
+    const stage = hit.image === null ? null : new Stage(hit, hit.image, index.name);
     const about = make(
       "div",
       { className: "facts" },
       make("h2", { id: "name", dir: "auto", textContent: hit.key }),
-      hit.stands_out ? null : quiet("It does not stand out from the rest."),
-      stage && this.#actions(hit, index, question, stage, signal),
-      stage && index.explains && question.text.trim() ? wordsOf(hit, index, question, signal) : null,
-      ...facts(hit),
-      stage && hit.near.length ? this.#alike(hit, index, stage) : null,
+      hit.stands_out ? null : quiet("This result does not stand out from the rest."),
+      stage && this.#actions(index, query, stage, signal),
+      stage && index.explains && query.text.trim() ? importance(stage.image, index, query, signal) : null,
+      ...details(hit),
+      stage && hit.near.length ? this.#nearDuplicates(hit, index, stage) : null,
     );
     this.#dialog.replaceChildren(
       make(
         "div",
         { className: "viewer" },
-        this.#bar(place, hits.length),
+        this.#bar(position, hits.length),
         stage?.element ?? "",
         about,
-        make("p", { className: "hidden", role: "status" }, `${place + 1} of ${hits.length}: ${nameOf(hit)}`),
+        make("p", { className: "hidden", role: "status" }, `${position + 1} of ${hits.length}: ${nameOf(hit)}`),
       ),
     );
     this.#dialog.scrollTop = 0;
   }
 
-  #bar(place, number) {
-    const control = (name, label, sign, act, ends = false) => {
+  /** @param {number} position @param {number} total */
+  #bar(position, total) {
+    /** @param {string} name @param {string} label @param {string} sign @param {() => void} onclick */
+    const control = (name, label, sign, onclick, isDisabled = false) => {
       const shown = make("span", { "aria-hidden": "true", textContent: sign });
-      const looks = { type: "button", className: "sign", title: label };
-      const button = make("button", { ...looks, onclick: act }, shown, hidden(label));
+      const button = make(
+        "button",
+        { type: "button", className: "sign", title: label, onclick },
+        shown,
+        hidden(label),
+      );
       button.dataset.control = name;
-      if (ends) button.setAttribute("aria-disabled", "true");
+      if (isDisabled) button.setAttribute("aria-disabled", "true");
       return button;
     };
-    const close = control("close", "Close", "✕", () => this.#dialog.close());
+    const close = control("close", "Close", "✕", () => this.close());
     close.autofocus = true;
     return make(
       "div",
       { className: "steps" },
-      control("previous", "Previous", "←", () => this.#step(-1), place === 0),
-      make("span", { className: "quiet", textContent: `${place + 1} of ${number}` }),
-      control("next", "Next", "→", () => this.#step(1), place === number - 1),
+      control("previous", "Previous", "←", () => this.#step(-1), position === 0),
+      make("span", { className: "quiet", textContent: `${position + 1} of ${total}` }),
+      control("next", "Next", "→", () => this.#step(1), position === total - 1),
       close,
     );
   }
 
-  #actions(hit, index, question, stage, signal) {
-    const like = make("button", { type: "button", textContent: "More like this" });
-    like.dataset.control = "like";
-    like.addEventListener("click", () => {
-      this.#shown.buttons = []; // they go away with the old answer
-      this.#dialog.close();
-      this.#like(hit.image, index.name);
+  /** @param {api.Index} index @param {Query} query @param {Stage} stage @param {AbortSignal} signal */
+  #actions(index, query, stage, signal) {
+    const similar = make("button", { type: "button", textContent: "More like this" });
+    similar.dataset.control = "similar";
+    similar.addEventListener("click", () => {
+      if (this.#shown) this.#shown.buttons = []; // they are removed with the old answer
+      this.close();
+      this.#onSimilar(stage.image, index.name);
     });
-    const row = make("div", { className: "actions" }, like);
-    if (index.localizes && question.text.trim()) row.append(placesButton(hit, index, question, stage, signal));
+    const row = make("div", { className: "actions" }, similar);
+    if (index.localizes && query.text.trim()) row.append(...placesButton(index, query, stage, signal));
     return row;
   }
 
-  #alike(hit, index, stage) {
-    const show = (id, which) => {
-      const shown = picture(api.image(id, index.name, "thumbnail"));
-      const name = which ? `Show image ${which} that is alike` : "Show the image that was found";
+  /** @param {api.Hit} hit @param {api.Index} index @param {Stage} stage */
+  #nearDuplicates(hit, index, stage) {
+    /** @param {number} id @param {number} number */
+    const item = (id, number) => {
+      const shown = picture(api.imageUrl(id, index.name, "thumbnail"));
+      const name = number ? `Show near-duplicate ${number}` : "Show the best match";
       const button = make("button", { type: "button", className: "tile" }, shown, hidden(name));
       button.addEventListener("click", () => {
-        this.#dialog.querySelector("[data-control=where][aria-pressed=true]")?.click(); // boxes of the other one
+        const pressed = this.#dialog.querySelector("[data-control=where][aria-pressed=true]");
+        if (pressed instanceof HTMLElement) pressed.click(); // removes the boxes, which belong to the other picture
         stage.show(id);
       });
       return make("li", {}, button);
@@ -123,13 +170,13 @@ export class Viewer {
     return make(
       "div",
       {},
-      make("h3", { textContent: "Alike" }),
-      make("ul", { className: "alikes", role: "list" }, ...[hit.image, ...hit.near].map(show)),
+      make("h3", { textContent: "Near-duplicates" }),
+      make("ul", { className: "near-duplicates", role: "list" }, ...[stage.image, ...hit.near].map(item)),
     );
   }
 }
 
-// The image in a frame of its own shape: the thumbnail at once, the large one as soon as it is there, boxes over it.
+// The image in a frame of its shape: first the thumbnail, then the large image, with boxes over it.
 class Stage {
   #index;
   #frame = make("div", { className: "frame" });
@@ -137,24 +184,28 @@ class Stage {
   boxes = make("div", { className: "boxes", "aria-hidden": "true" });
   element = make("figure", { className: "stage" }, this.#frame, this.#note);
 
-  constructor(hit, index) {
+  /** @param {api.Hit} hit @param {number} image @param {string} index */
+  constructor(hit, image, index) {
     this.#index = index;
+    this.image = image; // of the hit
+    this.shown = image; // which may be a near-duplicate
     this.alt = hit.captions?.[0] ?? hit.text ?? hit.key;
-    this.#shape(hit.width || 1, hit.height || 1);
-    this.show(hit.image);
+    this.#setShape(hit.width || 1, hit.height || 1);
+    this.show(image);
   }
 
+  /** @param {number} id */
   show(id) {
-    this.id = id;
-    const large = api.image(id, this.#index, "large");
-    const thumbnail = api.image(id, this.#index, "thumbnail");
+    this.shown = id;
+    const large = api.imageUrl(id, this.#index, "large");
+    const thumbnail = api.imageUrl(id, this.#index, "thumbnail");
     const image = make("img", { alt: this.alt, decoding: "async" });
-    image.addEventListener("load", () => this.#shape(image.naturalWidth, image.naturalHeight));
+    image.addEventListener("load", () => this.#setShape(image.naturalWidth, image.naturalHeight));
     image.addEventListener(
       "error",
       async () => {
         image.src = thumbnail;
-        this.#note.textContent = await api.whyNot(large);
+        this.#note.textContent = await api.whyNotShown(large);
       },
       { once: true },
     );
@@ -165,14 +216,16 @@ class Stage {
     this.#frame.replaceChildren(image, this.boxes);
   }
 
-  #shape(width, height) {
+  /** @param {number} width @param {number} height */
+  #setShape(width, height) {
     this.#frame.style.setProperty("--ratio", (width / height).toFixed(4));
   }
 }
 
-function facts(hit) {
+/** @param {api.Hit} hit */
+function details(hit) {
   const size = hit.width && hit.height ? `${hit.width} × ${hit.height}` : null;
-  const known = { Score: score(hit.score), Day: hit.taken, Size: size, Split: hit.split, ...hit.columns };
+  const known = { Score: formatScore(hit.score), Date: hit.taken, Size: size, Split: hit.split, ...hit.columns };
   const captions = hit.kind === "text" ? [hit.text] : (hit.captions ?? []);
   const items = captions.map((text) => make("li", { dir: "auto", textContent: text }));
   const pairs = Object.entries(known)
@@ -182,37 +235,37 @@ function facts(hit) {
   return [list, make("dl", {}, ...pairs)];
 }
 
-function wordsOf(hit, index, question, signal) {
-  const shown = make("div", { className: "explained" }, quiet("Weighing the words …"));
-  api.explain(hit.image, question.text, index.name, signal).then(
-    ({ words }) => shown.replaceChildren(make("h3", { textContent: "Which words found it" }), ...sentence(words)),
+/** @param {number} image @param {api.Index} index @param {Query} query @param {AbortSignal} signal */
+function importance(image, index, query, signal) {
+  const shown = make("div", { className: "explained" }, quiet("Computing the importance of each word …"));
+  api.explain(image, query.text, index.name, signal).then(
+    ({ words }) => shown.replaceChildren(make("h3", { textContent: "Which words matched" }), ...wordImportance(words)),
     (problem) => signal.aborted || shown.replaceChildren(quiet(problem.message)),
   );
   return shown;
 }
 
-function placesButton(hit, index, question, stage, signal) {
+/** @param {api.Index} index @param {Query} query @param {Stage} stage @param {AbortSignal} signal */
+function placesButton(index, query, stage, signal) {
   const button = make("button", { type: "button", textContent: "Show where" });
   button.dataset.control = "where";
   button.setAttribute("aria-pressed", "false");
-  const told = make("div", { className: "told", role: "status" });
+  const list = make("div", { className: "found-places", role: "status" });
   button.addEventListener("click", async () => {
-    const on = button.getAttribute("aria-pressed") === "false";
-    button.setAttribute("aria-pressed", String(on));
+    const isOn = button.getAttribute("aria-pressed") === "false";
+    button.setAttribute("aria-pressed", String(isOn));
     stage.boxes.replaceChildren();
-    told.replaceChildren();
-    if (!on) return;
+    list.replaceChildren();
+    if (!isOn) return;
     try {
-      const { phrases } = await api.localize(hit.image, question.text, index.name, signal);
+      const { phrases } = await api.localize(stage.image, query.text, index.name, signal);
       if (button.getAttribute("aria-pressed") === "false") return;
-      if (stage.id !== hit.image) stage.show(hit.image);
+      if (stage.shown !== stage.image) stage.show(stage.image);
       stage.boxes.replaceChildren(...places.boxes(phrases));
-      told.replaceChildren(phrases.length ? places.list(phrases) : "No phrase of the query has a place in it.");
+      list.replaceChildren(phrases.length ? places.list(phrases) : "No phrase of the query was found in it.");
     } catch (problem) {
-      if (!signal.aborted) told.replaceChildren(quiet(problem.message));
+      if (!signal.aborted) list.replaceChildren(quiet(problem instanceof Error ? problem.message : String(problem)));
     }
   });
-  const both = document.createDocumentFragment();
-  both.append(button, told);
-  return both;
+  return [button, list];
 }
