@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
+from diptych.errors import DataError, DiptychError, ImageError, IndexFileError, ScoreError
 from diptych.index import search
 from diptych.index.entries import Filters, SearchRequest
 from diptych.index.query_plan import QueryPlan
@@ -52,6 +52,17 @@ def test_all_four_directions_and_similar_entries(kit, store):
     text = int(store.vectors("text")[0][0])
     (answer,) = searcher.search_texts(["red dog"], SearchRequest(k=1))
     assert kit.keys(searcher.search_similar(text, SearchRequest(k=1))) == kit.keys(answer)
+
+
+def test_an_image_file_is_searched_like_its_photo(kit, store, tmp_path):
+    kit.put(store, ["n"], ["red", "blue"])
+    searcher = Searcher(store, kit.FakeModel())
+    photo = Image.new("RGB", (4, 4), (1, 2, 3))
+    photo.save(tmp_path / "photo.png")
+    request = SearchRequest(to="text")
+    assert searcher.search_file(tmp_path / "photo.png", request) == searcher.search_image(photo, request)
+    with pytest.raises(ImageError, match="no such file"):
+        searcher.search_file(tmp_path / "none.png", request)
 
 
 def test_an_answer_names_the_words_that_the_model_does_not_know(kit, store):

@@ -92,13 +92,10 @@ def command(
 def _answer(
     searcher: Searcher, request: SearchRequest, text: str | None, image: Path | None, like: int | None
 ) -> Answer:
-    from diptych.data.images import decode
-    from diptych.index.decoding import photo_options
-
     if text is not None:
         return searcher.search_texts([text], request)[0]
     if image is not None:
-        return searcher.search_image(decode(image, photo_options(searcher.model).decode_size), request)
+        return searcher.search_file(image, request)
     assert like is not None
     return searcher.search_similar(like, request)
 

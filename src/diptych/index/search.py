@@ -15,8 +15,10 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
+from diptych.data.images import decode
 from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
 from diptych.index import ivf as ivf_cache
+from diptych.index.decoding import photo_options
 from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, SearchRequest
 from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
@@ -97,6 +99,10 @@ class Searcher:
     def search_image(self, photo: Image.Image, request: SearchRequest) -> Answer:
         """The answer for an upright RGB photo, which need not be in the index."""
         return self.search([Query(self.model.encode_images([photo]), "image", request)])[0]
+
+    def search_file(self, path: str | Path, request: SearchRequest) -> Answer:
+        """The answer for an image file, decoded as for indexing: an indexed file finds itself with a cosine of 1."""
+        return self.search_image(decode(Path(path), photo_options(self.model).decode_size), request)
 
     def search_similar(self, id: int, request: SearchRequest) -> Answer:
         """Entries similar to an entry of the index, without the entry itself and its exact copies."""

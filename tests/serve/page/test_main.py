@@ -230,9 +230,7 @@ def test_two_indexes_side_by_side(open_page):
     assert page.locator(".pane").last.locator(".hit").count() == 8
     page.fill("#text", "green rings")
     page.wait_for_url("**/?q=green+rings&*beside=others")
-    page.goto(
-        page.url.replace("q=green+rings", "like=1&of=scenes")
-    )  # sends its bytes to the other index
+    page.goto(page.url.replace("q=green+rings", "like=1&of=scenes"))  # sends its bytes to the other index
     status(page, "in scenes.* in others")
     page.go_back()
     page.wait_for_url("**/?q=green+rings&*beside=others")
