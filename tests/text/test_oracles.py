@@ -7,7 +7,7 @@ import torch
 from diptych.models.matchers.cca import Moments, canonical
 from diptych.text.features.bags import known_tokens
 from diptych.text.features.ica import fit_ica
-from diptych.text.features.mixtures import CountedWords, improved, start_mixture
+from diptych.text.features.mixtures import CountedWords, em_step, initial_mixture
 from diptych.text.features.pca import Covariance
 from diptych.text.features.tfidf import inverse_document_frequency, tfidf
 from diptych.text.vocabulary import SPECIALS, Vocabulary
@@ -29,7 +29,7 @@ def test_principal_components():
     covariance = Covariance(7)
     for part in np.split(values, [13, 40]):
         covariance.add(torch.from_numpy(part), torch.ones(len(part)))
-    found = covariance.principal(3)
+    found = covariance.principal_components(3)
     theirs = decomposition.PCA(3, svd_solver="full").fit(values)
     signs = np.sign((found.components.numpy() * theirs.components_).sum(1))
     ours = found(torch.from_numpy(values).to(found.components.dtype)).numpy() * signs
@@ -53,8 +53,8 @@ def test_independent_components():
 def test_a_step_of_expectation_maximisation():
     values = torch.from_numpy(rows(200, 4))
     words = CountedWords.from_vectors(values, torch.ones(len(values)))
-    start = start_mixture(words, 3, seed=0)
-    ours, before = improved(start, words, hybrid=False)
+    start = initial_mixture(words, 3, seed=0)
+    ours, before = em_step(start, words, hybrid=False)
     theirs = mixture.GaussianMixture(
         3,
         covariance_type="diag",
@@ -69,8 +69,8 @@ def test_a_step_of_expectation_maximisation():
     np.testing.assert_allclose(ours.weights, theirs.weights_, rtol=1e-6)
     np.testing.assert_allclose(ours.locations, theirs.means_, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(ours.scales.square(), theirs.covariances_, rtol=1e-5)
-    assert improved(ours, words, hybrid=False)[1] == pytest.approx(theirs.score(values.numpy()), rel=1e-6)
-    assert improved(ours, words, hybrid=False)[1] > before
+    assert em_step(ours, words, hybrid=False)[1] == pytest.approx(theirs.score(values.numpy()), rel=1e-6)
+    assert em_step(ours, words, hybrid=False)[1] > before
 
 
 def test_tf_idf():

@@ -130,7 +130,7 @@ def test_loading_names_the_file_the_fault_and_the_remedy(
     path.write_text(json.dumps({**GOOD, **change}), "utf-8")
     with pytest.raises(DataError) as error:
         Vocabulary.load(path)
-    assert str(path) in str(error.value) and message in str(error.value) and "make it again" in str(error.value)
+    assert str(path) in str(error.value) and message in str(error.value) and "rebuild it" in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -152,7 +152,7 @@ class Bomb:
 def test_a_pickle_is_refused_unread(tmp_path: Path, name: str, protocol: int) -> None:
     path = tmp_path / name
     path.write_bytes(pickle.dumps(Bomb(), protocol))
-    message = "not valid JSON" if name == "v.json" and protocol == 0 else "a pickle.*make it again"
+    message = "not valid JSON" if name == "v.json" and protocol == 0 else "a pickle.*rebuild it"
     with pytest.raises(DataError, match=message):
         Vocabulary.load(path)
 

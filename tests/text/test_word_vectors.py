@@ -102,19 +102,19 @@ def test_any_table_comes_back(
 @pytest.mark.parametrize(
     ("content", "row", "message"),
     [
-        ("", None, "holds no word vectors"),
-        ("\n\n", None, "holds no word vectors"),
-        ("0 3\n", None, "holds no word vectors"),
+        ("", None, "has no word vectors"),
+        ("\n\n", None, "has no word vectors"),
+        ("0 3\n", None, "has no word vectors"),
         ("dog\n", 1, "not a word and its numbers"),
         ("dog cat owl\n", 1, "not a word and its numbers"),
-        ("the 1 2 3\ndog 1 2\n", 2, "2 numbers where 3 belong; is the file complete?"),
-        ("the 1 2 3\nowl 1 2\n", 2, "2 numbers where 3 belong"),
-        ("the 1 2 3\nowl\n", 2, "0 numbers where 3 belong"),
-        ("the 1 2 3\ndog 1 2 3 4\n", 2, "4 numbers where 3 belong"),
-        ("the 1 2 3\nowl 1 2 3 4\n", 2, "4 numbers where 3 belong"),
-        ("the 1 x 3\ndog 1 2 3\n", 1, "numbers where 1 belong"),
-        ("2 4\nthe 1 2 3\ndog 1 2 3\n", 2, "3 numbers where 4 belong"),
-        ("2 999999999\nthe 1 2 3\n", 2, "3 numbers where 999999999 belong"),
+        ("the 1 2 3\ndog 1 2\n", 2, "2 numbers instead of 3; is the file complete?"),
+        ("the 1 2 3\nowl 1 2\n", 2, "2 numbers instead of 3"),
+        ("the 1 2 3\nowl\n", 2, "0 numbers instead of 3"),
+        ("the 1 2 3\ndog 1 2 3 4\n", 2, "4 numbers instead of 3"),
+        ("the 1 2 3\nowl 1 2 3 4\n", 2, "4 numbers instead of 3"),
+        ("the 1 x 3\ndog 1 2 3\n", 1, "numbers instead of 1"),
+        ("2 4\nthe 1 2 3\ndog 1 2 3\n", 2, "3 numbers instead of 4"),
+        ("2 999999999\nthe 1 2 3\n", 2, "3 numbers instead of 999999999"),
         ("the 1 2 3\ndog 1 - 3\n", 2, "'-' is not a number"),
         ("the 1 2 3\n\ndog 1  3\n", 3, "'' is not a number"),
         ("the 1 2 3\ndog 1 nan 3\n", 2, "not finite"),
@@ -127,8 +127,8 @@ def test_any_table_comes_back(
         (b"2 3\ndog \x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00\x40\x40\n", 2, "binary, not text"),
         (b"\x00" * (1 << 20), 1, "binary, not text"),
         (b"dog 1" * (1 << 18), 1, "more than a million bytes"),
-        (gzip.compress(GLOVE.encode(), mtime=0)[:-9], None, "not a whole gzip file"),
-        (b"\x1f\x8b\x08 no gzip at all", None, "not a whole gzip file"),
+        (gzip.compress(GLOVE.encode(), mtime=0)[:-9], None, "not a complete gzip file"),
+        (b"\x1f\x8b\x08 no gzip at all", None, "not a complete gzip file"),
     ],
 )
 def test_a_fault_names_its_file_and_row(tmp_path: Path, content: str | bytes, row: int | None, message: str) -> None:
@@ -215,5 +215,5 @@ def test_a_word_that_is_left_out_is_unknown(tmp_path: Path) -> None:
 
 def test_no_word_with_a_vector_is_an_error() -> None:
     nothing = WordVectors(np.zeros((len(WORDS), 2), np.float32), np.zeros(len(WORDS), bool))
-    with pytest.raises(DataError, match=r"^none of the training words has a vector; name word vectors"):
+    with pytest.raises(DataError, match=r"^none of the training words has a vector; use word vectors"):
         keep_words_with_vectors(WORDS, nothing)

@@ -1,8 +1,8 @@
-"""Noun phrases of plain English captions, for texts whose phrases nobody marked.
+"""A noun phrase chunker for plain English captions, for texts without annotated phrases.
 
-There is no grammar and no trained tagger here: a phrase begins with a determiner, a number, an adjective or a noun, and
-goes on until a word from a closed list, or one that looks or stands like a verb. That is right for most phrases of a
-caption and wrong for the others; annotated phrases are better wherever there are any.
+It uses neither a grammar nor a trained tagger: a phrase begins with a determiner, a number, an adjective or a noun, and
+ends before a word from a closed list, or before one that looks or is placed like a verb. That is right for most phrases
+in captions; prefer annotated phrases if there are any.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ _VERBS = _words(
     "stick stop stretch stroll surf surround swim swing take talk tend throw tie toss touch travel trot try tumble "
     "turn use wade wait wake walk wander wash watch wave wear work wrestle write yell"
 )
-# What only looks like a verb, a plural or an adverb.
-_NO_VERB = _words(
+# Words that only look like a verb, a plural or an adverb.
+_NOT_VERBS = _words(
     "building clothing railing ceiling ring wing king string spring wedding something nothing anything everything "
     "evening morning thing things painting awning earring stocking sling icing sibling bed shed sled seed weed speed "
     "reed red naked hundred"
 )
-_NO_PLURAL = _words("bus grass glass dress gas canvas lens tennis christmas iris mattress compass cross kiss")
-_NO_ADVERB = _words("family elderly lovely curly friendly ugly belly jelly bully lily hilly assembly bubbly")
+_NOT_PLURALS = _words("bus grass glass dress gas canvas lens tennis christmas iris mattress compass cross kiss")
+_NOT_ADVERBS = _words("family elderly lovely curly friendly ugly belly jelly bully lily hilly assembly bubbly")
 _MEASURES = _words(
     "group groups pair couple bunch set piece pieces pile piles crowd line row rows number team lot lots type pack "
     "flock herd bottle cup glass plate bowl body stack variety collection kind bucket can bag box basket flight gang "
     "mound sheet cloud patch field trio class array assortment sort one some two three all each most"
 )
-_UNSEEN = _words("air background foreground distance other")  # "in the air", "each other": nothing that has a place
+_NOT_VISIBLE = _words("air background foreground distance other")  # "in the air", "each other": no object
 
 
 def _third_person(verb: str) -> str:
@@ -75,7 +75,7 @@ def _third_person(verb: str) -> str:
     return verb + ("es" if verb.endswith(("ch", "sh", "ss", "x", "o")) else "s")
 
 
-_KNOWN = {  # a word that is in several of these is of the first kind
+_LETTER_WORDS = {  # a word in several of these has the first letter
     "s": _SINGULAR,
     "d": _DETERMINERS,
     "u": _NUMBERS,
@@ -87,48 +87,49 @@ _KNOWN = {  # a word that is in several of these is of the first kind
     "m": _MEASURES,
     "v": _VERBS | {_third_person(verb) for verb in _VERBS},
 }
-# A text becomes a letter a word: determiner, number, adjective, noun (or unknown), measure ("group" of people), verb,
-# word in -ing, participle in -ed, `of`, `&` for and, `'` for a possessive, and x for what ends any phrase.
-# Repetitions are bounded, so that no text is slow.
+# A text becomes one letter per word: s singular determiner, d other determiner, u number, j adjective, n noun or
+# unknown, m measure ("group" of people), v verb, g word in -ing, e participle in -ed, o of, & and, ' possessive, x the
+# end of any phrase.
+# Repetitions are bounded, so that no text takes long.
 _COLOURS = "j(?:&j){0,3}"  # black and white
 _MODIFIERS = f"(?:{_COLOURS}|(?<=[dsuj])[ge](?=[jnm])){{0,8}}"  # a smiling girl, but a girl smiling
-# What stands right before a determiner is a verb: [a man] kicks [a ball]. Right behind one, nothing is.
+# A word right before a determiner is a verb: [a man] kicks [a ball]. Right behind one, no word is.
 _NOUNS = "(?:(?<=[dsj])[nmv]|[nm](?![ds]))(?:[nm](?![ds])|e(?=[nm]))*"
 _BARE = f"(?:{_MODIFIERS}{_NOUNS}|(?:{_COLOURS}){{1,8}})"
 _MEASURE = "[ds]{0,3}u?j{0,3}[mu]o"  # a small group of, one of
 _PHRASE = re.compile(f"(?:{_MEASURE}){{0,3}}(?:[ds]{{0,3}}u{{0,3}}{_BARE}(?:'{_BARE})*|u)")
-_ONE = re.compile("s[dj]*n+$")  # a dog
+_SINGULAR_NOUN = re.compile("s[dj]*n+$")  # a dog
 
 
 def noun_phrases(text: str) -> list[str]:
-    """The noun phrases of a text in their order: parts of it as they stand there, none inside another."""
+    """The noun phrases of a text in order, spelled as in the text; they do not overlap."""
     spans = [match.span() for match in _WORD.finditer(text)]
     letters = _letters([text[start:end].lower() for start, end in spans])
     found = [(match.start(), match.end()) for match in _PHRASE.finditer(letters)]
-    words = [text[spans[first][0] : spans[end - 1][1]] for first, end in found]
-    return [phrase for phrase in words if phrase.split()[-1].lower() not in _UNSEEN]
+    phrases = [text[spans[first][0] : spans[end - 1][1]] for first, end in found]
+    return [phrase for phrase in phrases if phrase.split()[-1].lower() not in _NOT_VISIBLE]
 
 
 def _letters(words: list[str]) -> str:
-    """The kind of each word, as one letter."""
+    """The part of speech of each word, one letter per word."""
     letters: list[str] = []
     for word in words:
         letter = _letter(word)
-        # "a dog surfs": behind a singular determiner and a noun, an s is that of a verb
-        if letter == "n" and word.endswith("s") and word not in _NO_PLURAL and _ONE.search("".join(letters[-6:])):
-            letter = "v"
+        is_plural_or_verb = letter == "n" and word.endswith("s") and word not in _NOT_PLURALS
+        if is_plural_or_verb and _SINGULAR_NOUN.search("".join(letters[-6:])):
+            letter = "v"  # "a dog surfs": after a singular determiner and a noun
         letters.append(letter)
     return "".join(letters)
 
 
 def _letter(word: str) -> str:
-    for letter, known in _KNOWN.items():
-        if word in known:
+    for letter, words in _LETTER_WORDS.items():
+        if word in words:
             return letter
     if word[0].isdigit():
         return "u"
-    if not word[0].isalpha() or (word.endswith("ly") and word not in _NO_ADVERB):
+    if not word[0].isalpha() or (word.endswith("ly") and word not in _NOT_ADVERBS):
         return "x"
-    if len(word) > 4 and word not in _NO_VERB and word.endswith(("ing", "ed")):
+    if len(word) > 4 and word not in _NOT_VERBS and word.endswith(("ing", "ed")):
         return "g" if word.endswith("ing") else "e"
     return "n"

@@ -1,4 +1,4 @@
-"""The vocabulary: which words a model knows, and the number that each of them has."""
+"""The vocabulary: the words that a model knows, each with its id."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PAD, START, END, UNKNOWN = range(4)
 SPECIALS = ("<pad>", "<start>", "<end>", "<unknown>")
 
 _FORMAT, _VERSION = "diptych-vocabulary", 1
-_REMEDY = "make it again from the train texts"
+_REMEDY = "rebuild it from the training texts"
 
 
 @dataclass(frozen=True, eq=False)
 class TokenTable:
-    """The token ids of many texts, one after the other: text i is `flat[offsets[i] : offsets[i + 1]]`."""
+    """The token ids of many texts in one array: text i is `flat[offsets[i] : offsets[i + 1]]`."""
 
     flat: NDArray[np.int32]  # (tokens,)
     offsets: NDArray[np.int64]  # (texts + 1,)
@@ -40,11 +40,11 @@ class TokenTable:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens of each text, start and end included."""
+        """The number of tokens of each text, including start and end."""
         return np.diff(self.offsets)
 
     def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ids of these texts, padded to the longest of them, and their lengths."""
+        """The ids of a batch of texts, padded to the longest of them, and their lengths."""
         rows = np.asarray(indices, np.int64)
         lengths = self.lengths[rows]  # (rows,)
         columns = np.arange(lengths.max(initial=0))
@@ -56,9 +56,9 @@ class TokenTable:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words with their ids: pad 0, start 1, end 2, unknown 3, then the words, the most frequent first.
+    """Words and their ids: 0 pad, 1 start, 2 end, 3 unknown, then the words, most frequent first.
 
-    The four specials are ids, not words: nothing that a text can hold encodes to pad, start or end.
+    The four specials are ids without a word: no token of a text is encoded as pad, start or end.
     """
 
     words: tuple[str, ...]
@@ -67,7 +67,7 @@ class Vocabulary:
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], threshold: int = 4) -> Vocabulary:
-        """Keep the words that occur `threshold` times or more; the texts should be train texts only."""
+        """Count the words of texts and keep those that occur at least `threshold` times; pass only training texts."""
         counter: Counter[str] = Counter()
         for text in texts:
             counter.update(tokenise(text))
@@ -75,7 +75,7 @@ class Vocabulary:
         if not kept:
             raise DataError(
                 f"none of the {len(counter)} words in the texts occurs {threshold} times or more; "
-                "give more texts or a lower threshold"
+                "use more texts or a lower threshold"
             )
         return cls(tuple(word for _, word in kept), tuple(-count for count, _ in kept), threshold)
 
@@ -84,7 +84,7 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> Mapping[str, int]:
-        """The id of each word; the specials have no word and are not in it."""
+        """The id of each word; the specials are not included."""
         return {word: number for number, word in enumerate(self.words, len(SPECIALS))}
 
     @cached_property
@@ -93,20 +93,20 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> str:
-        """A fingerprint of the ids: equal for two vocabularies just when they encode every text alike."""
+        """A fingerprint of the ids: two vocabularies have the same one exactly if they encode every text alike."""
         content = json.dumps(self._names, separators=(",", ":"))
         return hashlib.sha256(content.encode("ascii")).hexdigest()
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text's tokens between start and end."""
+        """The ids of a text's tokens, between start and end."""
         return self.encode_tokens(tokenise(text))
 
-    def encode_tokens(self, words: Iterable[str]) -> list[int]:
-        """The ids of words between start and end."""
-        return [START, *map(self.ids.get, words, repeat(UNKNOWN)), END]
+    def encode_tokens(self, tokens: Iterable[str]) -> list[int]:
+        """The ids of tokens, between start and end."""
+        return [START, *map(self.ids.get, tokens, repeat(UNKNOWN)), END]
 
     def encode_all(self, texts: Iterable[str]) -> TokenTable:
-        """Encode many texts into a table of four bytes a token."""
+        """Encode many texts into one table, four bytes per token."""
         flat, offsets = array("i"), array("q", [0])
         for text in texts:
             flat.extend(self.encode(text))
@@ -114,12 +114,12 @@ class Vocabulary:
         return TokenTable(np.array(flat, np.int32), np.array(offsets, np.int64))
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """One string an id, the specials as `<pad>`, `<start>`, `<end>` and `<unknown>`."""
+        """One string per id; the specials are `<pad>`, `<start>`, `<end>` and `<unknown>`."""
         names = self._names
         numbers = [int(number) for number in ids]
         for number in numbers:
             if not 0 <= number < len(names):
-                raise DataError(f"id {number} is not in this vocabulary of {len(names)}; is it the model's own?")
+                raise DataError(f"id {number} is not in this vocabulary of {len(names)}; does it belong to the model?")
         return [names[number] for number in numbers]
 
     def save(self, path: Path) -> None:
@@ -129,28 +129,28 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """Read a vocabulary that `save` wrote; anything else is a DataError."""
+        """Read a vocabulary that `save` wrote; anything else raises a DataError."""
         _refuse_pickle(path)
         content = read_json(path, DataError)
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise DataError(f"{path}: not a vocabulary (its format is not {_FORMAT!r}); {_REMEDY}")
         if content.get("version") != _VERSION:
             raise DataError(f"{path}: version {content.get('version')!r}, not the known {_VERSION}; {_REMEDY}")
-        if fault := _fault(content):
-            raise DataError(f"{path}: {fault}; {_REMEDY}")
+        if reason := _why_invalid(content):
+            raise DataError(f"{path}: {reason}; {_REMEDY}")
         return cls(tuple(content["words"]), tuple(content["counts"]), content["threshold"])
 
 
 def _refuse_pickle(path: Path) -> None:
     first = b""
-    with suppress(OSError), path.open("rb") as file:  # reading it as JSON will say what is wrong
+    with suppress(OSError), path.open("rb") as file:  # reading it as JSON gives a better error
         first = file.read(1)
     if first == b"\x80" or path.suffix in (".pkl", ".pickle"):
-        raise DataError(f"{path}: a pickle, which can run any code and is never read; {_REMEDY}")
+        raise DataError(f"{path}: a pickle, which could run any code and is never read; {_REMEDY}")
 
 
-def _fault(content: dict[str, Any]) -> str | None:
-    """What is wrong with the fields of a vocabulary file, if anything is."""
+def _why_invalid(content: dict[str, Any]) -> str | None:
+    """What is wrong with the fields of a vocabulary file, if anything."""
     words, counts, threshold = (content.get(key) for key in ("words", "counts", "threshold"))
     if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
         return "'words' is not a list of words"
@@ -165,7 +165,7 @@ def _fault(content: dict[str, Any]) -> str | None:
 
 
 def pad_ids(texts: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ids of texts, padded to the longest of them, (texts, longest), and their lengths."""
+    """The ids of texts, padded to the longest of them, (texts, longest), and their lengths, (texts,)."""
     lengths = np.array([len(text) for text in texts], np.int64)
     ids = np.full((len(texts), lengths.max(initial=0)), PAD, np.int64)
     for row, text in zip(ids, texts, strict=True):

@@ -37,7 +37,7 @@ def by_autograd(mixture, word):
 
 @pytest.mark.parametrize("block", [1, 1 << 20], ids=["a word a block", "one block"])
 def test_gradients_are_those_of_the_log_likelihood(block, monkeypatch):
-    monkeypatch.setattr(mixtures, "_AT_ONCE", block)
+    monkeypatch.setattr(mixtures, "_BLOCK_ELEMENTS", block)
     expected = torch.stack([by_autograd(some(), word) for word in words()])
     torch.testing.assert_close(word_gradients(words(), some()), expected)
 

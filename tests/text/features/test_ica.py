@@ -49,5 +49,5 @@ def test_the_seed_alone_decides():
 
 def test_too_few_words_are_refused():
     vectors = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(RecipeError, match=r"size 4 and rank 2 only.*set model\.text\.ica = false$"):
+    with pytest.raises(RecipeError, match=r"size 4 but rank 2.*set model\.text\.ica = false$"):
         fit_ica(vectors, torch.ones(3))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import RecipeError
-from diptych.text.features.mixtures import FLOOR, CountedWords, Mixture, fit_mixture, improved, start_mixture
+from diptych.text.features.mixtures import FLOOR, CountedWords, Mixture, em_step, fit_mixture, initial_mixture
 
 
 def clusters(seed=0, words=400):
@@ -51,9 +51,9 @@ def test_the_density_is_that_of_its_definition():
 def test_the_likelihood_never_falls(hybrid):
     vectors, counts = clusters()
     words = CountedWords.from_vectors(vectors, counts)
-    mixture, likelihoods = start_mixture(words, 5, 0), []
+    mixture, likelihoods = initial_mixture(words, 5, 0), []
     for _ in range(30):
-        mixture, likelihood = improved(mixture, words, hybrid=hybrid)
+        mixture, likelihood = em_step(mixture, words, hybrid=hybrid)
         likelihoods.append(likelihood)
     assert np.diff(likelihoods).min() > -1e-9
     assert likelihoods[-1] > likelihoods[0] + 0.1
@@ -75,13 +75,13 @@ def test_clusters_are_found_with_their_kinds():
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_counted_words_are_repeated_words(hybrid):
     vectors, counts = clusters(words=60)
-    mixture = start_mixture(CountedWords.from_vectors(vectors, counts), 4, 0)
+    mixture = initial_mixture(CountedWords.from_vectors(vectors, counts), 4, 0)
     repeated = vectors.repeat_interleave(counts, 0)
     for words in (
         counted := CountedWords.from_vectors(vectors, counts),
         CountedWords.from_vectors(repeated, torch.ones(len(repeated))),
     ):
-        made, likelihood = improved(mixture, words, hybrid=hybrid)
+        made, likelihood = em_step(mixture, words, hybrid=hybrid)
         if words is counted:
             first, first_likelihood = made, likelihood
     assert likelihood == pytest.approx(first_likelihood)
@@ -92,7 +92,7 @@ def test_counted_words_are_repeated_words(hybrid):
 def test_one_step_of_one_gaussian_is_the_mean_and_the_deviation():
     vectors, counts = clusters(words=50)
     words = CountedWords.from_vectors(vectors, counts)
-    mixture, _ = improved(start_mixture(words, 1, 0), words, hybrid=False)
+    mixture, _ = em_step(initial_mixture(words, 1, 0), words, hybrid=False)
     repeated = vectors.repeat_interleave(counts, 0)
     torch.testing.assert_close(mixture.locations[0], repeated.mean(0))
     torch.testing.assert_close(mixture.scales[0], repeated.std(0, unbiased=False))
@@ -120,10 +120,10 @@ def test_a_centre_of_one_word_keeps_a_scale():
 def test_a_centre_without_words_stays_and_breaks_nothing():
     vectors, counts = clusters(words=30)
     words = CountedWords.from_vectors(vectors, counts)
-    start = start_mixture(words, 2, 0)
+    start = initial_mixture(words, 2, 0)
     far = start.locations.clone()
     far[1] = 1e9
-    made, _ = improved(Mixture(start.weights, far, start.scales, start.laplacian), words, hybrid=True)
+    made, _ = em_step(Mixture(start.weights, far, start.scales, start.laplacian), words, hybrid=True)
     assert made.locations[1].tolist() == [1e9, 1e9]
     assert all(torch.isfinite(value).all() for value in vars(made).values())
     assert made.weights[1] > 0
@@ -141,5 +141,5 @@ def test_the_seed_alone_decides_and_progress_is_told():
 def test_fewer_words_than_centres_are_refused():
     words = CountedWords.from_vectors(torch.tensor([[1.0], [2.0], [2.0]]), torch.ones(3))
     with pytest.raises(RecipeError, match=r"centres = 3: the training texts have 2 distinct.*centres = 2 or less$"):
-        start_mixture(words, 3, 0)
-    assert sorted(start_mixture(words, 2, 0).locations[:, 0].tolist()) == [1, 2]
+        initial_mixture(words, 3, 0)
+    assert sorted(initial_mixture(words, 2, 0).locations[:, 0].tolist()) == [1, 2]

@@ -14,7 +14,7 @@ def fitted(values, counts, size, at_once=7):
     covariance = Covariance(values.shape[1])
     for part, count in zip(values.split(at_once), counts.split(at_once), strict=True):
         covariance.add(part, count)
-    return covariance.principal(size)
+    return covariance.principal_components(size)
 
 
 @pytest.mark.parametrize("size", [1, 4, 9])
@@ -50,7 +50,7 @@ def test_counted_rows_are_repeated_rows():
     ids=["few rows", "one direction", "equal rows"],
 )
 def test_more_components_than_the_rank_are_refused(values, rank):
-    remedy = rf"size = {rank + 1}: the {len(values)} distinct training texts have rank {rank} only; set .* = {rank} or"
+    remedy = rf"size = {rank + 1}: the {len(values)} distinct training texts have only rank {rank}; set .* = {rank} or"
     with pytest.raises(RecipeError, match=remedy):
         fitted(values, torch.ones(len(values)), rank + 1)
     if rank:

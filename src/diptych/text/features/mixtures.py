@@ -1,53 +1,56 @@
-"""Mixtures of centres that word vectors are thought to be drawn from, fitted by expectation maximisation.
+"""Mixture models of word vectors, fitted by expectation maximisation (EM).
 
-A centre k has a weight w_k, and along each dimension d a location m and a scale s. A dimension is Gaussian or
+Component k has a weight w_k, and along each dimension d a location m and a scale s. A dimension is Gaussian or
 Laplacian,
 
     log g(x) = -(x - m)^2 / (2 s^2) - log s - log(2 pi) / 2
     log l(x) = -|x - m| / s - log s - log 2
 
 and p(x) = sum_k w_k prod_d (g or l). In a GMM all dimensions are Gaussian. In an HGLMM (Klein et al. 2015) each
-dimension of each centre is whichever of the two fits better: each step takes for the Gaussian the weighted mean and
-deviation, for the Laplacian the weighted median and mean absolute deviation, and keeps the one under which the words,
-weighted by the centre's posterior, are likelier. That maximises what EM has to maximise, so the likelihood never falls.
+dimension of each component is whichever of the two fits better: each step fits a Gaussian by the weighted mean and
+deviation, and a Laplacian by the weighted median and mean absolute deviation, and keeps the one that gives the words,
+weighted by the component's posterior, the higher likelihood. This is the M step of EM, so the likelihood never falls.
 
-Equal words have equal vectors: all is computed on distinct words weighted by their counts.
+Equal words have equal vectors, so everything is computed on distinct words weighted by their counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from diptych.errors import RecipeError
+from diptych.progress import ProgressCallback
 
-TOLERANCE = 1e-4  # of the mean log-likelihood of a word: a step that gains less is the last
-FLOOR = 0.05  # the least scale, as a part of the deviation of all words: a centre of one word would have none
-_LEAST_WEIGHT = 1e-10
-_AT_ONCE = 1 << 18  # words x centres x dimensions in one block
+TOLERANCE = 1e-4  # EM stops after a step that raises the mean log-likelihood per word by less
+FLOOR = 0.05  # the smallest scale, relative to the deviation of all words: one word alone would have scale 0
+_MIN_WEIGHT = 1e-10
+_BLOCK_ELEMENTS = 1 << 18  # words x centres x dimensions
 _LOG_GAUSSIAN, _LOG_LAPLACIAN = math.log(2 * math.pi) / 2, math.log(2)
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """The weight of each centre, and the location, the scale and the kind of each of its dimensions."""
+    """The weight of each component, and the location, scale and kind of each of its dimensions.
+
+    A component is called a centre, as in the recipes: `model.text.centres`.
+    """
 
     weights: Tensor  # (centres,)
     locations: Tensor  # (centres, size)
     scales: Tensor  # (centres, size)
-    laplacian: Tensor  # (centres, size), Gaussian where false
+    laplacian: Tensor  # (centres, size), false for Gaussian
 
     def blocks(self, words: Tensor) -> tuple[Tensor, ...]:
-        """Words (words, size) in parts that can be compared with all centres at once."""
-        parts: tuple[Tensor, ...] = torch.split(words, max(_AT_ONCE // self.locations.numel(), 1))
+        """Split words (words, size) into blocks small enough to be compared with all centres at once."""
+        parts: tuple[Tensor, ...] = torch.split(words, max(_BLOCK_ELEMENTS // self.locations.numel(), 1))
         return parts
 
     def deviations(self, words: Tensor) -> Tensor:
-        """How far each word is from each location, in scales: (words, centres, size)."""
+        """(word - location) / scale: (words, centres, size)."""
         return (words.unsqueeze(1) - self.locations) / self.scales
 
     def log_joint(self, deviations: Tensor) -> Tensor:
@@ -59,7 +62,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class CountedWords:
-    """Distinct words, how often each occurs, and their order along each dimension, which medians need."""
+    """The vectors of distinct words, their counts, and their order along each dimension, for medians."""
 
     vectors: Tensor  # (words, size), double
     counts: Tensor  # (words,), double
@@ -68,18 +71,18 @@ class CountedWords:
 
     @classmethod
     def from_vectors(cls, vectors: Tensor, counts: Tensor) -> CountedWords:
-        """Vectors (words, size) with the number of their occurrences (words,)."""
+        """From vectors (words, size) and their counts (words,)."""
         ordered, order = vectors.double().sort(0)
         return cls(vectors.double(), counts.double(), order, ordered)
 
     def medians(self, weights: Tensor) -> Tensor:
-        """The median along each dimension of words with these weights (words,): (size,)."""
+        """The weighted median along each dimension: (size,). `weights` is (words,)."""
         below = weights[self.order].cumsum(0)  # (words, size)
         middle = (below < below[-1] / 2).sum(0, keepdim=True)
         return self.ordered.gather(0, middle)[0]
 
     def deviation(self) -> Tensor:
-        """The deviation of all words along each dimension, (size,)."""
+        """The standard deviation of all words along each dimension, (size,)."""
         share = self.counts / self.counts.sum()
         return (share @ (self.vectors - share @ self.vectors).square()).sqrt()
 
@@ -91,28 +94,28 @@ def fit_mixture(
     hybrid: bool,
     iterations: int,
     seed: int,
-    progress: Callable[[int, int], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Mixture:
     """Fit a GMM, or an HGLMM if `hybrid` is set; `progress` receives the iterations done and the maximum."""
-    mixture = start_mixture(words, centres, seed)
-    before = -math.inf
+    mixture = initial_mixture(words, centres, seed)
+    previous = -math.inf
     for iteration in range(iterations):
-        mixture, likelihood = improved(mixture, words, hybrid=hybrid)
+        mixture, likelihood = em_step(mixture, words, hybrid=hybrid)
         if progress:
             progress(iteration + 1, iterations)
-        if likelihood - before < TOLERANCE:
+        if likelihood - previous < TOLERANCE:
             break
-        before = likelihood
+        previous = likelihood
     return mixture
 
 
-def start_mixture(words: CountedWords, centres: int, seed: int) -> Mixture:
-    """Centres at words that are far from each other, drawn as k-means++ does, each as wide as all words are."""
-    different = len(torch.unique(words.vectors, dim=0))
-    if different < centres:
+def initial_mixture(words: CountedWords, centres: int, seed: int) -> Mixture:
+    """Centres at distant words, drawn as by k-means++, with the deviation of all words as scale."""
+    distinct = len(torch.unique(words.vectors, dim=0))
+    if distinct < centres:
         raise RecipeError(
-            f"model.text.centres = {centres}: the training texts have {different} distinct words with a vector; "
-            f"set model.text.centres = {different} or less"
+            f"model.text.centres = {centres}: the training texts have {distinct} distinct words with a vector; "
+            f"set model.text.centres = {distinct} or less"
         )
     generator = torch.Generator().manual_seed(seed)
     chosen = [int(torch.multinomial(words.counts, 1, generator=generator))]
@@ -125,39 +128,39 @@ def start_mixture(words: CountedWords, centres: int, seed: int) -> Mixture:
     return Mixture(weights, words.vectors[chosen], scales, torch.zeros_like(scales, dtype=torch.bool))
 
 
-def improved(mixture: Mixture, words: CountedWords, *, hybrid: bool) -> tuple[Mixture, float]:
-    """The mixture after one step of EM, and the mean log-likelihood of a word's occurrence before it."""
+def em_step(mixture: Mixture, words: CountedWords, *, hybrid: bool) -> tuple[Mixture, float]:
+    """The mixture after one step of EM, and the mean log-likelihood per word before it."""
     joint = torch.cat([mixture.log_joint(mixture.deviations(part)) for part in mixture.blocks(words.vectors)])
     likelihood = float(words.counts @ joint.logsumexp(1) / words.counts.sum())
     weights = (joint.softmax(1) * words.counts.unsqueeze(1)).T.contiguous()  # (centres, words)
     totals = weights.sum(1)
-    alive = (totals > 0).unsqueeze(1)  # a centre that no word belongs to stays where it is
+    used = (totals > 0).unsqueeze(1)  # a centre without words stays where it is
     weights = weights / totals.clamp(min=torch.finfo(torch.float64).tiny).unsqueeze(1)
-    locations, scales, fits = _gaussian(weights, words)
+    locations, scales, likelihoods = _fit_gaussian(weights, words)
     laplacian = torch.zeros_like(locations, dtype=torch.bool)
     if hybrid:
-        medians, spreads, others = _laplacian(weights, words)
-        laplacian = others > fits
+        medians, spreads, laplacian_likelihoods = _fit_laplacian(weights, words)
+        laplacian = laplacian_likelihoods > likelihoods
         locations, scales = torch.where(laplacian, medians, locations), torch.where(laplacian, spreads, scales)
-    shares = (totals / totals.sum()).clamp(min=_LEAST_WEIGHT)
+    shares = (totals / totals.sum()).clamp(min=_MIN_WEIGHT)
     return Mixture(
         shares / shares.sum(),
-        torch.where(alive, locations, mixture.locations),
-        torch.where(alive, scales, mixture.scales),
-        torch.where(alive, laplacian, mixture.laplacian),
+        torch.where(used, locations, mixture.locations),
+        torch.where(used, scales, mixture.scales),
+        torch.where(used, laplacian, mixture.laplacian),
     ), likelihood
 
 
-def _gaussian(weights: Tensor, words: CountedWords) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, deviation and mean log-likelihood of each dimension of each centre under weights that sum to one."""
+def _fit_gaussian(weights: Tensor, words: CountedWords) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, deviation and mean log-likelihood per centre and dimension; the weights of a centre sum to 1."""
     means = weights @ words.vectors
     variances = (weights @ words.vectors.square() - means.square()).clamp(min=0)
     scales = _floored(variances.sqrt(), words)
     return means, scales, -variances / scales.square() / 2 - scales.log() - _LOG_GAUSSIAN
 
 
-def _laplacian(weights: Tensor, words: CountedWords) -> tuple[Tensor, Tensor, Tensor]:
-    """Median, mean absolute deviation and mean log-likelihood likewise; centre by centre, to bound the memory."""
+def _fit_laplacian(weights: Tensor, words: CountedWords) -> tuple[Tensor, Tensor, Tensor]:
+    """Median, mean absolute deviation and mean log-likelihood likewise; centre by centre, to limit memory."""
     medians = torch.stack([words.medians(each) for each in weights])
     pairs = zip(weights, medians, strict=True)
     spreads = torch.stack([each @ (words.vectors - median).abs() for each, median in pairs])
@@ -166,6 +169,6 @@ def _laplacian(weights: Tensor, words: CountedWords) -> tuple[Tensor, Tensor, Te
 
 
 def _floored(scales: Tensor, words: CountedWords) -> Tensor:
-    """Scales no smaller than a part of the deviation of all words, the same in all dimensions."""
+    """Scales with a lower bound relative to the deviation of all words, the same in all dimensions."""
     overall = float(words.deviation().square().mean().sqrt())
     return scales.clamp(min=max(FLOOR * overall, torch.finfo(torch.float32).eps))

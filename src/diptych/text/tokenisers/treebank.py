@@ -1,8 +1,8 @@
-"""Texts into tokens, by the conventions of the Penn Treebank, lower-cased.
+"""The Treebank tokeniser: splits a text into lower-case tokens by the conventions of the Penn Treebank.
 
-Clitics leave their word (`don't` is `do n't`, `dog's` is `dog 's`), most punctuation stands alone, commas and
-colons stay inside numbers, double quotes become `` and '', and a period leaves its word only where a sentence
-ends. NLTK's `word_tokenize`, which the published matching models were trained with, cuts plain English alike.
+Clitics are split off (`don't` is `do n't`, `dog's` is `dog 's`), most punctuation is a token of its own, commas and
+colons stay inside numbers, double quotes become `` and '', and a period is split off only at the end of a sentence.
+Plain English is split as by NLTK's `word_tokenize`, which the published matching models were trained with.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CLOSERS = r"""['")\]}>»]*"""
 # The alternatives are tried in this order, on a text without white space at its ends.
 _TOKEN = re.compile(
     rf"""
-    [a-z]+(?!\S)                                         # most words; the rest below is the rule for all
+    [a-z]+(?!\S)                                         # a shortcut for most words; the general rules follow
   | (?:{_ABBREVIATIONS}|(?:[^\W\d_]\.)*[^\W\d_])         # an abbreviation or an initial keeps its period
         \.(?={_CLOSERS}\s)                               #     inside the text, though not at its end
   | (?:
@@ -37,7 +37,7 @@ _TOKEN = re.compile(
 _CLITIC = re.compile(r"(.+)(n't|'(?:d|ll|m|re|s|ve))")
 _OPENING_QUOTE = re.compile(r"""(?<![^\s(\[{<])(?:"|'')""")
 
-_TWO_WORDS = {
+_CONTRACTIONS = {
     "cannot": ("can", "not"),
     "d'ye": ("d", "'ye"),
     "gimme": ("gim", "me"),
@@ -50,8 +50,8 @@ _TWO_WORDS = {
 
 _PLAIN_FORMS: dict[int, str | None] = {
     **dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), 0x200B, 0xFEFF], " "),  # control and zero width
-    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),  # half characters, which no file can hold
-    **dict.fromkeys(map(ord, "\u00ad\u2060"), None),  # soft hyphen and word joiner show nothing
+    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),  # surrogates, which no file can hold
+    **dict.fromkeys(map(ord, "\u00ad\u2060"), None),  # soft hyphen and word joiner are invisible
     **dict.fromkeys(map(ord, "‘’‚‛′ʼ"), "'"),
     **dict.fromkeys(map(ord, "“”„‟″"), '"'),
     **dict.fromkeys(map(ord, "‐‑−"), "-"),
@@ -61,7 +61,7 @@ _PLAIN_FORMS: dict[int, str | None] = {
 
 
 def tokenise(text: str) -> list[str]:
-    """Cut a text into lower-case tokens; any text will do, and no token is empty or holds white space."""
+    """Split any text into lower-case tokens; no token is empty or contains white space."""
     text = text.lower()
     if not (text.isascii() and text.isprintable()):
         text = unicodedata.normalize("NFC", text.translate(_PLAIN_FORMS))
@@ -70,16 +70,16 @@ def tokenise(text: str) -> list[str]:
     if quoted:
         text = _OPENING_QUOTE.sub("``", text)
     tokens = _TOKEN.findall(text)
-    if quoted or not _TWO_WORDS.keys().isdisjoint(tokens):
-        return [part for token in tokens for part in _parts(token)]
+    if quoted or not _CONTRACTIONS.keys().isdisjoint(tokens):
+        return [part for token in tokens for part in _split(token)]
     return tokens
 
 
-def _parts(token: str) -> tuple[str, ...]:
-    """Part a word from its clitic, or the two words of one, and give a closing quote its Treebank form."""
+def _split(token: str) -> tuple[str, ...]:
+    """Split off a clitic, split a contraction in two, or give a closing quote its Treebank form."""
     if token == '"':
         return ("''",)
-    if token in _TWO_WORDS:
-        return _TWO_WORDS[token]
+    if token in _CONTRACTIONS:
+        return _CONTRACTIONS[token]
     clitic = _CLITIC.fullmatch(token)
     return clitic.groups() if clitic else (token,)

@@ -139,7 +139,7 @@ def test_fits_are_the_same_every_time_and_tell_progress():
         (
             {"size": 30},
             vectors(),
-            r"^model\.text\.size = 30: the 20 distinct .* rank 1\d only; set model\.text\.size = 1",
+            r"^model\.text\.size = 30: the 20 distinct .* only rank 1\d; set model\.text\.size = 1",
         ),
         ({"centres": 57, "size": None}, vectors(), r"^model\.text\.centres = 57: .* set model\.text\.centres = "),
     ],

@@ -149,6 +149,6 @@ class Fisher(WordTableTower):
             done += len(ids)
             if progress:
                 progress(done, len(counts))
-        principal = covariance.principal(self.settings.size)
+        principal = covariance.principal_components(self.settings.size)
         self.text_mean.copy_(principal.mean)
         self.components.copy_(principal.components)
