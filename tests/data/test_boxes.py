@@ -21,7 +21,7 @@ def cells(box):
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @given(boxes, boxes)
-def test_what_is_shared_is_counted_square_by_square(kind, some, others):
+def test_iou_equals_counting_unit_squares(kind, some, others):
     found = box_iou(*(np.array(each, kind).reshape(-1, 4) / kind(SIDE) for each in (some, others)))
     assert found.dtype == kind
     assert found.shape == (len(some), len(others))
@@ -31,7 +31,7 @@ def test_what_is_shared_is_counted_square_by_square(kind, some, others):
             assert share == pytest.approx(len(cells(one) & cells(other)) / len(both) if both else 0, rel=1e-6)
 
 
-def test_many_photos_at_once_are_each_by_itself():
+def test_a_batch_of_images_equals_one_image_at_a_time():
     random = np.random.default_rng(0)
     corners = np.sort(random.random((2, 6, 5, 2, 2)), axis=3)  # (sides, photos, boxes, corners, 2)
     some, others = corners.reshape(2, 6, 5, 4)
@@ -42,7 +42,7 @@ def test_many_photos_at_once_are_each_by_itself():
 
 
 @given(boxes.filter(len))
-def test_a_box_shares_all_with_itself_to_the_last_bit(some):
+def test_a_box_has_an_iou_of_exactly_one_with_itself(some):
     values = np.array(some, np.float32) / np.float32(7)
     shares = box_iou(values, values).diagonal()
     assert shares.tolist() == [float(bool(cells(box))) for box in some]

@@ -16,13 +16,13 @@ SPLITS = st.sampled_from(["train", "test"])
 
 @st.composite
 def corpora(draw: st.DrawFn) -> Corpus:
-    """Any number of images and texts a group, chains that recur in other groups, chains without a box."""
+    """Any number of images and texts per group, chains that recur in other groups, chains without a box."""
     groups = st.integers(0, 2)
     images = draw(st.lists(st.tuples(groups, st.sets(CHAINS)), max_size=5))
     texts = draw(st.lists(st.tuples(groups, st.lists(CHAINS, max_size=3)), max_size=5))
     split_of = draw(st.lists(SPLITS, min_size=3, max_size=3))
     return Corpus(
-        name="own",
+        name="mine",
         image_ids=[f"image {i}" for i in range(len(images))],
         image_groups=np.array([group for group, _ in images], np.int64),
         image_splits=np.array([split_of[group] for group, _ in images], np.str_),
@@ -41,7 +41,7 @@ def corpora(draw: st.DrawFn) -> Corpus:
 
 
 def rows(corpus: Corpus) -> list[tuple[object, ...]]:
-    """Each mention with the names of its image and text, in the order that is promised, found the slow way."""
+    """Each mention with the names of its image and text, in the documented order, found by plain loops."""
     found = []
     for j, text in enumerate(corpus.texts):
         for phrase in corpus.phrases[j]:
@@ -53,10 +53,10 @@ def rows(corpus: Corpus) -> list[tuple[object, ...]]:
     return found
 
 
-def told(corpus: Corpus) -> list[tuple[object, ...]]:
-    """The same from what `mentions` tells; all sides are eighths, exact in any float."""
+def mention_rows(corpus: Corpus) -> list[tuple[object, ...]]:
+    """The same from `find_mentions`; all sides are eighths, exact in any float."""
     if not rows(corpus):
-        with pytest.raises(DataError, match="own: no phrase with a box; localisation needs annotated data"):
+        with pytest.raises(DataError, match="mine: no phrase with a box; localisation needs annotated data"):
             find_mentions(corpus)
         return []
     known = find_mentions(corpus)
@@ -69,7 +69,7 @@ def told(corpus: Corpus) -> list[tuple[object, ...]]:
 
 @given(corpora())
 def test_mentions_are_what_a_slow_search_finds(corpus: Corpus) -> None:
-    assert told(corpus) == rows(corpus)
+    assert mention_rows(corpus) == rows(corpus)
 
 
 @given(corpora())
@@ -92,7 +92,7 @@ def test_a_part_of_a_corpus_keeps_its_boxes_and_phrases(corpus: Corpus, data: st
         return np.array(data.draw(st.permutations(range(count)))[: data.draw(st.integers(0, count))], np.int64)
 
     part = corpus.take(some(len(corpus.image_ids)), some(len(corpus.texts)))
-    assert told(part) == rows(part)
+    assert mention_rows(part) == rows(part)
     assert set(rows(part)) == {
         row for row in rows(corpus) if row[2] in set(part.image_ids) and row[3] in set(part.texts)
     }
@@ -107,7 +107,7 @@ def test_matched_and_splits_lose_no_mention_of_their_own(corpus: Corpus) -> None
             part = corpus.split(split)
         except DataError:
             continue
-        assert told(part) == rows(part)
+        assert mention_rows(part) == rows(part)
         of_splits += rows(part)
     assert sorted(of_splits) == sorted(rows(corpus))
 

@@ -42,7 +42,7 @@ def test_ids_follow_counts_then_the_alphabet() -> None:
     ]
 
 
-def test_the_threshold_is_four_unless_told() -> None:
+def test_the_threshold_defaults_to_four() -> None:
     assert Vocabulary.from_texts(["dog dog dog dog cat cat cat"]).words == ("dog",)
 
 

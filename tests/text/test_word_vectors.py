@@ -185,7 +185,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.booleans(), min_size=6, max_size=6).filter(any), st.integers(0, 2**32 - 1))
-def test_only_words_with_a_vector_are_kept_each_with_its_own(found: list[bool], seed: int) -> None:
+def test_only_words_with_a_vector_are_kept(found: list[bool], seed: int) -> None:
     rows = np.random.default_rng(seed).standard_normal((len(WORDS), 2)).astype(np.float32)
     before = WordVectors(rows, np.array([False] * len(SPECIALS) + found))
     rows[~before.found] = 0
@@ -205,7 +205,7 @@ def test_only_words_with_a_vector_are_kept_each_with_its_own(found: list[bool], 
     assert not after.vectors[: len(SPECIALS)].any()
 
 
-def test_a_word_that_is_left_out_is_unknown(tmp_path: Path) -> None:
+def test_a_word_without_a_vector_is_unknown(tmp_path: Path) -> None:
     vocabulary, _ = keep_words_with_vectors(WORDS, read_word_vectors(write(tmp_path, GLOVE), WORDS))
     assert vocabulary.words == ("dog", "café")
     table = vocabulary.encode_all(["dog cat café"])

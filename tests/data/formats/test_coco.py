@@ -75,7 +75,7 @@ def test_the_name_tells_the_split(tmp_path: Path, name: str, split: str) -> None
     assert corpus.image_splits.tolist() == corpus.text_splits.tolist() == [split]
 
 
-def test_a_folder_of_files_has_a_split_for_each_and_ids_of_its_own(tmp_path: Path) -> None:
+def test_each_file_in_a_folder_is_a_split_with_its_own_ids(tmp_path: Path) -> None:
     folder_with(tmp_path, "train2014/1.jpg", "val2014/1.jpg", "val2014/2.jpg")
     captions(tmp_path / "annotations/captions_train2014.json", [image(1, "1.jpg")], [annotation(1, "in train")])
     captions(
@@ -111,7 +111,7 @@ def test_the_folder_of_the_split_comes_first(tmp_path: Path) -> None:
     assert read(Address(file)).pictures == (PictureFile(tmp_path / "val2017/a.jpg"),)
 
 
-def test_images_where_told(tmp_path: Path) -> None:
+def test_images_in_a_named_folder(tmp_path: Path) -> None:
     folder_with(tmp_path, "else/train/a.jpg", "data/a.jpg")
     file = captions(tmp_path / "data/train.json", [image(1, "a.jpg")], [annotation(1, "a")])
     assert read(Address(file, str(tmp_path / "else"))).pictures == (PictureFile(tmp_path / "else/train/a.jpg"),)

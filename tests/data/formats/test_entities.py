@@ -98,7 +98,7 @@ def test_photos_sentences_phrases_and_boxes(tmp_path: Path, packed: bool) -> Non
     assert list(find_mentions(corpus).phrases) == ["A dog", "Two men", "one of them", "They"]
 
 
-def test_photos_are_found_by_their_id_in_the_usual_places_or_where_they_are_said_to_be(tmp_path: Path) -> None:
+def test_photos_are_found_by_their_id_in_the_usual_folders_or_in_a_named_one(tmp_path: Path) -> None:
     for place in ("images", "flickr30k-images", "."):
         folder = data(tmp_path / place.strip("."), {"12": DOG}, images=place)
         assert read(Address(folder)).pictures == (PictureFile(folder / place / "12.jpg"),)

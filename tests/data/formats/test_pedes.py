@@ -47,8 +47,8 @@ def persons(corpus: Corpus) -> list[tuple[list[str], list[str], set[str]]]:
     for group in dict.fromkeys([*corpus.image_groups.tolist(), *corpus.text_groups.tolist()]):
         images, texts = corpus.image_groups == group, corpus.text_groups == group
         names = [name for name, here in zip(corpus.image_ids, images, strict=True) if here]
-        said = [text for text, here in zip(corpus.texts, texts, strict=True) if here]
-        found.append((names, said, {*corpus.image_splits[images].tolist(), *corpus.text_splits[texts].tolist()}))
+        captions = [text for text, inside in zip(corpus.texts, texts, strict=True) if inside]
+        found.append((names, captions, {*corpus.image_splits[images].tolist(), *corpus.text_splits[texts].tolist()}))
     return found
 
 
@@ -75,12 +75,12 @@ def test_a_person_is_a_group_of_all_photos_and_all_descriptions(tmp_path: Path) 
 
 def test_the_folder_and_the_file_under_any_name_are_addresses(tmp_path: Path) -> None:
     # a word of a description may be the key of another format
-    told = (
+    entries = (
         entry("a.png", 1, captions=("sentences", "annotations"), processed_tokens=[["sentences"], ["annotations"]]),
     )
-    file = people(tmp_path / "cuhk", *told, images=("imgs/a.png",))
+    file = people(tmp_path / "cuhk", *entries, images=("imgs/a.png",))
     (file.parent / "more.json").write_text("{}", encoding="utf-8")  # which does not hide it
-    other = people(tmp_path / "own", *told, images=("a.png",), name="people.json")
+    other = people(tmp_path / "own", *entries, images=("a.png",), name="people.json")
     other.write_bytes(b"\xef\xbb\xbf \n" + other.read_bytes())
     for address in (file, file.parent, other, other.parent):
         assert list(open_corpus(address).texts) == ["sentences", "annotations"]
@@ -119,7 +119,7 @@ def test_broken_rows_are_named_and_left_out_and_no_neighbour_moves(tmp_path: Pat
         (entry("d.png", 1, captions=("last",)), None),
     ]
     images = ("imgs/a.png", "imgs/b.png", "imgs/c.png", "imgs/d.png")
-    corpus = read(Address(people(tmp_path, *(told for told, _ in rows), images=images)))
+    corpus = read(Address(people(tmp_path, *(row for row, _ in rows), images=images)))
     assert persons(corpus) == [
         (["a.png", "d.png"], ["first", "last"], {"train"}),
         (["b.png"], ["kept", "kept too"], {"test"}),
@@ -150,10 +150,10 @@ def test_a_refused_row_does_not_decide_the_split_of_its_person(tmp_path: Path) -
 
 
 def test_a_photo_without_a_description_has_those_of_its_person(tmp_path: Path) -> None:
-    rows = entry("a.png", 1, captions=("told",)), entry("b.png", 1, captions=()), entry("c.png", 2, captions=())
+    rows = entry("a.png", 1, captions=("a man",)), entry("b.png", 1, captions=()), entry("c.png", 2, captions=())
     file = people(tmp_path, *rows, images=("imgs/a.png", "imgs/b.png", "imgs/c.png"))
     corpus = read(Address(file))
-    assert persons(corpus) == [(["a.png", "b.png"], ["told"], {"train"}), (["c.png"], [], {"train"})]
+    assert persons(corpus) == [(["a.png", "b.png"], ["a man"], {"train"}), (["c.png"], [], {"train"})]
     assert list(corpus.matched().image_ids) == ["a.png", "b.png"]
     report = check(corpus)
     assert (report.images_without_texts, report.texts_without_images) == (("c.png",), ())

@@ -87,7 +87,7 @@ def test_the_plainest_name_wins_over_its_aliases(tmp_path: Path) -> None:
     assert texts_of(corpus) == {"a.jpg": ["yes"]}
 
 
-def test_images_are_found_beside_the_table_in_images_or_where_told(tmp_path: Path) -> None:
+def test_images_are_found_beside_the_table_in_images_or_in_a_named_folder(tmp_path: Path) -> None:
     folder_with(tmp_path, "data/a.jpg", "data/images/b.jpg", "data/sub/c.jpg", "else/d.jpg")
     absolute = tmp_path / "else/d.jpg"
     rows = f"image,text\na.jpg,a\nb.jpg,b\nsub/c.jpg,c\n./sub/c.jpg,c again\n{absolute},d\n"

@@ -198,3 +198,17 @@ def test_a_recipe_names_it():
     assert settings.build().embedding_dim == 2
     with pytest.raises(RecipeError, match="regularisation"):
         resolve("models.matchers", {"name": "cca", "regularisation": -1.0}, "model", ModelSettings)
+
+
+def test_correlations_agree_with_scikit_learn():
+    cross = pytest.importorskip("sklearn.cross_decomposition")
+    random = np.random.default_rng(0)
+    shared = random.normal(size=(500, 2))
+    images = np.concatenate([shared, random.normal(size=(500, 3))], 1) @ random.normal(size=(5, 5))
+    texts = np.concatenate([shared + 0.5 * random.normal(size=(500, 2)), random.normal(size=(500, 2))], 1)
+    moments = Moments.none(5, 4)
+    moments.add(torch.from_numpy(images), torch.from_numpy(texts))
+    ours = canonical(moments, 0.0).correlations[:2].numpy()
+    x, y = cross.CCA(2, max_iter=5000, tol=1e-12).fit_transform(images, texts)
+    theirs = [np.corrcoef(x[:, k], y[:, k])[0, 1] for k in range(2)]
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)

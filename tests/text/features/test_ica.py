@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -51,3 +52,18 @@ def test_too_few_words_are_refused():
     vectors = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
     with pytest.raises(RecipeError, match=r"size 4 but rank 2.*set model\.text\.ica = false$"):
         fit_ica(vectors, torch.ones(3))
+
+
+def test_components_agree_with_scikit_learn():
+    decomposition = pytest.importorskip("sklearn.decomposition")
+    random = np.random.default_rng(0)
+    signals = np.stack([random.laplace(size=4000), random.uniform(-1, 1, 4000), random.exponential(size=4000)], axis=1)
+    mixed = torch.from_numpy(signals @ random.normal(size=(3, 3)))
+    ours = fit_ica(mixed, torch.ones(len(mixed)))(mixed).numpy()
+    theirs = decomposition.FastICA(3, whiten="unit-variance", random_state=0, tol=1e-6, max_iter=1000).fit_transform(
+        mixed
+    )
+    for other in (theirs, signals):
+        agreement = np.abs(np.corrcoef(ours.T, other.T)[:3, 3:])
+        assert agreement.max(1).min() > 0.99
+        assert sorted(agreement.argmax(1)) == [0, 1, 2]

@@ -129,13 +129,13 @@ def test_a_centre_without_words_stays_and_breaks_nothing():
     assert made.weights[1] > 0
 
 
-def test_the_seed_alone_decides_and_progress_is_told():
+def test_the_result_depends_on_the_seed_and_progress_is_reported():
     vectors, counts = clusters(words=60)
     words = CountedWords.from_vectors(vectors, counts)
-    told = []
-    first = fit_mixture(words, 4, hybrid=True, iterations=3, seed=5, progress=lambda *each: told.append(each))
+    reported = []
+    first = fit_mixture(words, 4, hybrid=True, iterations=3, seed=5, progress=lambda *each: reported.append(each))
     assert torch.equal(first.locations, fit_mixture(words, 4, hybrid=True, iterations=3, seed=5).locations)
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert reported == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_fewer_words_than_centres_are_refused():
@@ -143,3 +143,29 @@ def test_fewer_words_than_centres_are_refused():
     with pytest.raises(RecipeError, match=r"centres = 3: the training texts have 2 distinct.*centres = 2 or less$"):
         initial_mixture(words, 3, 0)
     assert sorted(initial_mixture(words, 2, 0).locations[:, 0].tolist()) == [1, 2]
+
+
+def test_a_step_of_em_agrees_with_scikit_learn():
+    mixture = pytest.importorskip("sklearn.mixture")
+    random = np.random.default_rng(0)
+    values = random.normal(size=(200, 4)) @ random.normal(size=(4, 4)) + random.normal(size=4)
+    values = torch.from_numpy(values)
+    words = CountedWords.from_vectors(values, torch.ones(len(values)))
+    start = initial_mixture(words, 3, seed=0)
+    ours, before = em_step(start, words, hybrid=False)
+    theirs = mixture.GaussianMixture(
+        3,
+        covariance_type="diag",
+        reg_covar=0,
+        max_iter=1,
+        weights_init=start.weights.numpy(),
+        means_init=start.locations.numpy(),
+        precisions_init=start.scales.numpy() ** -2,
+    )
+    with pytest.warns(match="did not converge"):
+        theirs.fit(values.numpy())
+    np.testing.assert_allclose(ours.weights, theirs.weights_, rtol=1e-6)
+    np.testing.assert_allclose(ours.locations, theirs.means_, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours.scales.square(), theirs.covariances_, rtol=1e-5)
+    assert em_step(ours, words, hybrid=False)[1] == pytest.approx(theirs.score(values.numpy()), rel=1e-6)
+    assert em_step(ours, words, hybrid=False)[1] > before

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -55,3 +56,17 @@ def test_more_components_than_the_rank_are_refused(values, rank):
         fitted(values, torch.ones(len(values)), rank + 1)
     if rank:
         assert fitted(values, torch.ones(len(values)), rank).components.shape == (rank, 9)
+
+
+def test_components_agree_with_scikit_learn():
+    decomposition = pytest.importorskip("sklearn.decomposition")
+    random = np.random.default_rng(0)
+    values = random.normal(size=(60, 7)) @ random.normal(size=(7, 7)) + random.normal(size=7)
+    covariance = Covariance(7)
+    for part in np.split(values, [13, 40]):
+        covariance.add(torch.from_numpy(part), torch.ones(len(part)))
+    found = covariance.principal_components(3)
+    theirs = decomposition.PCA(3, svd_solver="full").fit(values)
+    signs = np.sign((found.components.numpy() * theirs.components_).sum(1))
+    ours = found(torch.from_numpy(values).to(found.components.dtype)).numpy() * signs
+    np.testing.assert_allclose(ours, theirs.transform(values), atol=1e-3)

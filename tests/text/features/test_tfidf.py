@@ -2,12 +2,14 @@ import math
 from collections import Counter
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diptych.text.features.bags import known_tokens
 from diptych.text.features.tfidf import inverse_document_frequency, tfidf
-from diptych.text.vocabulary import TokenTable
+from diptych.text.vocabulary import SPECIALS, TokenTable, Vocabulary
 
 WORDS = 6
 
@@ -29,3 +31,16 @@ def test_idf_and_tfidf_are_those_of_a_dictionary(texts):
         values = [text.count(word) * expected[word] for word in range(WORDS)]
         length = math.sqrt(sum(value**2 for value in values)) or 1
         np.testing.assert_allclose(row, [value / length for value in values])
+
+
+def test_tfidf_agrees_with_scikit_learn():
+    extraction = pytest.importorskip("sklearn.feature_extraction.text")
+    texts = ["a red dog", "a dog and a dog", "two red stars", "stars"]
+    vocabulary = Vocabulary.from_texts(texts, 1)
+    table = vocabulary.encode_all(texts)
+    weights = torch.from_numpy(inverse_document_frequency(table, len(vocabulary)))
+    ids, _ = table.batch(np.arange(len(texts)))
+    known = torch.arange(len(vocabulary)) >= len(SPECIALS)
+    ours = tfidf(*known_tokens(torch.from_numpy(ids), known), weights)
+    theirs = extraction.TfidfVectorizer(vocabulary=list(vocabulary.words), token_pattern=r"\S+").fit_transform(texts)
+    np.testing.assert_allclose(ours.numpy()[:, -len(vocabulary.words) :], theirs.toarray(), atol=1e-6)
