@@ -118,12 +118,12 @@ def test_refusals_are_one_line(seeds, tmp_path, train_refused):
     assert "remove --resume" in train_refused("--seeds", "2", "--resume")
     assert "--report-on needs --seeds" in train_refused("--report-on", "test")
     assert "--seeds zero: write how many" in train_refused("--seeds", "zero")
-    assert "--seeds and a seed of its own" in train_refused("--seeds", "2", "--set", "seed=1")
+    assert "--seeds and a seed were both given" in train_refused("--seeds", "2", "--set", "seed=1")
     assert "no split 'tset'; did you mean 'test'?" in train_refused("--seeds", "2", "--report-on", "tset")
-    assert "seed-3: holds a run of another recipe" in train_refused(
+    assert "seed-3: contains a run of another recipe" in train_refused(
         "--seeds", "3,", "--into", str(folder), "--set", "stage.2.objective.margin=0.5"
     )
-    assert "seed-0: holds a run, and several need a folder" in train_refused(
+    assert "seed-0: contains a run, but several runs need a folder" in train_refused(
         "--seeds", "2", "--into", str(folder / "seed-0")
     )
     assert f"{folder}: holds several runs; train --into another folder" in train_refused("--into", str(folder))

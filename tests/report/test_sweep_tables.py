@@ -8,7 +8,7 @@ from rich.console import Console
 from diptych.evaluation.protocols.seeds import SeedStatistics
 from diptych.evaluation.runs import SELECTABLE
 from diptych.report.sweep_tables import SweepResult, column_headings, seeds_table
-from diptych.training.sweep_plan import Setting, Sweep
+from diptych.training.sweep_plan import Sweep, SweepSetting
 
 
 def metrics(*values):
@@ -28,8 +28,8 @@ def printed(sheet, width=80):
 
 @pytest.fixture
 def result():
-    block = (Setting({"a.tau": "0.1"}, False, ("one",)), Setting({"a.tau": "[b]|1"}, True, ("two",)))
-    other = (Setting({"size": "64"}, False, ("three",)), Setting({"size": "128"}, True, ("two",)))
+    block = (SweepSetting({"a.tau": "0.1"}, False, ("one",)), SweepSetting({"a.tau": "[b]|1"}, True, ("two",)))
+    other = (SweepSetting({"size": "64"}, False, ("three",)), SweepSetting({"size": "128"}, True, ("two",)))
     sweep = Sweep({"a.tau": "tau", "size": "size"}, (block, other), {})
     measured = {
         "one": {"val": LOW, "test": HIGH},
@@ -95,7 +95,7 @@ def test_json_has_lasting_names(result):
 
 
 def test_eighty_columns_are_enough_for_deviations():
-    settings = tuple(Setting({"stage.2.temperature": value}, True, ("a", "b")) for value in ("0.05", "1024"))
+    settings = tuple(SweepSetting({"stage.2.temperature": value}, True, ("a", "b")) for value in ("0.05", "1024"))
     high = {name: value + (14 if name == "rsum" else 8) for name, value in LOW.items()}
     sweep = Sweep({"stage.2.temperature": "temperature"}, (settings,), {})
     sheet = SweepResult.of(sweep, {"a": {"val": LOW}, "b": {"val": high}}, "val").table("t")
@@ -108,7 +108,7 @@ def test_eighty_columns_are_enough_for_deviations():
 
 def test_runs_that_find_phrases_are_chosen_by_their_own_sum():
     better = {**PHRASES, "phrase_r1": 41.0, "phrase_sum": 171.0, "ceiling": 70.0}
-    settings = tuple(Setting({"size": value}, False, (value,)) for value in ("64", "128"))
+    settings = tuple(SweepSetting({"size": value}, False, (value,)) for value in ("64", "128"))
     measured = {"64": {"val": better, "test": PHRASES}, "128": {"val": PHRASES, "test": better}}
     result = SweepResult.of(Sweep({"size": "size"}, (settings,), {}), measured, "test")
     assert result.best_line == "best by phrase_sum on val: size = 64 (171.0)"

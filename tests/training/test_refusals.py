@@ -144,7 +144,7 @@ def test_what_a_classifier_does_not_go_with(name, changes, words, corpus, tmp_pa
     ids=["adam", "default", "no momentum"],
 )
 def test_nesterov_needs_the_momentum_of_sgd(optimiser):
-    with pytest.raises(RecipeError, match=r"stage\.1\.optimiser\.nesterov = True: belongs to name = 'sgd' with a mom"):
+    with pytest.raises(RecipeError, match=r"stage\.1\.optimiser\.nesterov = True: is only for name = 'sgd' with a mom"):
         load_recipe("scenes", [*TINY, f"stage.1.optimiser={optimiser}"])
     for fine in ("{name='sgd', nesterov=true}", "{name='sgd', momentum=0.5, nesterov=true}", "{nesterov=false}"):
         load_recipe("scenes", [*TINY, f"stage.1.optimiser={fine}"])

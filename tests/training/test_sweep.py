@@ -16,7 +16,7 @@ from diptych.training import sweep as several
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
-from diptych.training.sweep import copy_run, train_each
+from diptych.training.sweep import copy_run, train_runs
 from diptych.training.train import train
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]
@@ -82,7 +82,7 @@ def alone(runs, corpus, tmp_path_factory):
 
 def train_all(runs, corpus, into, steps=None):
     steps = steps or Steps()
-    list(train_each(runs, corpus, into, device="cpu", workers=0, watching=steps.watching))
+    list(train_runs(runs, corpus, into, device="cpu", workers=0, watching=steps.watching))
     return steps
 
 
@@ -148,7 +148,7 @@ def test_a_finished_one_is_left_alone(runs, corpus, together, tmp_path):
 
 def test_each_is_given_as_soon_as_it_is_finished(runs, corpus, together, tmp_path):
     shutil.copytree(together[0] / "shared", tmp_path / "shared")
-    each = train_each(runs, corpus, tmp_path, device="cpu", workers=0)
+    each = train_runs(runs, corpus, tmp_path, device="cpu", workers=0)
     assert next(each) == ("a", tmp_path / "a")
     assert not (tmp_path / "d").exists()
     each.close()
@@ -273,7 +273,7 @@ def test_a_copy_never_covers_something_else(alone, tmp_path):
     assert_same(["a"], alone, _as(tmp_path, "mine", "a"))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
-    with pytest.raises(RunError, match="other: holds something that is no run"):
+    with pytest.raises(RunError, match="other: contains something that is not a run"):
         copy_run(alone / "a", tmp_path / "other")
     assert (tmp_path / "other" / "notes.txt").read_text() == "mine"
 
@@ -303,9 +303,9 @@ def test_everything_is_checked_before_the_first_training(tiny, corpus, tmp_path)
 def test_another_recipe_or_other_data_or_another_process(tiny, corpus, tmp_path):
     train_all({"mine": tiny}, corpus, tmp_path)
     other = {"new": tiny.model_copy(update={"seed": 5}), "mine": variant(tiny, 0.2, 0.5)}
-    assert "mine: holds a run of another recipe; name another folder" in refused(RunError, other, corpus, tmp_path)
+    assert "mine: contains a run of another recipe; choose another folder" in refused(RunError, other, corpus, tmp_path)
     data = make_scenes(train=20, val=4, test=4, texts=2)
-    assert "mine: holds a run on other data" in refused(RunError, {"new": tiny, "mine": tiny}, data, tmp_path)
+    assert "mine: contains a run on other data" in refused(RunError, {"new": tiny, "mine": tiny}, data, tmp_path)
     snapshot = snapshot_path(tmp_path / "mine")
     snapshot.write_bytes(snapshot.read_bytes()[:1000])
     assert "snapshot.safetensors: damaged" in refused(RunError, {"mine": tiny}, corpus, tmp_path)
@@ -318,7 +318,7 @@ def test_finished_runs_need_their_base_no_more_and_a_refusal_leaves_nothing(tiny
     heads = load_recipe("convsepp-head", [f"stage.1.start={str(base)!r}", "stage.1.epochs=1"])
     train_all({"one": heads}, corpus, tmp_path / "heads")
     base.rename(tmp_path / "elsewhere")
-    assert [name for name, _ in train_each({"one": heads}, corpus, tmp_path / "heads", device="cpu")] == ["one"]
+    assert [name for name, _ in train_runs({"one": heads}, corpus, tmp_path / "heads", device="cpu")] == ["one"]
     with pytest.raises(RunError, match="no such file"):
         train_all({"one": heads}, corpus, tmp_path / "others")
     wrong = tiny.model_copy(update={"stage": (tiny.stage[0].model_copy(update={"trainable": ("nose",)}),)})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from diptych.errors import RecipeError
 from diptych.training.recipe_loader import load_recipe
-from diptych.training.sweep_plan import plan_seeds, plan_sweep, read_over, read_seeds
+from diptych.training.sweep_plan import plan_seeds, plan_sweep, read_seeds, read_swept_key
 
 MARGIN, MARGIN_1 = "stage.2.objective.margin", "stage.1.objective.margin"
 
@@ -22,7 +22,7 @@ def test_seeds_that_are_none(text):
 def test_seeds():
     assert read_seeds("5") == (0, 1, 2, 3, 4)
     assert read_seeds(" 7 , 3 ") == (7, 3)
-    with pytest.raises(RecipeError, match="a seed twice"):
+    with pytest.raises(RecipeError, match="a seed is repeated"):
         read_seeds("1,2,1")
     with pytest.raises(RecipeError, match="for that one seed write 20240101,"):
         read_seeds("20240101")
@@ -34,7 +34,7 @@ def test_a_run_a_seed():
         "seed-3": (3, 1),
         "seed-0": (0, 1),
     }
-    with pytest.raises(RecipeError, match="leave one of the two out"):
+    with pytest.raises(RecipeError, match="leave one of them out"):
         plan_seeds("scenes", (0,), ["seed = 4"])
     with pytest.raises(RecipeError, match="seed = 9999999999"):
         plan_seeds("scenes", (9999999999,))
@@ -47,19 +47,19 @@ QUOTED = st.text("ab,[]{}", min_size=1, max_size=6).map(lambda text: f'"{text}"'
 
 @given(st.lists(PLAIN | LISTS | QUOTED, min_size=1, max_size=5))
 def test_values_come_back_whatever_they_hold(values):
-    assert read_over(f"a.b = {','.join(values)}") == read_over(f"a.b={' , '.join(values)}")
-    assert read_over(f"a.b={','.join(values)}").values == tuple(values)
+    assert read_swept_key(f"a.b = {','.join(values)}") == read_swept_key(f"a.b={' , '.join(values)}")
+    assert read_swept_key(f"a.b={','.join(values)}").values == tuple(values)
 
 
 @pytest.mark.parametrize("text", ["", "a", "=1", "a=", "a=1,,2", "a=1,"])
 def test_an_over_that_is_none(text):
     with pytest.raises(RecipeError, match=r"write KEY=VALUE,VALUE,\.\.\."):
-        read_over(text)
+        read_swept_key(text)
 
 
 def test_one_key_at_a_time_with_the_others_at_the_recipes_value():
     sweep = plan_sweep("scenes", [f"{MARGIN}=0.1,0.2", "model.joint=128,256"], ["model.text_projection=true"])
-    assert [[(list(row.values.values()), row.own) for row in block] for block in sweep.blocks] == [
+    assert [[(list(row.values.values()), row.is_default) for row in block] for block in sweep.blocks] == [
         [(["0.1"], False), (["0.2"], True)],
         [(["128"], False), (["256"], True)],
     ]
@@ -74,7 +74,7 @@ def test_one_key_at_a_time_with_the_others_at_the_recipes_value():
 def test_a_grid_has_all_combinations_and_seeds_multiply_them():
     sweep = plan_sweep("scenes", [f"{MARGIN}=0.1,0.2", f"{MARGIN_1}=0.2,0.3"], (), (0, 5), grid=True)
     assert len(sweep.blocks) == 1
-    assert [row.own for row in sweep.blocks[0]] == [False, False, True, False]
+    assert [row.is_default for row in sweep.blocks[0]] == [False, False, True, False]
     assert len(sweep.runs) == 8
     first = f"margin=0.1,{MARGIN_1}=0.2"
     assert sweep.blocks[0][0].runs == (f"{first},seed=0", f"{first},seed=5")
@@ -106,5 +106,5 @@ def test_mistakes_are_named_with_the_nearest_name():
     assert refused("a=1", overrides=["stage.3.epochs=1"]).startswith("--set stage.3.epochs=1: there are stages 1 to 2")
     assert "stage.2.epochs = 'x'" in refused("stage.2.epochs=1,x")  # the last value counts as much as the first
     assert "named twice; list all its values in one --over" in refused(f"{MARGIN}=0.1", f" {MARGIN} =0.2")
-    assert "leave one of the two out" in refused("seed=1,2", seeds=(0,))
-    assert "leave one of the two out" in refused(f"{MARGIN}=0.1", overrides=["seed=3"], seeds=(0,))
+    assert "leave one of them out" in refused("seed=1,2", seeds=(0,))
+    assert "leave one of them out" in refused(f"{MARGIN}=0.1", overrides=["seed=3"], seeds=(0,))

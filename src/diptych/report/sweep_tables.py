@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from diptych.evaluation.protocols.seeds import SUMS, SeedStatistics
-from diptych.training.sweep_plan import Setting, Sweep
+from diptych.training.sweep_plan import Sweep, SweepSetting
 
 MIN_NAME_WIDTH = 7  # an 80-column terminal has no more room beside seven standard deviations
 REMARK = "* is the value of the recipe."
@@ -71,7 +71,7 @@ def seeds_table(several: SeedStatistics, title: str) -> TextTable:
 class SettingRow:
     """A setting of a sweep, measured on the split of the table and on val, by which the best setting is chosen."""
 
-    setting: Setting
+    setting: SweepSetting
     several: SeedStatistics
     val: SeedStatistics
 
@@ -93,7 +93,7 @@ class SweepResult:
     def of(cls, sweep: Sweep, measured: MetricsByRun, split: str) -> SweepResult:
         """Arrange the metrics of each run, on `split` and on val, by setting."""
 
-        def metrics_on(setting: Setting, part: str) -> SeedStatistics:
+        def metrics_on(setting: SweepSetting, part: str) -> SeedStatistics:
             return SeedStatistics({run: measured[run][part] for run in setting.runs})
 
         blocks = [
@@ -112,7 +112,7 @@ class SweepResult:
         """The best setting and its sum of recalls, as a sentence."""
         values = self.best.setting.values
         named = ", ".join(f"{self.sweep.labels[key]} = {value}" for key, value in values.items())
-        default = ", as in the recipe" if self.best.setting.own else ""
+        default = ", as in the recipe" if self.best.setting.is_default else ""
         return f"best by {self.best.val.total} on val: {named} ({self.best.val_total:.1f}{default})"
 
     def table(self, title: str) -> TextTable:
@@ -135,12 +135,12 @@ class SweepResult:
     def _cells(self, row: SettingRow, first: bool) -> list[str]:
         setting = row.setting
         names = ", ".join(self.sweep.labels[key] for key in setting.values) if first else ""
-        values = ", ".join(setting.values.values()) + (" *" if setting.own else "")
+        values = ", ".join(setting.values.values()) + (" *" if setting.is_default else "")
         return [names, values, *_figures(row.several)]
 
 
 def _row_json(row: SettingRow) -> dict[str, Any]:
-    setting = {"values": dict(row.setting.values), "own": row.setting.own}
+    setting = {"values": dict(row.setting.values), "own": row.setting.is_default}
     return {**setting, f"val_{row.val.total}": row.val_total, **row.several.to_json()}
 
 

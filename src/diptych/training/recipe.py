@@ -1,6 +1,6 @@
-"""A recipe is a list of stages, read from TOML and checked key by key before anything starts.
+"""What a recipe may say: a model and a list of stages, checked key by key before anything starts.
 
-A recipe with a `base` is laid over that recipe: its tables over the base's tables, its n-th stage over the base's.
+`recipe_loader` reads recipes from files; `parse_recipe` checks what was read.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from diptych.training.engine.schedule import Schedule, StepSchedule
 
 
 class Batches(Settings):
-    """How pairs are drawn: a random order each epoch, `size` pairs a step.
+    """How pairs are drawn: a random order each epoch, `size` pairs per step.
 
-    With a `chunk`, that many are encoded at a time and all of the batch are compared: the memory of a small batch with
-    the gradients of a large one, for a second pass through the towers. `neighbours` adds pairs, so that every image
-    and text of a batch has two positives in it where the data has them. `rivals` draws so many other texts for each
-    pair, for objectives that score pairs one by one.
+    With `chunk`, that many pairs are encoded at a time, but the whole batch is compared: the memory of a small batch,
+    the gradients of a large one, and a second pass through the towers. `neighbours` adds pairs, so that every image and
+    text of a batch has two positives if the data has them. `rivals` is the number of other texts drawn for each pair,
+    for objectives that score single pairs.
     """
 
     size: Annotated[int, Field(ge=2, strict=True)] = 128
@@ -39,11 +39,11 @@ class Batches(Settings):
 
 
 class Optimiser(Settings):
-    """Adam, or gradient descent with `momentum` (`sgd`), with the gradient's norm clipped; `clip = 0` clips nothing.
+    """Adam, or gradient descent with `momentum` (`sgd`), with the gradient's norm clipped; `clip = 0` does not clip.
 
-    `nesterov` looks ahead along the momentum, with `sgd` only.
-    `decay` pulls the weights of layers, not their biases, towards zero: it is added to the gradient, times the weight.
-    `parts` gives parts of the matcher a rate of their own, as a multiple of `rate`: `{ image = 0.1 }`.
+    `nesterov` is Nesterov momentum, for `sgd` only.
+    `decay` is weight decay (L2): `decay` times the weight is added to the gradient of weights, not of biases.
+    `parts` gives parts of the matcher other rates, as multiples of `rate`: `{ image = 0.1 }`.
     """
 
     name: Literal["adam", "sgd"] = "adam"
@@ -58,27 +58,29 @@ class Optimiser(Settings):
     @classmethod
     def _of_sgd(cls, momentum: float | None, fields: ValidationInfo) -> float | None:
         if momentum is not None and fields.data.get("name") == "adam":
-            raise PydanticCustomError("momentum", "belongs to name = 'sgd'; Adam has its own, leave it out")
+            raise PydanticCustomError("momentum", "is only for name = 'sgd'; leave it out")
         return momentum
 
     @field_validator("nesterov")
     @classmethod
     def _with_momentum(cls, nesterov: bool, fields: ValidationInfo) -> bool:
         if nesterov and (fields.data.get("name") != "sgd" or fields.data.get("momentum") == 0):
-            raise PydanticCustomError("nesterov", "belongs to name = 'sgd' with a momentum; leave it out")
+            raise PydanticCustomError("nesterov", "is only for name = 'sgd' with a momentum; leave it out")
         return nesterov
 
 
 class Stage(Settings):
     """One uninterrupted training with one objective, one set of trainable parts, one schedule.
 
-    `start` is scratch, previous (the best snapshot of the stage before) or the path of a run; `head` attaches a
-    projection head to both sides of what it starts from; `crops` trains on a random crop of each image, drawn each time
-    it is read: `"RC"` as VSE++ draws it, `"window"` always a window of the resized image;
-    `trainable` names parts of the matcher, or all;
-    `offline` gives each pair hard negatives from mined lists, for objectives that read them;
-    `phrases` trains on phrases and regions of photos instead of texts and images, and measures localisation;
-    `patience` stops after that many epochs without a better `select` on val.
+    `start` is `"scratch"`, `"previous"` (the best snapshot of the stage before) or the path of a run.
+    `head` attaches projection heads to both sides of the matcher that the stage starts from.
+    `crops` trains on random crops, drawn anew each time an image is read: `"RC"` as in VSE++, `"window"` from the
+    resized image.
+    `trainable` names parts of the matcher, or `"all"`.
+    `offline` adds hard negatives from mined lists to each pair, for objectives that use them.
+    `phrases` trains on phrases and regions instead of texts and images, and measures localisation.
+    `select` is the metric on val that chooses the best snapshot; `patience` stops after that many epochs without a
+    better one.
     """
 
     start: str = "scratch"
@@ -99,17 +101,17 @@ class Stage(Settings):
     @model_validator(mode="before")
     @classmethod
     def _select_phrases(cls, content: Any) -> Any:
-        """A stage on phrases is measured by localisation, unless told otherwise."""
+        """A stage on phrases defaults to a metric of localisation."""
         if isinstance(content, dict) and content.get("phrases") is not None:
             return {"select": "phrase_sum", **content}
         return content
 
 
 class Text(Settings):
-    """The vocabulary: words seen at least `threshold` times in train; `vectors` is a file to start words from.
+    """The vocabulary: words seen at least `threshold` times in train; `vectors` is a file of word vectors.
 
-    `use = "filter"` takes from that file only which words there are: others are unknown, and all start at random;
-    `"both"` filters, and starts from the vectors.
+    `use = "start"` initialises words from that file; `"filter"` keeps only words that are in it, initialised at random;
+    `"both"` does both.
     """
 
     threshold: Count = 4
@@ -117,15 +119,15 @@ class Text(Settings):
     use: Literal["start", "filter", "both"] = "start"
 
 
-Figure = Number | Literal["-"]  # a dash where the paper does not tell
+Figure = Number | Literal["-"]  # a dash if the paper does not give it
 Figures = tuple[Figure, Figure, Figure] | tuple[Figure, Figure, Figure, Figure]
 
 
 class Row(Settings):
-    """A row of a paper's table: recall at 1, 5, 10 in percent, a direction, and the median rank where it is told.
+    """A row of a paper's table: recall at 1, 5 and 10 in percent for each direction, and the median rank, if given.
 
-    `i2t` and `t2i` are retrieval, `t2t` is texts for texts, `phrases` is localisation. `reference` is named where it is
-    another paper than the recipe follows.
+    `i2t` and `t2i` are retrieval, `t2t` is text-to-text retrieval, `phrases` is localisation. `reference` is the source
+    of the figures if it is not the paper that the recipe follows.
     """
 
     reference: str | None = None
@@ -138,14 +140,14 @@ class Row(Settings):
 
 
 class Paper(Settings):
-    """What a recipe follows, and the figures that were published for it."""
+    """The paper that a recipe follows, and the figures that were published for it."""
 
     reference: str
     row: tuple[Row, ...] = ()
 
 
 class Recipe(Settings):
-    """What to train and how; without a `model`, it is that of the run that stage 1 starts from."""
+    """What to train and how; without a `model`, stage 1 starts from a run and takes its model."""
 
     title: str = ""
     seed: Annotated[int, Field(ge=0, le=2**31, strict=True)] = 0
@@ -155,7 +157,7 @@ class Recipe(Settings):
     stage: Annotated[tuple[Stage, ...], Field(min_length=1)]
 
     def first(self, stages: int) -> Recipe:
-        """The recipe that ends after so many stages."""
+        """The recipe with its first stages only."""
         return self.model_copy(update={"stage": self.stage[:stages]})
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,7 +170,7 @@ class Recipe(Settings):
 
 
 def parse_recipe(content: dict[str, Any]) -> Recipe:
-    """Check a recipe's content; the first mistake is named by its key, with the nearest known name."""
+    """Check a recipe's content; an error names the first wrong key and the nearest known one."""
     content = dict(content)
     if "model" in content:
         content["model"] = registry.resolve("models.matchers", content["model"], "model", ModelSettings)

@@ -1,6 +1,6 @@
-"""Several runs below one folder, trained one after another; stages that several of them begin with are trained once.
+"""Trains several runs below one folder, one after another; stages that several of them begin with are trained once.
 
-A run that is finished is left alone and one that was begun goes on, so that the same call goes on after any stop.
+Finished runs are left alone and interrupted ones are resumed, so the same call continues after any interruption.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from diptych.training.train import train
 
 SHARED = "shared"
 
-# Gives the watcher of one training, whose title says which of how many it is.
-Watching = Callable[[str], AbstractContextManager[Watcher]]
+# Makes the watcher of one training from its title, such as "run 2 of 5: seed-1".
+WatcherFactory = Callable[[str], AbstractContextManager[Watcher]]
 
 
-def train_each(
+def train_runs(
     runs: Mapping[str, Recipe],
     corpus: Corpus,
     into: Path | str,
@@ -40,23 +40,25 @@ def train_each(
     device: str = "auto",
     workers: int | None = None,
     features: Path | str = "features",
-    watching: Watching | None = None,
+    watching: WatcherFactory | None = None,
 ) -> Iterator[tuple[str, Path]]:
-    """Train recipes into folders of their names below `into`, and give each name and folder when its run is finished.
+    """Train recipes into folders of their names below `into`; yields each name and folder when its run is finished.
 
     Everything is checked before the first training starts. Each run ends with the same weights, bit for bit on one
-    CPU, as one that was trained alone, wherever it was stopped and whatever it shared.
+    CPU, as if it had been trained alone, whether or not it was interrupted or shared stages.
     """
     folder = Path(into)
     if (folder / "recipe.toml").exists():
-        raise RunError(f"{folder}: holds a run, and several need a folder of their own; name another with --into")
+        raise RunError(
+            f"{folder}: contains a run, but several runs need a folder of their own; choose another with --into"
+        )
     runs = {name: with_model(recipe, folder / name) for name, recipe in runs.items()}
-    several = _Several(runs, corpus, corpus.digest(), folder, device, workers, Path(features), watching or _silently)
+    run_set = _RunSet(runs, corpus, corpus.digest(), folder, device, workers, Path(features), watching or _silently)
     with locked_folder(folder, RunError) if folder.exists() else nullcontext():  # a refusal leaves no folder behind
-        several.check()
+        run_set.check()
     with locked_folder(folder, RunError):
         for number, (name, recipe) in enumerate(runs.items(), 1):
-            several.train(folder / name, recipe, f"run {number} of {len(runs)}: {name}")
+            run_set.train(folder / name, recipe, f"run {number} of {len(runs)}: {name}")
             yield name, folder / name
 
 
@@ -65,8 +67,8 @@ def _silently(_title: str) -> AbstractContextManager[Watcher]:
 
 
 @dataclass(frozen=True)
-class _Several:
-    """The runs of one call, and what their trainings have in common."""
+class _RunSet:
+    """The runs of one call and the arguments that they share."""
 
     runs: Mapping[str, Recipe]
     corpus: Corpus
@@ -75,10 +77,10 @@ class _Several:
     device: str
     workers: int | None
     features: Path
-    watching: Watching
+    watching: WatcherFactory
 
     def check(self) -> None:
-        """Refuse what cannot work now, not after hours of training the runs before it."""
+        """Fail now for recipes that cannot be trained, not after hours of training the runs before them."""
         checked: list[Recipe] = []
         for name, recipe in self.runs.items():
             run, unseeded = self.into / name, recipe.model_copy(update={"seed": 0})
@@ -91,7 +93,7 @@ class _Several:
             checked.append(unseeded)
 
     def train(self, run: Path, recipe: Recipe, title: str, below: int | None = None) -> None:
-        """Bring a run to its end; a fresh one begins with a copy of the longest start (`below` so many stages)."""
+        """Finish a run; a new one begins as a copy of the longest start it shares, of fewer than `below` stages."""
         if self._finished(run, recipe):
             return
         stages = self._shared_stages(recipe, below or len(recipe.stage) + 1)
@@ -114,20 +116,20 @@ class _Several:
             )
 
     def _finished(self, run: Path, recipe: Recipe) -> bool:
-        """Whether a folder holds the whole run of a recipe; a run of another recipe or of other data is refused."""
+        """Whether a folder contains the finished run of a recipe; a run of another recipe or other data is an error."""
         if not snapshot_path(run).exists():
             return False
         about = load_about(snapshot_path(run))
         if about["corpus"] != self.digest:
-            raise RunError(f"{run}: holds a run on other data; name the same data or another folder with --into")
+            raise RunError(f"{run}: contains a run on other data; give the same data or another folder with --into")
         position, before = Position(**about["position"]), load_recipe(str(run / "recipe.toml"))
         if before.first(position.stage) != recipe.first(position.stage):
-            raise RunError(f"{run}: holds a run of another recipe; name another folder with --into")
+            raise RunError(f"{run}: contains a run of another recipe; choose another folder with --into")
         return position.stage_done and position.stage == len(recipe.stage)
 
     @cached_property
     def _sharing(self) -> Counter[str]:
-        """How many runs begin with which stages."""
+        """How many runs begin with the same stages, by a digest of those stages."""
         return Counter(
             _key(recipe.first(stages))
             for recipe in self.runs.values()
@@ -136,24 +138,26 @@ class _Several:
         )
 
     def _shared_stages(self, recipe: Recipe, below: int) -> int:
-        """The largest number of stages after which runs that began alike part ways; 0 if there is none."""
+        """The largest number of stages that a recipe shares with runs that differ after them; 0 if there is none."""
         for stages in range(min(below - 1, len(recipe.stage)), 0, -1):
             together, further = (self._sharing[_key(recipe.first(count))] for count in (stages, stages + 1))
-            parting = stages == len(recipe.stage) or further < together
-            if together > 1 and parting and _can_be_shared(recipe, stages):
+            runs_differ_after = stages == len(recipe.stage) or further < together
+            if together > 1 and runs_differ_after and _can_be_shared(recipe, stages):
                 return stages
         return 0
 
 
 def copy_run(run: Path, target: Path) -> None:
-    """Copy a run that nobody is writing; the target is a whole run or not there."""
+    """Copy a run that nobody is writing to; the target is complete or does not exist."""
     if target.exists():
         (target / ".lock").unlink(missing_ok=True)
         try:
             target.rmdir()
         except OSError:
-            raise RunError(f"{target}: holds something that is no run; move it or name another folder") from None
-    # Not a name that remove_leftovers knows: it is a folder.
+            raise RunError(
+                f"{target}: contains something that is not a run; move it or choose another folder"
+            ) from None
+    # Not named as temporary files are: remove_leftovers would try to unlink this folder.
     temporary = target.with_name(f".{target.name}.copying")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -166,7 +170,7 @@ def copy_run(run: Path, target: Path) -> None:
 
 
 def _copy_file(source: str, target: str) -> None:
-    """Copy one file, on disk when this returns."""
+    """Copy one file; it is on disk when this returns."""
     shutil.copyfile(source, target)
     with Path(target).open("r+b") as written:
         os.fsync(written.fileno())
@@ -177,8 +181,8 @@ def _key(recipe: Recipe) -> str:
 
 
 def _can_be_shared(recipe: Recipe, stages: int) -> bool:
-    """Whether the first stages alone would begin as the whole recipe does, and the others could go on from there."""
-    # Words are counted on the splits of all stages.
+    """Whether the first stages train alone as they do in the whole recipe, so that the others can continue them."""
+    # The vocabulary is counted on the splits of all stages.
     return recipe.stage[0].start != "scratch" or _splits(recipe.stage[stages:]) <= _splits(recipe.stage[:stages])
 
 

@@ -1,7 +1,7 @@
-"""Plans of several runs: one recipe with several seeds, or with several values of some of its keys.
+"""Plans several runs of one recipe: with several seeds, or with several values of some of its keys.
 
-A plan is made of recipes that were read and checked, each under a name that is also its run's folder; nothing is
-trained here.
+A plan maps the names of runs, which are also the names of their folders, to recipes that were read and checked. Nothing
+is trained here.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ LONGEST_NAME = 60
 
 
 @dataclass(frozen=True)
-class Over:
-    """A key of a recipe and the values that it takes in turn, as they were written."""
+class SweptKey:
+    """A key of a recipe and the values that it takes in turn, as the user wrote them."""
 
     key: str
     values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A row of a sweep's table: what was set, whether the recipe has that anyway, and its runs, one a seed."""
+class SweepSetting:
+    """A row of a sweep's table: the values by key, whether they are the recipe's own, and the runs, one per seed."""
 
     values: Mapping[str, str]
-    own: bool
+    is_default: bool
     runs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Blocks of settings, and the recipes to train by the names of their runs; equal recipes are one run.
+    """Blocks of settings, one per swept key (a grid is one block), and the recipes to train by the names of their runs.
 
-    `labels` are short names for the keys that are set.
+    Settings that lead to equal recipes share one run. `labels` are short names for the swept keys.
     """
 
     labels: Mapping[str, str]
-    blocks: tuple[tuple[Setting, ...], ...]
+    blocks: tuple[tuple[SweepSetting, ...], ...]
     runs: Mapping[str, Recipe]
 
 
 def read_seeds(text: str) -> tuple[int, ...]:
-    """The seeds 0 to N-1 for a number N, or those of a list.
+    """The seeds of `--seeds`: 0 to N-1 for a number N, or those of a list.
 
     >>> read_seeds("3"), read_seeds("0,3,7"), read_seeds("7,")
     ((0, 1, 2), (0, 3, 7), (7,))
@@ -63,7 +63,7 @@ def read_seeds(text: str) -> tuple[int, ...]:
     if not is_list and numbers[0] > MOST_SEEDS:
         raise RecipeError(f"--seeds {text}: more than {MOST_SEEDS:,} runs; for that one seed write {text},")
     if len(set(numbers)) < len(numbers):
-        raise RecipeError(f"--seeds {text}: a seed twice; name each once")
+        raise RecipeError(f"--seeds {text}: a seed is repeated; name each once")
     return tuple(numbers) if is_list else tuple(range(numbers[0]))
 
 
@@ -81,10 +81,10 @@ def plan_sweep(
     *,
     grid: bool = False,
 ) -> Sweep:
-    """Several values of some keys, one key after another with the others at the recipe's value, or all in a `grid`."""
-    keys = [read_over(text) for text in over]
-    for place, each in enumerate(keys):
-        if each.key in (other.key for other in keys[:place]):
+    """Plan runs with several values of some keys: one key at a time, the others as in the recipe, or a full `grid`."""
+    keys = [read_swept_key(text) for text in over]
+    for index, each in enumerate(keys):
+        if each.key in (other.key for other in keys[:index]):
             raise RecipeError(f"--over {each.key}: named twice; list all its values in one --over")
     if seeds is not None:
         _refuse_seed([*overrides, *over])
@@ -99,41 +99,41 @@ def plan_sweep(
         for chosen in block:
             name = ",".join(f"{labels[key]}={_safe(value)}" for key, value in chosen)
             swept = [f"{key}={value}" for key, value in chosen]
-            own = _load(recipe, overrides, swept) == base
+            is_default = _load(recipe, overrides, swept) == base
             seeded = {name: []} if seeds is None else {f"{name},seed={seed}": [f"seed={seed}"] for seed in seeds}
             names = [_add(runs, run, _load(recipe, overrides, [*swept, *seed])) for run, seed in seeded.items()]
-            settings.append(Setting(dict(chosen), own, tuple(names)))
+            settings.append(SweepSetting(dict(chosen), is_default, tuple(names)))
         blocks.append(tuple(settings))
     return Sweep(labels, tuple(blocks), runs)
 
 
-def read_over(text: str) -> Over:
-    """A key and its values; a comma in brackets or quotes belongs to a value.
+def read_swept_key(text: str) -> SweptKey:
+    """The key and the values of one `--over`; a comma in brackets or quotes belongs to a value.
 
-    >>> read_over("stage.1.splits=['train'],['train','restval']").values
+    >>> read_swept_key("stage.1.splits=['train'],['train','restval']").values
     ("['train']", "['train','restval']")
     """
     key, equals, rest = text.partition("=")
     values = tuple(value.strip() for value in _split(rest))
     if not equals or not key.strip() or not all(values):
         raise RecipeError(f"--over {text}: write KEY=VALUE,VALUE,..., such as stage.2.objective.margin=0.1,0.2")
-    return Over(key.strip(), values)
+    return SweptKey(key.strip(), values)
 
 
 def _split(text: str) -> list[str]:
-    """Cut at the commas that stand outside of brackets and quotes."""
+    """Split at the commas outside brackets and quotes."""
     parts, depth, quote = [""], 0, ""
-    for sign in text:
+    for character in text:
         if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "'\"":
-            quote = sign
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
         else:
-            depth += (sign in "[{") - (sign in "]}")
-        if sign == "," and not quote and depth <= 0:
+            depth += (character in "[{") - (character in "]}")
+        if character == "," and not quote and depth <= 0:
             parts.append("")
         else:
-            parts[-1] += sign
+            parts[-1] += character
     return parts
 
 
@@ -148,7 +148,7 @@ def _load(recipe: str, overrides: Sequence[str], swept: Sequence[str]) -> Recipe
 
 
 def _add(runs: dict[str, Recipe], name: str, recipe: Recipe) -> str:
-    """Plan a run, unless an equal one is planned; the name of the one that is."""
+    """Plan a run unless an equal one is planned already; the name of the planned run."""
     for planned, other in runs.items():
         if other == recipe:
             return planned
@@ -156,8 +156,8 @@ def _add(runs: dict[str, Recipe], name: str, recipe: Recipe) -> str:
     return name
 
 
-def _labels(keys: Sequence[Over]) -> dict[str, str]:
-    """A short name for each key: its last part, or all of it where an earlier key has that last part."""
+def _labels(keys: Sequence[SweptKey]) -> dict[str, str]:
+    """A short name for each key: its last part, or the whole key if an earlier key has the same last part."""
     labels: dict[str, str] = {}
     for each in keys:
         last = each.key.rpartition(".")[2]
@@ -166,11 +166,11 @@ def _labels(keys: Sequence[Over]) -> dict[str, str]:
 
 
 def _safe(text: str) -> str:
-    """Something for a file's name; where signs were replaced, a digest keeps different texts apart."""
+    """A text as a file name; if characters had to be replaced, a digest keeps different texts apart."""
     name = re.sub(r"[^A-Za-z0-9._+-]+", "-", text)[:LONGEST_NAME]
     return name if name == text else f"{name.strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
 def _refuse_seed(settings: Iterable[str]) -> None:
     if "seed" in (setting.partition("=")[0].strip() for setting in settings):
-        raise RecipeError("--seeds and a seed of its own; leave one of the two out")
+        raise RecipeError("--seeds and a seed were both given; leave one of them out")

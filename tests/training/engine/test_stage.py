@@ -220,7 +220,7 @@ def test_only_matrices_decay_those_of_the_objective_too():
 def test_momentum_is_of_gradient_descent():
     stage = {"objective": {"name": "hinge"}, "optimiser": {"momentum": 0.5}}
     with pytest.raises(
-        RecipeError, match=r"stage\.1\.optimiser\.momentum = 0\.5: belongs to name = 'sgd'.*leave it out"
+        RecipeError, match=r"stage\.1\.optimiser\.momentum = 0\.5: is only for name = 'sgd'.*leave it out"
     ):
         parse_recipe({"stage": [stage]})
     stage["optimiser"]["name"] = "sgd"
