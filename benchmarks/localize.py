@@ -17,7 +17,7 @@ import torch
 from diptych.data.boxes import box_iou
 from diptych.data.corpus import Features, Floats
 from diptych.data.phrases import Mentions
-from diptych.evaluation.localisation.localise import measure_phrases
+from diptych.evaluation.localisation.evaluate_phrases import measure_phrases
 from diptych.evaluation.localisation.phrase_metrics import MIN_OVERLAP
 from diptych.features.readers import RegionReader
 from diptych.features.regions import Regions

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diptych.evaluation.metrics.ranks import BLOCK, embedding_score
+from diptych.evaluation.metrics.scores import embedding_score
+from diptych.evaluation.metrics.tiles import BLOCK
 from diptych.machine import keep_freed_memory
 from diptych.mining.exclusions import Exclusions
 from diptych.mining.score_pass import ScorePass

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from diptych.evaluation.metrics.ranks import embedding_score, ranks
+from diptych.evaluation.metrics.ranks import ranks
+from diptych.evaluation.metrics.scores import embedding_score
 from harness import arguments, finish, interleaved
 
 IMAGES, TEXTS_EACH, SIZE = 5000, 5, 1024

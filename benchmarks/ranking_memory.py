@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diptych.evaluation.metrics.ranks import embedding_score, ranks
+from diptych.evaluation.metrics.ranks import ranks
+from diptych.evaluation.metrics.scores import embedding_score
 from harness import arguments, finish, timed
 
 IMAGES, TEXTS_EACH = 25_000, 5

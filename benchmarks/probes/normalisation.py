@@ -19,7 +19,7 @@ from torch.nn.functional import normalize
 
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
-from diptych.evaluation.metrics.ranks import embedding_score
+from diptych.evaluation.metrics.scores import embedding_score
 from diptych.evaluation.protocols.retrieval import RetrievalResult, evaluate_score
 from diptych.features.backbones import efficientnet_lite
 from diptych.features.backbones.registry import load_backbone

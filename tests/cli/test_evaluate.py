@@ -59,7 +59,7 @@ def test_evaluate_a_score_matrix(tmp_path, invoke, refused, scenes):
     np.save(tmp_path / "objects.npy", np.array([[{}]]), allow_pickle=True)
     assert "objects.npy" in refused("evaluate", str(tmp_path / "objects.npy"), scenes)
     (tmp_path / "cut.npy").write_bytes((tmp_path / "scores.npy").read_bytes()[:100])
-    assert "cut.npy: not a whole .npy file" in refused("evaluate", str(tmp_path / "cut.npy"), scenes)
+    assert "cut.npy: not a complete .npy file" in refused("evaluate", str(tmp_path / "cut.npy"), scenes)
     scores[1, 3] = np.nan
     np.save(tmp_path / "nan.npy", scores)
     assert "nan.npy: image 1 and text 3" in refused("evaluate", str(tmp_path / "nan.npy"), scenes)

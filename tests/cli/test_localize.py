@@ -113,7 +113,7 @@ def test_what_cannot_be_localised_is_told_in_a_line(run, photo, tmp_path, monkey
     monkeypatch.setattr(proposals, "proposer", lambda regions: lambda photo: np.zeros_like(BOXES))
     nothing = refused(run, photo, "a red ball")
     assert "holiday.png" in nothing
-    assert "no proposed region" in nothing
+    assert "no region was proposed" in nothing
     assert not list(tmp_path.glob("*-localized.png"))
 
 

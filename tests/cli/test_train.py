@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from diptych.evaluation.localisation.localise import evaluate_phrases
+from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.training.engine.callbacks import Bar
 
 SCENES = "scenes:train=16,val=6,test=8,texts=2"

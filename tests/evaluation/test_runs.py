@@ -1,17 +1,26 @@
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from diptych.data.corpus import Corpus
+from diptych.cli.main import app
+from diptych.data.formats.scenes import make_scenes
 from diptych.errors import RunError, ScoreError
 from diptych.evaluation.metrics.ranks import ranks
-from diptych.evaluation.runs import cached_score, encoded_score, evaluate_encoded
+from diptych.evaluation.runs import cached_score, encoded_score, evaluate, evaluate_encoded, evaluate_matrix, open_run
+from diptych.features.readers import StoreOptions, image_reader
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
+from diptych.models.storage import save_matcher
+from diptych.models.towers.image.backbone import BackboneSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
+from diptych.text.vocabulary import Vocabulary
 
 SETTINGS = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSettings(shape=(4,)), words=9)
 
@@ -26,7 +35,7 @@ def random_pair(seed):
     return torch.randn(6, 4, generator=random), torch.randn(12, 4, generator=random)
 
 
-def test_all_equal_embeddings_score_no_better_than_chance():
+def test_equal_embeddings_score_no_better_than_chance():
     result = evaluate_encoded([encoded(torch.ones(40, 4), torch.ones(200, 4))])
     assert result.metrics.rsum == 0  # every negative ties with the positive, and ties rank worse
     assert result.folds[0].images.tolist() == [196] * 40
@@ -71,21 +80,6 @@ def test_what_is_no_file_of_encodings_is_refused(tmp_path):
         EncodedCorpus.load(cut)
 
 
-def test_unmatched_images_and_texts_are_left_out_before_ranking():
-    corpus = Corpus(
-        "c",
-        ["a", "b", "c"],
-        np.array([0, 1, 2]),
-        np.full(3, "test"),
-        ["x", "y", "z"],
-        np.array([0, 0, 7]),
-        np.full(3, "test"),
-    )
-    matched = corpus.matched()
-    assert matched.image_ids == ["a"]
-    assert matched.texts == ["x", "y"]
-
-
 def sets(images=70):
     random = torch.Generator().manual_seed(0)
     settings = SCANSettings(joint=4, image=RegionFeatureSettings(shape=(3, 4)), words=9)
@@ -105,19 +99,97 @@ def test_costly_scores_are_computed_once_and_are_the_same(monkeypatch):
         return score(images, texts)
 
     monkeypatch.setattr(encodings.encoded_by, "score", counted)
-    kept = cached_score([encodings])
+    cached = cached_score([encodings])
     for _ in range(3):
-        found = ranks(kept, encodings.image_groups, encodings.text_groups, block=999)
+        found = ranks(cached, encodings.image_groups, encodings.text_groups, block=999)
         assert found.images.tolist() == plain.images.tolist()
-    assert sum(scored) == pytest.approx(70 * 140, rel=0.05)  # the last few images may be widened
+    assert sum(scored) == pytest.approx(70 * 140, rel=0.05)  # the last few images may be padded
     too_large = cached_score([encodings], most=70 * 140 - 1)
     del scored[:]
     ranks(too_large, encodings.image_groups, encodings.text_groups)
     assert scored
-    assert evaluate_encoded([encodings], score=kept).to_json() == evaluate_encoded([encodings]).to_json()
+    assert evaluate_encoded([encodings], score=cached).to_json() == evaluate_encoded([encodings]).to_json()
 
 
-def test_scores_of_embedding_models_are_not_kept(monkeypatch):
+def test_scores_of_embedding_models_are_not_cached(monkeypatch):
     pair = encoded(*random_pair(0))
     monkeypatch.setattr("diptych.evaluation.runs.matrix_score", None)
     assert evaluate_encoded([pair], score=cached_score([pair])).to_json() == evaluate_encoded([pair]).to_json()
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    return make_scenes(train=2, val=2, test=9, texts=2)
+
+
+@pytest.fixture
+def run(tmp_path, scenes, small_backbones):
+    """The folder of a run with a frozen backbone."""
+    vocabulary = Vocabulary.from_texts(scenes.texts, 1)
+    settings = VSESettings(joint=8, text=GRUSettings(hidden=8, word=4), image=BackboneSettings(), words=len(vocabulary))
+    with small_backbones():
+        torch.manual_seed(0)
+        save_matcher(tmp_path / "run" / "best" / "weights.safetensors", settings.build(), vocabulary, {})
+        vocabulary.save(tmp_path / "run" / "vocabulary.json")
+        yield tmp_path / "run"
+
+
+def test_python_reads_the_feature_store_that_the_command_line_reads(run, scenes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    computed = evaluate(run, scenes, device="cpu")
+    model = open_run(run, "cpu", features=None)
+    store = StoreOptions(Path("features"), model.device, workers=0, create=True)
+    image_reader(scenes.split("test"), model.matcher.image_input, model.matcher.pretrained, store=store)
+    monkeypatch.setattr(type(model.matcher.pretrained), "forward", None)  # nothing can be computed
+    assert evaluate(run, scenes, device="cpu").to_json() == computed.to_json()
+    invoked = CliRunner().invoke(app, ["evaluate", str(run), "scenes:train=2,val=2,test=9,texts=2", "--json"])
+    assert json.loads(invoked.stdout) == computed.to_json()
+    with pytest.raises(TypeError):
+        evaluate(run, scenes, device="cpu", features=None)
+
+
+def test_a_run_is_opened_with_the_store_and_an_open_run_is_left_as_it_is(run):
+    assert open_run(run).stores == Path("features")
+    assert open_run(str(run), features="elsewhere").stores == Path("elsewhere")
+    model = open_run(run, features=None)
+    assert model.stores is None
+    assert open_run(model, features="elsewhere") is model
+
+
+def test_average_precision_is_measured_by_default_if_a_text_has_several_images():
+    images, texts = random_pair(0)
+    pairs = np.arange(6) // 2, np.arange(12) // 4
+    several = EncodedCorpus(SETTINGS, images, texts, *pairs, "one")
+    assert "i2t_map" in evaluate_encoded([several]).metrics.to_json()
+    assert "i2t_map" not in evaluate_encoded([several], average_precision=False).metrics.to_json()
+    single = encoded(images, texts)
+    assert "i2t_map" not in evaluate_encoded([single]).metrics.to_json()
+    assert "i2t_map" in evaluate_encoded([single], average_precision=True).metrics.to_json()
+
+
+def test_a_saved_matrix_is_measured_as_its_scores_are(tmp_path):
+    one = encoded(*random_pair(0))
+    np.save(tmp_path / "scores.npy", (one.images @ one.texts.T).numpy())
+    found = evaluate_matrix(tmp_path / "scores.npy", one.image_groups, one.text_groups, folds=2)
+    assert found.to_json() == evaluate_encoded([one], folds=2).to_json()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "no such file"),
+        (b"\x93NUMPY rest", r"not a complete \.npy file"),
+        (np.zeros(3), r"float64 of shape \(3,\); expected floats of shape \(images, texts\)"),
+        (np.zeros((2, 4), int), r"int64 of shape \(2, 4\)"),
+        (np.zeros((3, 4)), "scores of 3 images and 4 texts"),
+    ],
+    ids=["missing", "damaged", "flat", "integers", "other corpus"],
+)
+def test_a_matrix_that_cannot_be_measured_is_named(tmp_path, content, reason):
+    path = tmp_path / "scores.npy"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        np.save(path, content)
+    with pytest.raises(ScoreError, match=rf"^{path}: {reason}"):
+        evaluate_matrix(path, np.arange(2), np.arange(4) // 2)

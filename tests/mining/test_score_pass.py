@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from diptych.evaluation.metrics.ranks import matrix_score
+from diptych.evaluation.metrics.scores import matrix_score
 from diptych.mining.exclusions import Exclusions
 from diptych.mining.score_pass import ScorePass
 from diptych.mining.top_scores import items_of

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from diptych.data.formats.scenes import make_scenes
-from diptych.evaluation.localisation.localise import evaluate_phrases
+from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.evaluation.runs import evaluate
 from diptych.model import Model
 from diptych.report.run_evaluator import RunEvaluator

@@ -5,14 +5,14 @@ import io
 import pytest
 from rich.console import Console
 
+from diptych.evaluation.metrics.recall import SELECTION_METRICS
 from diptych.evaluation.protocols.seeds import SeedStatistics
-from diptych.evaluation.runs import SELECTABLE
 from diptych.report.sweep_tables import SweepResult, column_headings, seeds_table
 from diptych.training.sweep_plan import Sweep, SweepSetting
 
 
 def metrics(*values):
-    return dict(zip(SELECTABLE, values, strict=True))
+    return dict(zip(SELECTION_METRICS, values, strict=True))
 
 
 LOW = metrics(10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 210.0)
@@ -101,7 +101,7 @@ def test_eighty_columns_are_enough_for_deviations():
     sheet = SweepResult.of(sweep, {"a": {"val": LOW}, "b": {"val": high}}, "val").table("t")
     text = printed(sheet)
     assert "…" not in text
-    assert text.count("(5.66)") == (len(SELECTABLE) - 1) * len(settings)
+    assert text.count("(5.66)") == (len(SELECTION_METRICS) - 1) * len(settings)
     assert text.count("(9.90)") == len(settings)
     assert "0.05 *" in text
 

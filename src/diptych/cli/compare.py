@@ -134,7 +134,7 @@ def _compare_retrieval(
 def _compare_phrases(
     runs: list[Path], corpus: Corpus | None, split: str, features: Path, device: str, workers: int
 ) -> _Output:
-    from diptych.evaluation.localisation.localise import evaluate_phrases
+    from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
     from diptych.files import write_json, write_text
     from diptych.report.comparison.phrases import compare_phrases
 

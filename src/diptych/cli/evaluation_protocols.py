@@ -15,7 +15,7 @@ from diptych.cli.evaluation_sources import SourceEncoder, is_encodings, is_matri
 from diptych.errors import RunError, ScoreError
 
 if TYPE_CHECKING:
-    from diptych.evaluation.metrics.ranks import Score
+    from diptych.evaluation.metrics.scores import Score
     from diptych.evaluation.protocols.retrieval import RetrievalResult
     from diptych.models.encoded_corpus import EncodedCorpus
 
@@ -92,7 +92,7 @@ def _phrase_localisation(
 ) -> Measurement:
     """How well a run that was trained on phrases localises them."""
     from diptych.data.phrases import find_mentions
-    from diptych.evaluation.localisation.localise import evaluate_phrases
+    from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
     from diptych.report.run_report import write_phrase_report
     from diptych.report.tables.evaluation import phrase_table
 
@@ -123,7 +123,7 @@ def _reranking(sources: list[str], retriever: str, depths: Sequence[int | None],
     encoded = [encoder.encode(source) for source in sources]
     finite_depths = [depth for depth in depths if depth is not None]
     with progress_bar("reranking") as progress:
-        result = rerank(encoded, retrieved, finite_depths, every=None in depths, progress=progress)
+        result = rerank(encoded, retrieved, finite_depths, all_pairs=None in depths, progress=progress)
     return Measurement.of(reranking_table(result), result)
 
 
@@ -202,7 +202,7 @@ def _score_with_phrases(
     if corpus is None:
         raise ScoreError("--phrases needs a run and a corpus; files of encodings do not contain the texts")
     phrases = annotated_phrases(corpus) if options.phrase_source == "annotation" else chunked_phrases(corpus)
-    print_note(f"{len(phrases.words):,} distinct phrases in {len(corpus.texts):,} texts")
+    print_note(f"{len(phrases.phrases):,} distinct phrases in {len(corpus.texts):,} texts")
     trained = encoder.open(run)
     try:
         check_can_localise(trained.matcher)

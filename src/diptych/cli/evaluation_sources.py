@@ -58,9 +58,9 @@ class SourceEncoder:
 
     def open(self, run: str) -> Model:
         """Open a run."""
-        from diptych.model import Model
+        from diptych.evaluation.runs import open_run
 
-        model = Model.load(run, self.device, stores=self.features)
+        model = open_run(run, self.device, self.features)
         if self.text_shifts is not None:
             if not model.matcher.shifts_texts:
                 raise ScoreError(f"{run}: the model does not shift texts; remove --shifts")

@@ -62,7 +62,7 @@ def command(
         raise RecipeError("--resume and --seeds exclude each other; remove --resume, runs with --seeds always continue")
     statistics = _train_seeds(recipe, data, folder, set_ or [], seeds, report_on, features, device, workers)
     even = "" if len(statistics.runs) % 2 else ", the lower of the two middle ones"
-    print_result(f"median run by {statistics.total}: {folder / statistics.median_run}{even}", "bold green")
+    print_result(f"median run by {statistics.sum_metric}: {folder / statistics.median_run}{even}", "bold green")
 
 
 def _train_one(

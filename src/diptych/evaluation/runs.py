@@ -1,4 +1,7 @@
-"""Evaluation of what people have: runs, saved encodings, saved score matrices, and ensembles of them."""
+"""Evaluation of runs, saved encodings, saved score matrices, and ensembles of them.
+
+Python and the command line evaluate through these functions, with the same defaults.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,21 @@ from diptych.data.corpus import Corpus, Integers
 from diptych.data.open import open_corpus
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.average_precision import average_precision_applies
-from diptych.evaluation.metrics.ranks import Score, embedding_score, matrix_score, mean_score, ranks
-from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, metrics_from_ranks
+from diptych.evaluation.metrics.ranks import ranks
+from diptych.evaluation.metrics.recall import metrics_from_ranks
+from diptych.evaluation.metrics.scores import Score, embedding_score, matrix_score, mean_score
 from diptych.evaluation.protocols.retrieval import RetrievalResult, evaluate_score
 from diptych.model import Model
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.progress import ProgressCallback
 
+# The folder of feature stores, as in training: relative to the working directory.
+FEATURES = Path("features")
+
+MAX_CACHED_SCORES = 1 << 26  # 256 MB
+
+_IMAGES_AT_ONCE = 64  # rows of a cached matrix that are computed together
 _FLOATS = tuple(np.dtype(kind) for kind in (np.float16, np.float32, np.float64))
-
-KEPT = 1 << 26  # scores of a matrix: 256 MB
-KEPT_AT_ONCE = 64  # images
-
-# The metrics a snapshot can be chosen by: those of which more is better.
-SELECTABLE = (*(f"{side}_r{cutoff}" for side in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for cutoff in CUTOFFS), "rsum")
 
 
 def evaluate(
@@ -37,16 +41,28 @@ def evaluate(
     gallery: int | None = None,
     average_precision: bool | None = None,
     device: str = "auto",
+    features: Path | str | None = FEATURES,
+    workers: int = 2,
     progress: ProgressCallback | None = None,
 ) -> RetrievalResult:
-    """Measure a run on a split of a corpus (or of what lies at its address), in both directions.
+    """Measure retrieval in both directions, of a run on one split of a corpus or of the data at an address.
 
-    `average_precision` adds mAP; by default it is measured if a text has several correct images.
+    See `open_run` for `features`. By default, mAP is measured if a text has several correct images.
     """
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
-    model = run if isinstance(run, Model) else Model.load(run, device)
-    encoded = model.encode_corpus(corpus.split(split), progress=progress)
+    encoded = open_run(run, device, features).encode_corpus(corpus.split(split), workers, progress)
     return evaluate_encoded([encoded], folds=folds, gallery=gallery, average_precision=average_precision)
+
+
+def open_run(run: Model | Path | str, device: str = "auto", features: Path | str | None = FEATURES) -> Model:
+    """The best snapshot of a run, ready to be evaluated; an opened run is returned as it is.
+
+    If the folder `features` has a store of the run's backbone, image features are read from it, and those that it
+    lacks are added to it. None computes all features.
+    """
+    if isinstance(run, Model):
+        return run
+    return Model.load(run, device, stores=None if features is None else Path(features))
 
 
 def evaluate_encoded(
@@ -57,7 +73,7 @@ def evaluate_encoded(
     average_precision: bool | None = None,
     score: Score | None = None,
 ) -> RetrievalResult:
-    """Measure encodings; several are an ensemble, whose score is the mean of theirs. Who has it already gives it."""
+    """Measure encodings; several are an ensemble. `score` replaces their own score, for example by a cached one."""
     score = ensemble_score(encoded) if score is None else score
     groups = encoded[0].image_groups, encoded[0].text_groups
     if average_precision is None:
@@ -66,38 +82,38 @@ def evaluate_encoded(
 
 
 def ensemble_score(encoded: Sequence[EncodedCorpus]) -> Score:
-    """The score of encodings, the mean of theirs where there are several."""
+    """The score of encodings; of several, the mean of their scores."""
     for other in encoded[1:]:
         if other.digest != encoded[0].digest:
-            alone = sorted(encoded[0].skipped.keys() ^ other.skipped.keys())
-            why = f"only one could read {alone[0]}" if alone else "these differ in their corpus"
-            raise ScoreError(f"an ensemble needs encodings of the same images and texts; {why}")
+            read_once = sorted(encoded[0].skipped.keys() ^ other.skipped.keys())
+            reason = f"only one could read {read_once[0]}" if read_once else "these differ in their corpus"
+            raise ScoreError(f"an ensemble needs encodings of the same images and texts; {reason}")
     return mean_score([encoded_score(each) for each in encoded]) if len(encoded) > 1 else encoded_score(encoded[0])
 
 
-@torch.no_grad()
-def cached_score(encoded: Sequence[EncodedCorpus], most: int = KEPT) -> Score:
-    """The score of encodings for who goes over it more than once: costly scores are computed now and kept.
+def encoded_score(encoded: EncodedCorpus) -> Score:
+    """The score of encodings, by the model that made them."""
+    return embedding_score(encoded.matcher().score, encoded.images, encoded.texts)
 
-    Those of embedding models are quicker to compute again than to keep, and a matrix of more than `most` scores is not
-    kept either.
+
+@torch.no_grad()
+def cached_score(encoded: Sequence[EncodedCorpus], most: int = MAX_CACHED_SCORES) -> Score:
+    """The score of encodings, for several passes over it: costly scores are computed once, now.
+
+    Scores of embedding models are not cached, since they are faster to compute again, nor is a matrix of more than
+    `most` scores.
     """
     score = ensemble_score(encoded)
     if score.images * score.texts > most or all(each.matcher().embedding_dim is not None for each in encoded):
         return score
-    spans = [slice(start, start + KEPT_AT_ONCE) for start in range(0, score.images, KEPT_AT_ONCE)]
+    spans = [slice(start, start + _IMAGES_AT_ONCE) for start in range(0, score.images, _IMAGES_AT_ONCE)]
     against = score.against(slice(0, score.texts))
     return matrix_score(torch.cat([against(rows).cpu() for rows in spans]))
 
 
 def validation_metrics(encoded: EncodedCorpus) -> dict[str, float]:
-    """The metrics of one gallery by name, without intervals: what training looks at after each epoch."""
+    """The metrics of one gallery by name, without intervals: what training measures after each epoch."""
     return metrics_from_ranks(ranks(encoded_score(encoded), encoded.image_groups, encoded.text_groups)).to_json()
-
-
-def encoded_score(encoded: EncodedCorpus) -> Score:
-    """The scores of encodings, by the score of the model that made them."""
-    return embedding_score(encoded.matcher().score, encoded.images, encoded.texts)
 
 
 def evaluate_matrix(
@@ -109,29 +125,28 @@ def evaluate_matrix(
     gallery: int | None = None,
     average_precision: bool | None = None,
 ) -> RetrievalResult:
-    """Measure a saved (images, texts) score matrix, higher is better, in .npy without pickle."""
+    """Measure a saved (images, texts) score matrix, higher is better, in .npy format without pickle."""
+    if average_precision is None:
+        average_precision = average_precision_applies(image_groups)
+    groups = image_groups, text_groups
     try:
-        groups = image_groups, text_groups
-        if average_precision is None:
-            average_precision = average_precision_applies(image_groups)
-        return evaluate_score(
-            read_matrix(path), *groups, folds=folds, gallery=gallery, average_precision=average_precision
-        )
+        score = read_matrix(path)
+        return evaluate_score(score, *groups, folds=folds, gallery=gallery, average_precision=average_precision)
     except ScoreError as error:
         raise ScoreError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
 def read_matrix(path: Path) -> Score:
-    """A score matrix from a file, memory-mapped: it may be larger than memory."""
+    """The score matrix in a file, memory-mapped, so that it may be larger than memory."""
     try:
         matrix = np.load(path, mmap_mode="c", allow_pickle=False)
     except FileNotFoundError:
         raise ScoreError(f"{path}: no such file") from None
     except (ValueError, OSError, EOFError) as reason:
-        raise ScoreError(f"{path}: not a whole .npy file of numbers ({reason})") from None
+        raise ScoreError(f"{path}: not a complete .npy file of numbers ({reason})") from None
     if not isinstance(matrix, np.ndarray):
         matrix.close()
-        raise ScoreError(f"{path}: an archive of arrays; save the one matrix with numpy.save")
+        raise ScoreError(f"{path}: an archive of arrays; save the matrix alone with numpy.save")
     if matrix.ndim != 2 or matrix.dtype not in _FLOATS:
-        raise ScoreError(f"{path}: {matrix.dtype} of shape {matrix.shape}; needs floats of shape (images, texts)")
+        raise ScoreError(f"{path}: {matrix.dtype} of shape {matrix.shape}; expected floats of shape (images, texts)")
     return matrix_score(torch.from_numpy(matrix))

@@ -16,7 +16,8 @@ from torch import Tensor
 from diptych.data.corpus import SPLITS, Corpus, Floats, Integers
 from diptych.data.image_reader import ImageReader
 from diptych.errors import DataError, RunError
-from diptych.evaluation.metrics.ranks import BLOCK, embedding_score
+from diptych.evaluation.metrics.scores import embedding_score
+from diptych.evaluation.metrics.tiles import BLOCK
 from diptych.mining.exclusions import Exclusions
 from diptych.mining.lists import HardNegativeLists, Hardness, ListsHeader, Rows
 from diptych.mining.resumable_pass import ResumablePass

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import ScoreError
-from diptych.evaluation.metrics.ranks import STEP, Score
+from diptych.evaluation.metrics.scores import Score
+from diptych.evaluation.metrics.tiles import ROW_MULTIPLE
 from diptych.mining.exclusions import Exclusions
 from diptych.mining.top_scores import TopScores
 
@@ -24,7 +25,7 @@ class ScorePass:
         self.texts_of_images = TopScores(score.images, min(top_texts, score.texts))
         self.images_of_texts = TopScores(score.texts, min(top_images, score.images))
         height = min(block, max(1, int((block * score.images / score.texts) ** 0.5)))  # shaped like the whole
-        height -= height % STEP if height > STEP else 0
+        height -= height % ROW_MULTIPLE if height > ROW_MULTIPLE else 0
         self.rows = _spans(score.images, height)
         self.columns = _spans(score.texts, max(1, block // height))
         self.done = 0  # tiles: all images with the first texts, then with the next ones

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from diptych.data.corpus import Corpus
 from diptych.errors import RunError
-from diptych.evaluation.localisation.localise import evaluate_phrases
+from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.evaluation.localisation.phrase_metrics import GroundingResult
 from diptych.evaluation.metrics.average_precision import average_precision_applies, ranks_with_precision
 from diptych.evaluation.metrics.recall import metrics_from_ranks

@@ -12,7 +12,7 @@ from diptych import __version__
 from diptych.data.corpus import Corpus
 from diptych.errors import ScoreError
 from diptych.evaluation.localisation.phrase_metrics import GroundingResult
-from diptych.evaluation.metrics.ranks import Score
+from diptych.evaluation.metrics.scores import Score
 from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.runs import cached_score
 from diptych.index.entries import Hit

@@ -78,7 +78,7 @@ class SettingRow:
     @property
     def val_total(self) -> float:
         """The sum of recalls on val, averaged over seeds."""
-        return self.val.mean[self.val.total]
+        return self.val.mean[self.val.sum_metric]
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class SweepResult:
         values = self.best.setting.values
         named = ", ".join(f"{self.sweep.labels[key]} = {value}" for key, value in values.items())
         default = ", as in the recipe" if self.best.setting.is_default else ""
-        return f"best by {self.best.val.total} on val: {named} ({self.best.val_total:.1f}{default})"
+        return f"best by {self.best.val.sum_metric} on val: {named} ({self.best.val_total:.1f}{default})"
 
     def table(self, title: str) -> TextTable:
         """Table II: one block per key (a single block for a grid), one row per value; the recipe's value is marked."""
@@ -141,7 +141,7 @@ class SweepResult:
 
 def _row_json(row: SettingRow) -> dict[str, Any]:
     setting = {"values": dict(row.setting.values), "own": row.setting.is_default}
-    return {**setting, f"val_{row.val.total}": row.val_total, **row.several.to_json()}
+    return {**setting, f"val_{row.val.sum_metric}": row.val_total, **row.several.to_json()}
 
 
 def _figures(several: SeedStatistics) -> list[str]:

@@ -14,8 +14,8 @@ from diptych import registry
 from diptych.data.corpus import Corpus
 from diptych.data.phrases import find_mentions
 from diptych.errors import DataError, RecipeError, RunError, did_you_mean
-from diptych.evaluation.localisation.phrase_metrics import SELECTABLE as PHRASES_SELECTABLE
-from diptych.evaluation.runs import SELECTABLE
+from diptych.evaluation.localisation.phrase_metrics import PHRASE_SELECTION_METRICS
+from diptych.evaluation.metrics.recall import SELECTION_METRICS
 from diptych.features.readers import image_reader
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.matchers.projected import Projected
@@ -70,7 +70,7 @@ class Start:
         """Find out now, not after the first epoch, what cannot work; a resumed `run` has its words already."""
         for number, stage in enumerate(recipe.stage, 1):
             _check_splits(corpus, stage.splits, number)
-            selectable = SELECTABLE if stage.phrases is None else PHRASES_SELECTABLE
+            selectable = SELECTION_METRICS if stage.phrases is None else PHRASE_SELECTION_METRICS
             if stage.select not in selectable:
                 offer = did_you_mean(stage.select, selectable)
                 raise RecipeError(f"stage.{number}.select = {stage.select!r}: cannot select by it; {offer}")

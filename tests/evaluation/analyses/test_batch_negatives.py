@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from diptych.errors import ScoreError
 from diptych.evaluation.analyses import batch_negatives as analysis
 from diptych.evaluation.analyses.batch_negatives import batch_for, measured_misses, miss_probability, negatives_for
-from diptych.evaluation.metrics.ranks import Score, embedding_score, matrix_score
+from diptych.evaluation.metrics.scores import Score, embedding_score, matrix_score
 
 
 def test_the_papers_figures_and_what_its_formula_gives():
@@ -88,7 +88,7 @@ def test_measurements_equal_the_loops_in_any_blocks(corpus, data):
     percentile = data.draw(st.sampled_from([0.1, 0.5, 0.75, 0.9]))
     seed, block = data.draw(st.integers(0, 9)), data.draw(st.sampled_from([1, 20, 10_000]))
     expected = ([], []), ([], [])
-    for images, texts in analysis._batches(image_groups, text_groups, batch, 3, seed):
+    for images, texts in analysis._draw_batches(image_groups, text_groups, batch, 3, seed):
         for side, found in (
             (expected[0], reference(scores, images, image_groups, texts, text_groups, percentile)),
             (expected[1], reference(scores.T, texts, text_groups, images, image_groups, percentile)),
@@ -111,7 +111,7 @@ def test_measurements_equal_the_loops_in_any_blocks(corpus, data):
 def test_batches_are_different_texts_each_with_any_image_of_its_group():
     image_groups, text_groups = np.array([2, 0, 1, 0, 2, 2]), np.array([0, 1, 2, 0, 1, 2, 2])
     seen = set()
-    for images, texts in analysis._batches(image_groups, text_groups, 5, 60, 3):
+    for images, texts in analysis._draw_batches(image_groups, text_groups, 5, 60, 3):
         assert len(set(texts.tolist())) == 5
         assert (image_groups[images] == text_groups[texts]).all()
         seen |= set(zip(images.tolist(), texts.tolist(), strict=True))
@@ -138,7 +138,7 @@ def test_a_rounded_product_does_not_move_the_top():
     assert 0.55 * 100 > 55
     scores = np.random.default_rng(1).random((101, 101)).astype(np.float32)  # 100 negatives each, the 55th at the edge
     groups, missed = np.arange(101), []
-    for images, texts in analysis._batches(groups, groups, 2, 200, 0):
+    for images, texts in analysis._draw_batches(groups, groups, 2, 200, 0):
         missed += reference(scores, images, groups, texts, groups, 0.55)[0]
     assert one_to_one(scores, batch=2, percentile=0.55, draws=200).image_to_text.share == pytest.approx(np.mean(missed))
 
@@ -163,7 +163,7 @@ def test_an_image_that_is_hard_for_all_and_drawn_often_is_missed_less_than_predi
         matrix_score(torch.from_numpy(scores)), image_groups, text_groups, batch=6, percentile=0.9, draws=100
     )
     missed = []
-    for images, texts in analysis._batches(image_groups, text_groups, 6, 100, 0):
+    for images, texts in analysis._draw_batches(image_groups, text_groups, 6, 100, 0):
         missed += reference(scores.T, texts, text_groups, images, image_groups, 0.9)[0]
     assert result.text_to_image.share == pytest.approx(np.mean(missed))
     assert result.text_to_image.interval[1] < result.predicted

@@ -161,7 +161,7 @@ def test_what_cannot_be_correlated_is_one_line(corpus):
     stored, _ = with_features(corpus, (6,))
     trained = trained_on(stored, VSESettings(joint=8, text=TEXT, image=FeatureSettings(shape=(6,))))
     encoded = trained.encode_corpus(stored)
-    with pytest.raises(ScoreError, match="two images or more, not 1"):
+    with pytest.raises(ScoreError, match="at least two images, not 1"):
         correlations(trained, encoded, count=1)
     alone = EncodedCorpus(
         encoded.settings, encoded.images, encoded.texts, encoded.image_groups, encoded.text_groups, "x"

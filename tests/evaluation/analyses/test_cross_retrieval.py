@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.errors import ScoreError
-from diptych.evaluation.analyses import cross_retrieval as module
 from diptych.evaluation.analyses.cross_retrieval import INTERVALS, CrossRetrieval, cross_retrieval
-from diptych.evaluation.metrics.ranks import matrix_score, ranks
+from diptych.evaluation.metrics import pair_ranks
+from diptych.evaluation.metrics.ranks import ranks
+from diptych.evaluation.metrics.scores import matrix_score
 
 ALL = [-np.inf, -1.0, -0.0, 0.0, 0.5, 1.0, np.inf]
 TIES = st.sampled_from(ALL)
@@ -53,9 +54,9 @@ def slow(scores, images, texts):
 def test_every_pair_is_ranked_as_one_at_a_time(case, compared):
     scores, images, texts, block = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "COMPARED", compared)  # searched, mixed and compared give the same
+        patch.setattr(pair_ranks, "MAX_COMPARISONS", compared)  # searched, mixed and compared give the same
         found = cross_retrieval(matrix_score(torch.from_numpy(scores)), images, texts, block=block)
-    columns = (found.images, found.texts, found.image_ranks, found.text_ranks, found.cross)
+    columns = (found.images, found.texts, found.image_ranks, found.text_ranks, found.cross_ranks)
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == slow(scores, images, texts)
 
 
@@ -64,8 +65,8 @@ def test_every_pair_is_ranked_as_one_at_a_time(case, compared):
 def test_five_texts_an_image_give_the_papers_formula_exactly(images, seed, block):
     scores = torch.randn(images, 5 * images, generator=torch.Generator().manual_seed(seed))
     found = cross_retrieval(matrix_score(scores), np.arange(images), np.arange(5 * images) // 5, block=block)
-    assert found.cross.tolist() == np.maximum(5 * found.image_ranks - 4, found.text_ranks).tolist()
-    assert len(found.cross) == 5 * images
+    assert found.cross_ranks.tolist() == np.maximum(5 * found.image_ranks - 4, found.text_ranks).tolist()
+    assert len(found.cross_ranks) == 5 * images
 
 
 def test_the_best_pair_of_a_query_has_the_querys_rank():
@@ -81,8 +82,12 @@ def test_shares_count_each_pair_in_its_interval():
     rows = np.arange(12)
     found = CrossRetrieval(rows, rows, rows, rows, cross)
     counts = [2, 2, 2, 1, 1, 1, 1, 2]
-    assert list(found.shares) == list(INTERVALS) == ["1", "2–5", "6–10", "11–20", "21–50", "51–100", "101–200", "> 200"]
-    assert [round(share * 12 / 100) for share in found.shares.values()] == counts
+    assert (
+        list(found.percentages)
+        == list(INTERVALS)
+        == ["1", "2–5", "6–10", "11–20", "21–50", "51–100", "101–200", "> 200"]
+    )
+    assert [round(share * 12 / 100) for share in found.percentages.values()] == counts
     told = json.loads(json.dumps(found.to_json()))
     assert told["pairs"] == 12
     assert list(told["percent_up_to"]) == ["1", "5", "10", "20", "50", "100", "200", "more"]
@@ -91,8 +96,8 @@ def test_shares_count_each_pair_in_its_interval():
 
 def test_a_model_that_scores_everything_alike_comes_last():
     found = cross_retrieval(matrix_score(torch.zeros(60, 300)), np.arange(60), np.arange(300) // 5, block=999)
-    assert set(found.cross) == {296.0}
-    assert found.shares["> 200"] == 100
+    assert set(found.cross_ranks) == {296.0}
+    assert found.percentages["> 200"] == 100
 
 
 def test_without_negatives_there_is_no_rank():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diptych.errors import ScoreError
 from diptych.evaluation.analyses.score_overlap import score_overlap, shared_area
-from diptych.evaluation.metrics.ranks import matrix_score
+from diptych.evaluation.metrics.scores import matrix_score
 
 PAIRS = np.arange(4), np.arange(8) // 2
 
@@ -136,5 +136,5 @@ def test_scores_that_are_no_numbers_are_refused(wrong):
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(ScoreError, match="no negatives"):
         score_overlap(matrix_score(torch.zeros(2, 3)), np.zeros(2, int), np.zeros(3, int))
-    with pytest.raises(ScoreError, match="some bins"):
+    with pytest.raises(ScoreError, match="at least one bin"):
         of(torch.zeros(4, 8), bins=0)

@@ -67,7 +67,7 @@ def test_importance_is_what_the_score_loses_one_word_at_a_time(name):
     assert found.score == pytest.approx(score(sentence), abs=1e-6)
     assert [word.word for word in found.words] == sentence
     for place, word in enumerate(found.words):
-        assert word.place == place
+        assert word.position == place
         if word.word == "zebra":
             assert word.importance is None
         else:
@@ -87,10 +87,10 @@ def test_every_word_has_its_place(sentence):
             explain(trained, image, " ".join(sentence))
         return
     found = explain(trained, image, " ".join(sentence))
-    assert [word.place for word in found.words] == list(range(len(found.words)))
+    assert [word.position for word in found.words] == list(range(len(found.words)))
     assert all((word.importance is None) == (word.word not in VOCABULARY.ids) for word in found.words)
-    assert sorted(word.place for word in found.by_importance) == [
-        word.place for word in found.words if word.importance is not None
+    assert sorted(word.position for word in found.by_importance) == [
+        word.position for word in found.words if word.importance is not None
     ]
 
 

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import ScoreError
-from diptych.evaluation.localisation.phrase_metrics import SELECTABLE, GroundingResult, correct_regions, phrase_ranks
+from diptych.evaluation.localisation.phrase_metrics import (
+    PHRASE_SELECTION_METRICS,
+    GroundingResult,
+    correct_regions,
+    phrase_ranks,
+)
 from diptych.evaluation.metrics import significance
 
 
@@ -96,8 +101,8 @@ def test_metrics_are_shares_of_all_mentions():
     found = grounding([1, 2, 5, 6, 10, 11, math.inf, math.inf])
     expected = {"phrase_r1": 12.5, "phrase_r5": 37.5, "phrase_r10": 62.5, "phrase_sum": 112.5, "ceiling": 75.0}
     assert found.metrics == expected
-    assert set(SELECTABLE) == expected.keys() - {"ceiling"}
-    assert found.found.tolist() == [True] + [False] * 7
+    assert set(PHRASE_SELECTION_METRICS) == expected.keys() - {"ceiling"}
+    assert found.is_found.tolist() == [True] + [False] * 7
 
 
 def test_a_mention_of_several_kinds_counts_in_each():

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych.errors import ScoreError
-from diptych.evaluation.analyses import cross_retrieval
-from diptych.evaluation.metrics.average_precision import Precisions, average_precision_applies, ranks_with_precision
-from diptych.evaluation.metrics.ranks import Score, embedding_score, matrix_score, ranks
+from diptych.evaluation.metrics import pair_ranks
+from diptych.evaluation.metrics.average_precision import average_precision_applies, ranks_with_precision
+from diptych.evaluation.metrics.ranks import Ranks, ranks
 from diptych.evaluation.metrics.recall import mean_metrics, metrics_from_ranks
+from diptych.evaluation.metrics.scores import Score, embedding_score, matrix_score
 from diptych.evaluation.metrics.significance import bootstrap_intervals
 from diptych.evaluation.protocols.retrieval import evaluate_score
 
@@ -45,7 +46,7 @@ def slow(scores, query_groups, answer_groups) -> list[float]:
     return found
 
 
-def both(found: Precisions) -> tuple[list[float], list[float]]:
+def both(found: Ranks) -> tuple[list[float], list[float]]:
     return found.image_precisions.tolist(), found.text_precisions.tolist()
 
 
@@ -54,7 +55,7 @@ def both(found: Precisions) -> tuple[list[float], list[float]]:
 def test_every_query_is_measured_as_by_a_walk_down_its_list(case, compared: int):
     scores, images, texts, block = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cross_retrieval, "COMPARED", compared)  # searched, mixed and compared give the same
+        patch.setattr(pair_ranks, "MAX_COMPARISONS", compared)  # searched, mixed and compared give the same
         found = ranks_with_precision(matrix_score(torch.from_numpy(scores)), images, texts, block=block)
     assert both(found) == (
         pytest.approx(slow(scores, images, texts)),
@@ -77,8 +78,8 @@ def test_it_agrees_with_torchmetrics(torchvision, seed: int):
     scores[positives] += 1500.5
     metrics = metrics_from_ranks(ranks_with_precision(matrix_score(scores), images.numpy(), texts.numpy(), block=999))
     for ours, table, right in (
-        (metrics.image_to_text.precision, scores, positives),
-        (metrics.text_to_image.precision, scores.T, positives.T),
+        (metrics.image_to_text.mean_average_precision, scores, positives),
+        (metrics.text_to_image.mean_average_precision, scores.T, positives.T),
     ):
         queries = torch.arange(len(table))[:, None].expand_as(table)
         theirs = RetrievalMAP()(table.flatten(), right.flatten(), indexes=queries.flatten())
@@ -162,7 +163,7 @@ def test_folds_average_it_and_ordinary_evaluation_leaves_it_out():
     assert {"i2t_map", "t2i_map"} <= set(result.to_json()["intervals"]["bounds"])
 
     plain = evaluate_score(matrix_score(scores), *groups, folds=3, draws=20)
-    assert not any(isinstance(fold, Precisions) for fold in plain.folds)
+    assert not any(fold.image_precisions is not None for fold in plain.folds)
     extra = set(result.metrics.to_json()) - set(plain.metrics.to_json())
     assert extra == {"i2t_map", "t2i_map"}
     kept = {name: value for name, value in result.metrics.to_json().items() if name not in extra}

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import ScoreError
-from diptych.evaluation.localisation.phrase_metrics import GroundingResult
-from diptych.evaluation.metrics.paired_difference import Difference, paired_difference, paired_phrase_difference
+from diptych.evaluation.localisation.phrase_metrics import GroundingResult, paired_phrase_difference
+from diptych.evaluation.metrics.paired_difference import Difference, paired_difference
 from diptych.evaluation.metrics.ranks import Ranks
 from diptych.evaluation.metrics.significance import bootstrap_intervals
 
@@ -73,7 +73,7 @@ def test_a_small_steady_gain_is_found_where_the_separate_intervals_overlap():
     one, other = (Ranks(ranks, ranks, groups, groups, groups, groups) for ranks in (first, second))
     gain = paired_difference([one], [other], cutoffs=[1]).differences["i2t_r1"]
     assert gain.value == pytest.approx(4)
-    assert gain.found
+    assert gain.is_significant
     lower, upper = (bootstrap_intervals([ranks], cutoffs=[1]).bounds["i2t_r1"] for ranks in (one, other))
     assert lower[1] > upper[0]
 
@@ -87,14 +87,14 @@ def test_swapping_turns_the_sign_and_a_model_never_beats_itself(seed):
         assert there[name].value == pytest.approx(-back[name].value)
         assert (there[name].low, there[name].high) == pytest.approx((-back[name].high, -back[name].low))
     for same in paired_difference([one], [one], draws=30).differences.values():
-        assert (same.value, same.low, same.high, same.found) == (0, 0, 0, False)
+        assert (same.value, same.low, same.high, same.is_significant) == (0, 0, 0, False)
 
 
 def test_what_counts_as_found():
-    assert Difference(1.0, 0.1, 2.0).found
-    assert Difference(-1.0, -2.0, -0.1).found
-    assert not Difference(1.0, 0.0, 2.0).found
-    assert not Difference(-1.0, -2.0, 0.0).found
+    assert Difference(1.0, 0.1, 2.0).is_significant
+    assert Difference(-1.0, -2.0, -0.1).is_significant
+    assert not Difference(1.0, 0.0, 2.0).is_significant
+    assert not Difference(-1.0, -2.0, 0.0).is_significant
 
 
 def test_it_can_be_stored():
@@ -112,7 +112,7 @@ def test_refusals():
         paired_difference([one], [one, one])
     with pytest.raises(ScoreError, match="level between 0 and 1"):
         paired_difference([one], [one], level=1.0)
-    with pytest.raises(ScoreError, match="some draws"):
+    with pytest.raises(ScoreError, match="at least one draw"):
         paired_difference([one], [one], draws=0)
 
 
@@ -144,14 +144,16 @@ def test_phrases_equal_a_slow_loop_that_draws_photos_for_both(monkeypatch):
 
 def test_a_run_differs_from_itself_in_no_phrase_and_from_other_phrases_not_at_all():
     one = some_grounding(1)
-    assert not any(each.found or each.value for each in paired_phrase_difference(one, one).differences.values())
+    assert not any(
+        each.is_significant or each.value for each in paired_phrase_difference(one, one).differences.values()
+    )
     with pytest.raises(ScoreError, match="the same phrases in the same order"):
-        paired_phrase_difference(one, one.only(np.arange(39)))
+        paired_phrase_difference(one, one.subset(np.arange(39)))
 
 
 def test_only_some_mentions_are_measured_as_they_were():
     one = replace(some_grounding(1), rows=np.arange(40) * 2)  # every other mention was measured
-    part = one.only(np.array([0, 5, 6, 78, 200]))
+    part = one.subset(np.array([0, 5, 6, 78, 200]))
     assert part.rows.tolist() == [0, 6, 78]
     assert part.ranks.tolist() == one.ranks[[0, 3, 39]].tolist()
     assert part.images.tolist() == one.images[[0, 3, 39]].tolist()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from diptych.errors import ScoreError
-from diptych.evaluation.metrics.ranks import Index, Score, embedding_score, matrix_score, mean_score, ranks
+from diptych.evaluation.metrics.ranks import ranks
+from diptych.evaluation.metrics.scores import Index, Score, embedding_score, matrix_score, mean_score
 
 ALL = [-np.inf, -1.0, -0.0, 0.0, 0.5, 1.0, np.inf]
 TIES = st.sampled_from(ALL)
@@ -267,5 +268,5 @@ def test_scores_and_groups_of_different_corpora_are_refused():
 @pytest.mark.parametrize("wrong", [torch.zeros(6), torch.zeros(6, 2), torch.zeros(2, 6, dtype=torch.int64)])
 def test_a_score_of_the_wrong_shape_or_kind_is_refused(wrong: Tensor):
     score = Score(2, 6, lambda columns: lambda rows: wrong)
-    with pytest.raises(ScoreError, match="for 2 images and 6 texts; it must give"):
+    with pytest.raises(ScoreError, match="for 2 images and 6 texts; it must return"):
         ranks(score, np.arange(2), np.arange(6) // 3)

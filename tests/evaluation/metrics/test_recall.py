@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.evaluation.metrics import recall
-from diptych.evaluation.metrics.ranks import Ranks, matrix_score, ranks
+from diptych.evaluation.metrics.ranks import Ranks, ranks
 from diptych.evaluation.metrics.recall import (
     DirectionMetrics,
     Metrics,
@@ -20,6 +20,7 @@ from diptych.evaluation.metrics.recall import (
     metrics_from_ranks,
     recall_at,
 )
+from diptych.evaluation.metrics.scores import matrix_score
 
 some_ranks = st.lists(st.integers(1, 60), min_size=1, max_size=30).map(np.array)
 

@@ -150,7 +150,7 @@ def test_a_model_without_batch_normalisation_is_refused():
 def test_parts_add_up_to_the_whole(sizes, places, offset):
     shape = (3, 2) if places else (3,)
     rows = torch.randn(sum(sizes) + 2, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + offset
-    record = batch_statistics._Record()
+    record = batch_statistics.RunningStatistics()
     for part in torch.split(rows, [*sizes, 2]):
         record.add(part)
     axes = [0, 2] if places else [0]

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from diptych.errors import ScoreError
-from diptych.evaluation.metrics.ranks import embedding_score, matrix_score, ranks
+from diptych.evaluation.metrics.ranks import ranks
 from diptych.evaluation.metrics.recall import metrics_from_ranks
+from diptych.evaluation.metrics.scores import embedding_score, matrix_score
 from diptych.evaluation.protocols.rerank import pair_score, rerank, rerank_scores
 from diptych.evaluation.runs import encoded_score
 from diptych.models.encoded_corpus import EncodedCorpus
@@ -95,7 +96,7 @@ def test_lists_of_everything_give_the_full_ranks_and_lists_of_one_the_first_reca
 
     assert first.ranks.images.tolist() == alone.images.tolist()
     assert (last.ranks.images.tolist(), last.ranks.texts.tolist()) == (full.images.tolist(), full.texts.tolist())
-    assert last.share == pytest.approx(100)
+    assert last.percent_scored == pytest.approx(100)
     for side in ("image_to_text", "text_to_image"):
         recalls = [getattr(row.metrics, side).recalls[1] for row in (one, first)]
         assert recalls[0] == recalls[1] == getattr(metrics_from_ranks(alone), side).recalls[1]
@@ -143,7 +144,7 @@ def encodings(digest: str = "one", images: int = 8) -> tuple[EncodedCorpus, Enco
 def test_a_run_of_pairs_reranks_the_lists_of_an_embedding_run():
     cheap, scan = encodings()
     seen = []
-    found = rerank([scan], cheap, [16, 3], every=True, progress=lambda done, total: seen.append((done, total)))
+    found = rerank([scan], cheap, [16, 3], all_pairs=True, progress=lambda done, total: seen.append((done, total)))
     assert [row.top for row in found.rows] == [0, 3, 16, None]
     alone, three, lists, full = found.rows
     assert (
@@ -153,7 +154,7 @@ def test_a_run_of_pairs_reranks_the_lists_of_an_embedding_run():
     assert lists.ranks.images.tolist() == full.ranks.images.tolist()
     assert lists.ranks.texts.tolist() == full.ranks.texts.tolist()
     assert lists.ranks.images.tolist() != three.ranks.images.tolist()
-    assert 0 < three.share < lists.share == full.share == 100
+    assert 0 < three.percent_scored < lists.percent_scored == full.percent_scored == 100
     assert seen[-1] == (128, 128)
     told = json.loads(json.dumps(found.to_json()))
     assert [row["top"] for row in told["rerank"]] == [0, 3, 16, "all"]
@@ -172,7 +173,7 @@ def test_pairs_are_scored_as_in_the_matrix_and_in_small_blocks(numbers):
 
 def test_refusals():
     cheap, scan = encodings()
-    with pytest.raises(ScoreError, match=r"'scan' scores each pair by itself.*list with an embedding run"):
+    with pytest.raises(ScoreError, match=r"'scan' scores each pair separately.*list with an embedding run"):
         rerank([scan], scan, [3])
     with pytest.raises(ScoreError, match=r"lists of 5, 0 answers; take lengths of 1 or more"):
         rerank([scan], cheap, [5, 0])

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from diptych.errors import ScoreError
-from diptych.evaluation.metrics.ranks import matrix_score, ranks
+from diptych.evaluation.metrics.ranks import ranks
 from diptych.evaluation.metrics.recall import metrics_from_ranks
+from diptych.evaluation.metrics.scores import matrix_score
 from diptych.evaluation.protocols.retrieval import RetrievalResult, evaluate_score
 
 IMAGE_GROUPS = np.arange(100) + 1000

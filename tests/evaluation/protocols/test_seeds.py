@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diptych.evaluation.metrics.recall import SELECTION_METRICS
 from diptych.evaluation.protocols.seeds import SeedStatistics
-from diptych.evaluation.runs import SELECTABLE
 
 # Table I, Flickr30K: five runs a method, and the line "mean (std)" that is printed below them.
 CONVSE = [
@@ -30,7 +30,9 @@ CONVSEPP_STDS = (0.47, 0.72, 0.61, 0.33, 0.31, 0.24, 1.10)
 
 
 def several(rows):
-    return SeedStatistics({f"seed-{seed}": dict(zip(SELECTABLE, row, strict=True)) for seed, row in enumerate(rows)})
+    return SeedStatistics(
+        {f"seed-{seed}": dict(zip(SELECTION_METRICS, row, strict=True)) for seed, row in enumerate(rows)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,13 +69,13 @@ def test_of_two_the_lower_is_the_median_and_one_alone_has_no_deviation():
 
 
 def test_mean_and_deviation_are_of_recalls_only():
-    rows = {name: {**dict.fromkeys(SELECTABLE, 1.0), "i2t_median": 3.0} for name in ("a", "b")}
-    assert list(SeedStatistics(rows).mean) == list(SELECTABLE)
+    rows = {name: {**dict.fromkeys(SELECTION_METRICS, 1.0), "i2t_median": 3.0} for name in ("a", "b")}
+    assert list(SeedStatistics(rows).mean) == list(SELECTION_METRICS)
     assert SeedStatistics(rows).to_json()["runs"]["a"]["i2t_median"] == 3.0
 
 
 def test_the_sum_that_there_is_orders_the_runs():
-    assert several(CONVSE).total == "rsum"
+    assert several(CONVSE).sum_metric == "rsum"
     phrases = SeedStatistics(
         {
             "a": {"phrase_r1": 3.0, "phrase_sum": 20.0, "ceiling": 1.0},
@@ -81,6 +83,6 @@ def test_the_sum_that_there_is_orders_the_runs():
             "c": {"phrase_r1": 2.0, "phrase_sum": 10.0, "ceiling": 2.0},
         }
     )
-    assert phrases.total == "phrase_sum"
+    assert phrases.sum_metric == "phrase_sum"
     assert phrases.median_run == "a"
     assert phrases.mean == {"phrase_r1": 2.0, "phrase_sum": 20.0}

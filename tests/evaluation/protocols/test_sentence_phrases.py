@@ -11,7 +11,8 @@ from torch import nn
 
 from diptych.data.corpus import Corpus, Features, Phrase
 from diptych.errors import DataError, ScoreError
-from diptych.evaluation.metrics.ranks import Score, matrix_score, ranks
+from diptych.evaluation.metrics.ranks import ranks
+from diptych.evaluation.metrics.scores import Score, matrix_score
 from diptych.evaluation.protocols.sentence_phrases import (
     TextPhrases,
     annotated_phrases,
@@ -41,12 +42,12 @@ def whole(score: Score):
 @given(st.lists(st.lists(st.sampled_from(WORDS), max_size=6), min_size=1, max_size=8), st.data())
 def test_a_text_has_the_mean_of_its_phrases(lists, data):
     texts = [f"sentence {number}" for number in range(len(lists))]
-    phrases = TextPhrases.of(texts, lists)
-    scores = normal(9, len(phrases.words)).double()
+    phrases = TextPhrases.from_lists(texts, lists)
+    scores = normal(9, len(phrases.phrases)).double()
     expected = np.array(
         [
             [
-                np.mean([scores[image, phrases.words.index(word)] for word in own or [text]])
+                np.mean([scores[image, phrases.phrases.index(word)] for word in own or [text]])
                 for own, text in zip(lists, texts, strict=True)
             ]
             for image in range(9)
@@ -65,8 +66,8 @@ def test_a_text_has_the_mean_of_its_phrases(lists, data):
 def test_the_same_phrases_tie_bit_for_bit_in_any_order(own, random):
     other = random.sample(own, len(own))
     lists = [own, WORDS, other, own + own, ["grass"]]
-    phrases = TextPhrases.of([""] * len(lists), lists)
-    tile = whole(mean_phrase_score(matrix_score(normal(33, len(phrases.words))), phrases))
+    phrases = TextPhrases.from_lists([""] * len(lists), lists)
+    tile = whole(mean_phrase_score(matrix_score(normal(33, len(phrases.phrases))), phrases))
     assert torch.equal(tile[:, 0], tile[:, 2])
     assert torch.equal(tile[:, 0], tile[:, 3])
 
@@ -78,11 +79,11 @@ def test_each_distinct_phrase_of_a_tile_is_scored_once():
         asked.append(columns.tolist())
         return matrix_score(normal(4, 5)).against(columns)
 
-    phrases = TextPhrases.of(["x"] * 4, [WORDS[:3], WORDS[:3], WORDS[1:4], WORDS[4:]])
+    phrases = TextPhrases.from_lists(["x"] * 4, [WORDS[:3], WORDS[:3], WORDS[1:4], WORDS[4:]])
     tile = mean_phrase_score(Score(4, 5, against), phrases).against(slice(0, 3))
     tile(slice(0, 2))
     tile(slice(2, 4))
-    assert asked == [sorted(phrases.words.index(word) for word in WORDS[:4])]
+    assert asked == [sorted(phrases.phrases.index(word) for word in WORDS[:4])]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
@@ -102,7 +103,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ScoreError, match="5 x 10, 4 x 10"):
         combined_score(five, matrix_score(normal(4, 10)), 0.2)
     with pytest.raises(ScoreError, match="scores of 10 phrases for 1"):
-        mean_phrase_score(five, TextPhrases.of(["x"], [["y"]]))
+        mean_phrase_score(five, TextPhrases.from_lists(["x"], [["y"]]))
 
 
 class Regions(nn.Module):
@@ -145,7 +146,7 @@ def test_a_phrase_run_scores_a_text_by_the_best_region_of_each_phrase():
     trained, phrases = run(data), annotated_phrases(data)
     seen = []
     tile = whole(phrase_score(trained, data, phrases, 0, lambda done, total: seen.append((done, total))))
-    assert seen[-1] == (12 + len(phrases.words),) * 2
+    assert seen[-1] == (12 + len(phrases.phrases),) * 2
     regions, _, _ = trained.torch_engine.encode_corpus_images(data)
     for image in range(12):
         there = regions[image][regions[image].any(1)]
@@ -178,11 +179,11 @@ def test_an_image_that_only_one_run_can_read_is_named():
 def test_phrases_come_from_the_annotation_or_the_chunker():
     data = corpus()
     phrases = annotated_phrases(data)
-    assert phrases.words[phrases.of_texts[1][0]] == data.texts[1].split(" and ")[0]
-    assert phrases.words[phrases.of_texts[0][0]] == data.texts[0]  # a text without a phrase is its own
+    assert phrases.phrases[phrases.rows[1][0]] == data.texts[1].split(" and ")[0]
+    assert phrases.phrases[phrases.rows[0][0]] == data.texts[0]  # a text without a phrase is its own
     with pytest.raises(DataError, match=r"^c: its texts have no annotated phrases; let the chunker find them"):
         annotated_phrases(replace(data, phrases=None))
     named = replace(data, texts=["A man throws a red ball."] * 24, phrases=None)
     chunked = chunked_phrases(named)
-    assert [word.lower() for word in chunked.words] == ["a man", "a red ball"]
-    assert chunked.of_texts[23].tolist() == [0, 1]
+    assert [word.lower() for word in chunked.phrases] == ["a man", "a red ball"]
+    assert chunked.rows[23].tolist() == [0, 1]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
 from diptych.errors import ScoreError
-from diptych.evaluation.metrics.ranks import matrix_score
+from diptych.evaluation.metrics.scores import matrix_score
 from diptych.evaluation.protocols.within_modality import evaluate_within_modality, within_ranks
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.matchers.order import OrderSettings
@@ -59,7 +59,7 @@ def test_ranks_equal_a_slow_loop(case):
     assert images.rows.tolist() == list(expected)
     assert images.ranks.tolist() == list(expected.values())
     assert images.groups.tolist() == groups[list(expected)].tolist()
-    assert images.alone == len(groups) - len(expected)
+    assert images.singletons == len(groups) - len(expected)
     # a text asks from the text's place: its scores are a column
     texts = within_ranks(matrix_score(torch.from_numpy(scores)), groups, "texts", block=block)
     assert texts.ranks.tolist() == list(plain(scores.T, groups).values())
@@ -111,7 +111,7 @@ def test_those_alone_are_rivals_but_not_asked():
     settings = VSESettings(**{**TOWERS, "joint": 2, "text": GRUSettings(hidden=2)})
     one = EncodedCorpus(settings, vectors, vectors, groups, groups, "one")
     result = evaluate_within_modality([one], "images")
-    assert result.found.ranks.tolist() == [2, 2]  # the item of group 6 lies between the two of group 5
+    assert result.ranks.ranks.tolist() == [2, 2]  # the item of group 6 lies between the two of group 5
     assert result.to_json()["alone"] == 2
     assert result.to_json()["images"] == 4
 
@@ -119,13 +119,13 @@ def test_those_alone_are_rivals_but_not_asked():
 def test_equal_embeddings_come_last():
     groups = np.arange(60) // 3
     one = EncodedCorpus(VSE, torch.ones(60, 4), torch.ones(60, 4), groups, groups, "one")
-    assert set(evaluate_within_modality([one], "texts").found.ranks) == {58}
+    assert set(evaluate_within_modality([one], "texts").ranks.ranks) == {58}
 
 
 def test_an_ensemble_is_the_mean_and_of_one_corpus():
     one, two = encodings(seed=0), encodings(seed=1)
     mean = ((one.texts @ one.texts.T + two.texts @ two.texts.T) / 2).numpy()
-    found = evaluate_within_modality([one, two], "texts").found.ranks.tolist()
+    found = evaluate_within_modality([one, two], "texts").ranks.ranks.tolist()
     assert found == list(plain(mean, one.text_groups).values())
     with pytest.raises(ScoreError, match="differ in their corpus"):
         evaluate_within_modality([one, encodings(digest="other")], "texts")
@@ -136,10 +136,10 @@ def test_a_score_that_is_not_symmetric_is_asked_from_its_own_place():
     matcher = one.matcher()
     with torch.no_grad():
         texts, images = matcher.score(one.texts, one.texts).numpy(), matcher.score(one.images, one.images).numpy()
-    assert evaluate_within_modality([one], "texts").found.ranks.tolist() == list(
+    assert evaluate_within_modality([one], "texts").ranks.ranks.tolist() == list(
         plain(texts.T, one.text_groups).values()
     )
-    assert evaluate_within_modality([one], "images").found.ranks.tolist() == list(
+    assert evaluate_within_modality([one], "images").ranks.ranks.tolist() == list(
         plain(images, one.image_groups).values()
     )
 

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diptych.evaluation.metrics.ranks import embedding_score, ranks
+from diptych.evaluation.metrics.ranks import ranks
+from diptych.evaluation.metrics.scores import embedding_score
 from diptych.models.matcher import ModelSettings
 from diptych.models.matchers import order
 from diptych.models.matchers.order import Order, OrderSettings

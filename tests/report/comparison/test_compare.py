@@ -83,7 +83,7 @@ def test_runs_of_one_name_are_told_by_their_paths(compared_runs, compared_corpus
     shutil.copytree(compared_runs[0], twin)
     found = compare([*compared_runs[:2], twin], compared_corpus, device="cpu")
     assert [run.name for run in found.runs] == [str(compared_runs[0]), "<b>other", str(twin)]
-    assert not any(each.found for each in found.runs[2].difference.differences.values())
+    assert not any(each.is_significant for each in found.runs[2].difference.differences.values())
     monkeypatch.chdir(twin)
     assert compare([Path(), compared_runs[1]], compared_corpus, device="cpu").baseline.name == "plain"
 

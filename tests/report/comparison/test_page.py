@@ -60,8 +60,8 @@ def test_bars_tell_the_cross_retrieval_ranks_of_all_runs(three):
     for run in three.runs:
         groups = run.encoded.image_groups, run.encoded.text_groups
         expected = cross_retrieval(encoded_score(run.encoded), *groups)
-        assert run.cross_retrieval.cross.tolist() == expected.cross.tolist()
-        assert f"{escape(run.name)}: {expected.shares['6–10']:.4g} at 6–10" in chart
+        assert run.cross_retrieval.cross_ranks.tolist() == expected.cross_ranks.tolist()
+        assert f"{escape(run.name)}: {expected.percentages['6–10']:.4g} at 6–10" in chart
     assert chart in render_comparison_page(comparison_page(three))
 
 

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, RunError
-from diptych.evaluation.localisation.phrase_metrics import GroundingResult
-from diptych.evaluation.metrics.paired_difference import paired_phrase_difference
+from diptych.evaluation.localisation.phrase_metrics import GroundingResult, paired_phrase_difference
 from diptych.report.comparison import phrases as phrase_comparison
 from diptych.report.comparison.phrases import compare_phrases
 from diptych.training.recipe_loader import load_recipe

@@ -14,10 +14,10 @@ def test_the_chart_has_one_bar_per_run_and_interval(encoded):
     score = encoded_score(encoded)
     ranks = cross_retrieval_ranks(score, encoded)
     expected = cross_retrieval(score, encoded.image_groups, encoded.text_groups)
-    assert ranks.cross.tolist() == expected.cross.tolist()
+    assert ranks.cross_ranks.tolist() == expected.cross_ranks.tolist()
     chart = cross_retrieval_chart({"first": ranks, "second": ranks})
     assert chart.count('class="column"') == 2 * len(INTERVALS)
-    for label, share in expected.shares.items():
+    for label, share in expected.percentages.items():
         assert escape(f"second: {share:.4g} at {label}") in chart
 
 

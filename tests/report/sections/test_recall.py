@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from diptych.evaluation.metrics.ranks import matrix_score
+from diptych.evaluation.metrics.scores import matrix_score
 from diptych.evaluation.protocols.retrieval import evaluate_score
 from diptych.report.sections.recall import recall_rows
 

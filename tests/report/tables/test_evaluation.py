@@ -11,8 +11,8 @@ from rich.table import Table
 from diptych.evaluation.analyses.cross_retrieval import CrossRetrieval
 from diptych.evaluation.analyses.score_overlap import score_overlap
 from diptych.evaluation.localisation.phrase_metrics import GroundingResult
-from diptych.evaluation.metrics.ranks import matrix_score
 from diptych.evaluation.metrics.recall import DirectionMetrics
+from diptych.evaluation.metrics.scores import matrix_score
 from diptych.evaluation.metrics.significance import Intervals
 from diptych.evaluation.protocols.rerank import RerankingResult, rerank_scores
 from diptych.evaluation.protocols.retrieval import evaluate_score
@@ -58,7 +58,7 @@ def test_retrieval_has_every_metric_in_its_row_above_its_interval(scores, averag
     ):
         values = {f"{prefix}_r{cutoff}": direction.recalls[cutoff] for cutoff in (1, 5, 10)}
         if average_precision:
-            values[f"{prefix}_map"] = direction.precision
+            values[f"{prefix}_map"] = direction.mean_average_precision
         bounds = [result.intervals.bounds[name] for name in values]
         row = line_with(label, lines)
         cells = [f"{value:.1f}" for value in values.values()]
@@ -103,7 +103,7 @@ def test_reranking_has_one_row_per_length(scores):
     assert [len(list(column.cells)) for column in table.columns] == [3] * 10
     assert list(table.columns[0].cells) == ["list alone", "3", "1,200"]
     assert list(table.columns[7].cells) == [f"{row.metrics.rsum:.1f}" for row in result.rows]
-    assert list(table.columns[8].cells) == ["0.00", f"{result.rows[1].share:.2f}", "100.00"]
+    assert list(table.columns[8].cells) == ["0.00", f"{result.rows[1].percent_scored:.2f}", "100.00"]
 
 
 def test_cross_retrieval_has_one_column_per_interval():

@@ -14,7 +14,7 @@ from diptych.data.boxes import box_iou
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.phrases import find_mentions
 from diptych.errors import DataError, ImageError, RecipeError
-from diptych.evaluation.localisation.localise import evaluate_phrases
+from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.evaluation.localisation.phrase_metrics import correct_regions
 from diptych.features import extract as extraction
 from diptych.features import proposals
@@ -135,7 +135,7 @@ def test_training_on_phrases_finds_things(whole, corpus, stores):
 
 
 def test_what_was_measured_in_training_is_what_an_evaluation_measures(whole, corpus, stores):
-    found = evaluate_phrases(whole, corpus, "val", device="cpu", stores=stores)
+    found = evaluate_phrases(whole, corpus, "val", device="cpu", features=stores)
     assert found.metrics == json.loads((whole / "best" / "metrics.json").read_text())["val"]
 
 

@@ -1,31 +1,23 @@
-"""Average precision: how well a query finds all of its right answers, not only the first of them.
+"""Average precision: how well a query finds all of its positives, not only the first of them.
 
     AP = 1/n sum_k  k / r_k
 
-r_k is the place of the query's k-th right answer of n in the list of all answers: k plus the number of wrong answers
-that score at least as high. So equal scores put wrong answers first, and right answers never stand in each other's way.
-With a single right answer it is 1 / rank. Its mean over the queries is mAP, which person search tells beside recall.
+r_k is the rank of the query's k-th positive of n in the list of all answers: k plus the number of negatives that score
+at least as high. So ties put negatives first, and positives never push each other down. With a single positive, AP is
+1 / rank. Its mean over the queries is mAP, which person search reports beside recall.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Integers
-from diptych.evaluation.analyses.cross_retrieval import Answers, PairTally
-from diptych.evaluation.metrics.ranks import BLOCK, Ranks, Score, Side, sides
-
-
-@dataclass(frozen=True, eq=False)
-class Precisions(Ranks):
-    """Ranks, and beside them the average precision of each query, from 0 to 1."""
-
-    image_precisions: NDArray[np.float64]
-    text_precisions: NDArray[np.float64]
+from diptych.evaluation.metrics.pair_ranks import PairCounter, QueryPositives
+from diptych.evaluation.metrics.ranks import Ranks
+from diptych.evaluation.metrics.scores import Score
+from diptych.evaluation.metrics.tiles import BLOCK, GroupedItems, group_items
 
 
 @torch.no_grad()
@@ -37,36 +29,45 @@ def ranks_with_precision(
     image_rows: Integers | None = None,
     text_rows: Integers | None = None,
     block: int = BLOCK,
-) -> Precisions:
-    """The ranks that `ranks` finds and the average precisions, both from one pass over the scores, in tiles.
+) -> Ranks:
+    """The ranks that `ranks` returns, with the average precision of each query, from one pass over the scores.
 
-    Nothing is sorted but a query's own answers; memory is that of a tile and of the positive pairs. A NaN score, or a
-    query without a positive, is a ScoreError as it is there.
+    Only the positives of a query are sorted; memory use is that of one tile and of the positive pairs.
+
+    >>> from diptych.evaluation.metrics.scores import matrix_score
+    >>> score = matrix_score(torch.tensor([[0.9, 0.5, 0.7], [0.1, 0.2, 0.8]]))
+    >>> found = ranks_with_precision(score, np.array([0, 1]), np.array([0, 0, 1]))
+    >>> found.images, found.image_precisions.round(3)
+    (array([1, 1]), array([0.833, 1.   ]))
     """
     image_rows = np.arange(score.images) if image_rows is None else image_rows
     text_rows = np.arange(score.texts) if text_rows is None else text_rows
-    images, texts = sides(score, image_groups, text_groups, image_rows, text_rows)
-    tally = PairTally(score, images, texts)
-    tally.run(block)
-    image_ranks, image_precisions = _measured(images, tally.of_images)
-    text_ranks, text_precisions = _measured(texts, tally.of_texts)
+    images, texts = group_items(score, image_groups, text_groups, image_rows, text_rows)
+    counter = PairCounter(score, images, texts)
+    counter.run(block)
+    image_ranks, image_precisions = _ranks_and_precisions(images, counter.image_queries)
+    text_ranks, text_precisions = _ranks_and_precisions(texts, counter.text_queries)
     groups = image_groups[image_rows], text_groups[text_rows]
-    return Precisions(image_ranks, text_ranks, *groups, image_rows, text_rows, image_precisions, text_precisions)
+    return Ranks(image_ranks, text_ranks, *groups, image_rows, text_rows, image_precisions, text_precisions)
 
 
 def average_precision_applies(image_groups: Integers) -> bool:
-    """Whether some group has more than one image: then a text of it has several right answers."""
+    """Whether mAP is reported by default: some group has several images, so that a text has several positives.
+
+    >>> average_precision_applies(np.array([3, 1, 3])), average_precision_applies(np.array([3, 1, 2]))
+    (True, False)
+    """
     return len(np.unique(image_groups)) < len(image_groups)
 
 
-def _measured(side: Side, answers: Answers) -> tuple[Integers, NDArray[np.float64]]:
-    """The rank and the average precision of each query of a side, in the order of the rows that were given."""
-    query = np.repeat(np.arange(len(answers.own)), answers.own)
-    wrong = answers.counts.numpy()
-    wrong = wrong[np.lexsort((wrong, query))]  # query by query, the best answer, which fewest reach, first
-    right = 1 + np.arange(len(query)) - answers.offsets[query]  # 1, 2, ... of each query
-    totals = np.bincount(query, weights=right / (right + wrong))
-    ranks, precisions = np.empty(len(side.order), np.int64), np.empty(len(side.order))
-    ranks[side.order] = 1 + wrong[answers.offsets[:-1]]
-    precisions[side.order] = totals / answers.own
+def _ranks_and_precisions(items: GroupedItems, queries: QueryPositives) -> tuple[Integers, NDArray[np.float64]]:
+    """The rank and the average precision of each query, in the order in which their rows were given."""
+    query = np.repeat(np.arange(len(queries.sizes)), queries.sizes)
+    negatives = queries.counts.numpy()
+    negatives = negatives[np.lexsort((negatives, query))]  # query by query, the best positive first
+    position = 1 + np.arange(len(query)) - queries.offsets[query]  # 1, 2, ... within each query
+    totals = np.bincount(query, weights=position / (position + negatives))
+    ranks, precisions = np.empty(len(items), np.int64), np.empty(len(items))
+    ranks[items.order] = 1 + negatives[queries.offsets[:-1]]
+    precisions[items.order] = totals / queries.sizes
     return ranks, precisions

@@ -1,7 +1,7 @@
-"""How far chance can move a recall or a mean average precision: bootstrap confidence intervals that resample groups.
+"""Bootstrap confidence intervals of recall and mAP that resample groups.
 
-The captions of one image succeed and fail together, so queries are not drawn one by one: a draw takes whole groups
-with replacement, and with them all their images and texts. Both directions share a draw, and so does their sum.
+The captions of one image succeed and fail together, so queries are not drawn one by one: each draw takes whole groups
+with replacement, and with them all their images and texts. Both directions and their sum share the draws.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from diptych.data.corpus import Integers
 from diptych.errors import ScoreError
-from diptych.evaluation.metrics.average_precision import Precisions
 from diptych.evaluation.metrics.ranks import Ranks
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 
-# Weights (draws, groups) held at once: 4 million are 32 MB.
+# Weights (draws, groups) in memory at once: 4 million are 32 MB.
 MAX_WEIGHTS = 1 << 22
 
 _Values = NDArray[np.float64]
@@ -27,7 +26,7 @@ _Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Intervals:
-    """The interval of each recall, of mAP where it is known, and of the recalls' sum, by name; how they were drawn."""
+    """The (low, high) bounds of each metric by name, with the level and the number and seed of the draws."""
 
     bounds: dict[str, tuple[float, float]]
     level: float
@@ -48,65 +47,77 @@ def bootstrap_intervals(
     draws: int = 1000,
     seed: int = 0,
 ) -> Intervals:
-    """Percentile intervals of the recalls, and of mAP where the folds have average precisions.
+    """Percentile intervals of the recalls, of their sum, and of mAP if the folds have average precisions.
 
-    Groups are drawn inside each fold, and the folds averaged as ever.
+    Groups are drawn within each fold, and the folds of a draw are averaged.
     """
-    if not 0 < level < 1 or draws < 1:
-        raise ScoreError(f"an interval needs a level between 0 and 1 and some draws, not {level} and {draws}")
+    check_bootstrap(level, draws)
     random = np.random.default_rng(seed)
-    each = [_redrawn(ranks, _qualities(ranks, cutoffs), draws, random) for ranks in folds]
-    drawn = np.mean(each, axis=0)  # (draws, metrics)
-    precise = all(isinstance(ranks, Precisions) for ranks in folds)
-    measured = [*(f"r{cutoff}" for cutoff in cutoffs), *(["map"] if precise else [])]
-    names = [f"{prefix}_{metric}" for prefix in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for metric in measured]
+    per_fold = [_group_means(ranks, _values(ranks, cutoffs), draws, random) for ranks in folds]
+    drawn = np.mean(per_fold, axis=0)  # (draws, metrics)
+    has_precision = all(ranks.image_precisions is not None for ranks in folds)
+    metrics = [*(f"r{cutoff}" for cutoff in cutoffs), *(["map"] if has_precision else [])]
+    names = [f"{prefix}_{metric}" for prefix in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for metric in metrics]
     recalls = drawn[:, [not name.endswith("_map") for name in names]]
     columns = np.column_stack([drawn, recalls.sum(axis=1)])
-    lows, highs = np.quantile(columns, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    bounds = {name: (float(low), float(high)) for name, low, high in zip([*names, "rsum"], lows, highs, strict=True)}
-    return Intervals(bounds, level, draws, seed)
+    return Intervals(percentile_bounds([*names, "rsum"], columns, level), level, draws, seed)
 
 
-def bootstrap_recalls(
-    ranks: Ranks, cutoffs: Sequence[int], draws: int, random: np.random.Generator
-) -> NDArray[np.float64]:
-    """The recalls of each draw of groups, in percent: the images' in the first columns, then the texts'."""
-    return _redrawn(ranks, (_hits(ranks.images, cutoffs), _hits(ranks.texts, cutoffs)), draws, random)
+def check_bootstrap(level: float, draws: int) -> None:
+    """Raise a ScoreError unless the level lies between 0 and 1 and there is at least one draw."""
+    if not 0 < level < 1 or draws < 1:
+        raise ScoreError(f"an interval needs a level between 0 and 1 and at least one draw, not {level} and {draws}")
+
+
+def percentile_bounds(names: Sequence[str], drawn: _Values, level: float) -> dict[str, tuple[float, float]]:
+    """The central interval of each column of (draws, metrics) values, by name.
+
+    >>> percentile_bounds(["r1"], np.arange(101.0)[:, None], 0.5)
+    {'r1': (25.0, 75.0)}
+    """
+    lows, highs = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return {name: (float(low), float(high)) for name, low, high in zip(names, lows, highs, strict=True)}
+
+
+def bootstrap_recalls(ranks: Ranks, cutoffs: Sequence[int], draws: int, random: np.random.Generator) -> _Values:
+    """The recalls in percent of each draw of groups, (draws, 2 cutoffs): those of the images, then of the texts."""
+    return _group_means(ranks, (_hits(ranks.images, cutoffs), _hits(ranks.texts, cutoffs)), draws, random)
 
 
 def _hits(ranks: Integers, cutoffs: Sequence[int]) -> _Values:
-    """Whether each query has its answer within each cutoff, as 1 or 0."""
+    """1 for each query with a positive within each cutoff, otherwise 0."""
     return np.column_stack([ranks <= cutoff for cutoff in cutoffs]).astype(np.float64)  # (queries, cutoffs)
 
 
-def _qualities(ranks: Ranks, cutoffs: Sequence[int]) -> tuple[_Values, _Values]:
-    """What is averaged over the images, and over the texts: hits, and average precisions where they are known."""
+def _values(ranks: Ranks, cutoffs: Sequence[int]) -> tuple[_Values, _Values]:
+    """What is averaged over the images and over the texts: hits, and average precisions if there are any."""
     images, texts = _hits(ranks.images, cutoffs), _hits(ranks.texts, cutoffs)
-    if isinstance(ranks, Precisions):
-        return np.column_stack([images, ranks.image_precisions]), np.column_stack([texts, ranks.text_precisions])
-    return images, texts
+    if ranks.image_precisions is None or ranks.text_precisions is None:
+        return images, texts
+    return np.column_stack([images, ranks.image_precisions]), np.column_stack([texts, ranks.text_precisions])
 
 
-def _redrawn(ranks: Ranks, values: tuple[_Values, _Values], draws: int, random: np.random.Generator) -> _Values:
+def _group_means(ranks: Ranks, values: tuple[_Values, _Values], draws: int, random: np.random.Generator) -> _Values:
     """The means of the images' and of the texts' values in each draw of groups, in percent, side by side."""
-    known, image_places = np.unique(ranks.image_groups, return_inverse=True)
-    text_places = np.searchsorted(known, ranks.text_groups)
-    sides = [_sums(values[0], image_places, len(known)), _sums(values[1], text_places, len(known))]
+    groups, image_numbers = np.unique(ranks.image_groups, return_inverse=True)
+    text_numbers = np.searchsorted(groups, ranks.text_groups)
+    numbers = image_numbers, text_numbers
+    sums = [_sums_per_group(*direction, len(groups)) for direction in zip(values, numbers, strict=True)]
     means = []
-    for weights in _weights(draws, len(known), random):
-        drawn = [weights @ side for side in sides]  # (draws, values + 1)
-        means.append(np.hstack([side[:, :-1] / side[:, -1:] for side in drawn]) * 100)
+    for weights in _draw_weights(draws, len(groups), random):
+        drawn = [weights @ direction for direction in sums]  # (draws, values + 1)
+        means.append(np.hstack([direction[:, :-1] / direction[:, -1:] for direction in drawn]) * 100)
     return np.vstack(means)  # (draws, 2 values)
 
 
-def _sums(values: _Values, places: Integers, groups: int) -> _Values:
-    """The values of each group's queries, added up, and in the last column the number of its queries."""
-    sums = [np.bincount(places, weights=column, minlength=groups) for column in values.T]
-    return np.column_stack([*sums, np.bincount(places, minlength=groups)])  # (groups, values + 1)
+def _sums_per_group(values: _Values, numbers: Integers, groups: int) -> _Values:
+    """The sums of the values of each group's queries and, in the last column, the number of its queries."""
+    sums = [np.bincount(numbers, weights=column, minlength=groups) for column in values.T]
+    return np.column_stack([*sums, np.bincount(numbers, minlength=groups)])  # (groups, values + 1)
 
 
-def _weights(draws: int, groups: int, random: np.random.Generator) -> Iterator[NDArray[np.float64]]:
-    """How often each group was taken in each draw, as many draws at a time as fit."""
+def _draw_weights(draws: int, groups: int, random: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+    """How often each draw takes each group, (some draws, groups), as many draws at a time as fit in memory."""
     most = max(1, MAX_WEIGHTS // groups)
     for start in range(0, draws, most):
         count = min(most, draws - start)

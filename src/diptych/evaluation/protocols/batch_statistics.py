@@ -1,7 +1,7 @@
-"""Encoding with batch normalisation by the statistics of what is encoded, instead of those learned in training.
+"""Encoding with batch normalisation by the statistics of the encoded set, instead of the running ones from training.
 
-The two-branch paper's image-sentence figures were made so (its footnote 3). It is no way to answer a single query: what
-an image or a text is encoded as depends on all the others of the set.
+The image-sentence figures of the two-branch paper were made this way (its footnote 3). It cannot answer a single query:
+the encoding of an image or a text depends on all others of the set.
 """
 
 from __future__ import annotations
@@ -25,29 +25,27 @@ def encode_with_batch_statistics(
 ) -> EncodedCorpus:
     """Encode a corpus as if all its images, and all its texts, were one batch for every batch normalisation.
 
-    The run's own matcher is not changed; that of the encodings is a copy with the statistics of the corpus.
+    The run's matcher is not changed; that of the encodings is a copy with the statistics of the corpus.
     """
     corpus = corpus.matched()
     copy = Model.from_matcher(deepcopy(model.matcher), model.vocabulary, model.device, stores=model.stores)
     layers = [layer for layer in copy.matcher.modules() if isinstance(layer, nn.BatchNorm1d)]
     if not layers:
         name = model.matcher.settings.name
-        raise ScoreError(
-            f"a model {name!r} has no batch normalisation; use the running statistics, there are no others"
-        )
+        raise ScoreError(f"a model {name!r} has no batch normalisation; use the running statistics")
     reader = copy.torch_engine.image_reader(corpus, workers, progress)
-    # A pass settles the layers whose input was settled before it: a pass more for each layer that lies behind another,
-    # until one finds nothing left to change, as the second does where no layer lies behind another.
+    # Each pass sets the layers whose input no longer changes. Layers behind other layers need one more pass each, so
+    # repeat until a pass changes nothing: the second one, if no layer lies behind another.
     for _ in range(len(layers) + 1):
-        with _recorded(layers) as records:
+        with _record_inputs(layers) as statistics:
             encoded = copy.encode_corpus(corpus, workers, progress, reader)
-        changed = [record.settle(layer) for layer, record in zip(layers, records, strict=True)]
+        changed = [recorded.apply_to(layer) for layer, recorded in zip(layers, statistics, strict=True)]
         if not any(changed):
             break
     return encoded
 
 
-class _Record:
+class RunningStatistics:
     """The mean and the sum of squared deviations of rows that come in parts, in float64 (Chan, Golub and LeVeque)."""
 
     def __init__(self) -> None:
@@ -55,41 +53,41 @@ class _Record:
         self.mean = self.squares = torch.zeros((), dtype=torch.float64)
 
     def add(self, rows: Tensor) -> None:
-        """Take in the input of a batch normalisation: (rows, size), or (rows, size, places)."""
+        """Add the input of a batch normalisation: (rows, size), or (rows, size, positions)."""
         values = rows.detach().cpu().double()
         values = values.movedim(1, -1).flatten(0, -2)  # (rows, size)
         if not len(values):
             return
         mean, count = values.mean(0), self.count + len(values)
-        apart = mean - self.mean
+        shift = mean - self.mean
         self.squares = (
-            self.squares + (values - mean).square().sum(0) + apart.square() * self.count * len(values) / count
+            self.squares + (values - mean).square().sum(0) + shift.square() * self.count * len(values) / count
         )
-        self.mean = self.mean + apart * len(values) / count
+        self.mean = self.mean + shift * len(values) / count
         self.count = count
 
     @torch.no_grad()
-    def settle(self, layer: nn.BatchNorm1d) -> bool:
-        """Give a layer what was recorded, the variance as a batch in training has it; whether that changed anything."""
+    def apply_to(self, layer: nn.BatchNorm1d) -> bool:
+        """Set the layer's running statistics, with the biased variance as in training; return whether they changed."""
         changed = False
-        for kept, value in ((layer.running_mean, self.mean), (layer.running_var, self.squares / max(1, self.count))):
-            if kept is None or not self.count:
+        for buffer, value in ((layer.running_mean, self.mean), (layer.running_var, self.squares / max(1, self.count))):
+            if buffer is None or not self.count:
                 continue
-            value = value.to(kept.dtype).to(kept.device)
-            changed = changed or not torch.equal(kept, value)
-            kept.copy_(value)
+            value = value.to(buffer.dtype).to(buffer.device)
+            changed = changed or not torch.equal(buffer, value)
+            buffer.copy_(value)
         return changed
 
 
 @contextmanager
-def _recorded(layers: list[nn.BatchNorm1d]) -> Iterator[list[_Record]]:
-    """Record what goes into the layers, as long as it lasts."""
-    records = [_Record() for _ in layers]
+def _record_inputs(layers: list[nn.BatchNorm1d]) -> Iterator[list[RunningStatistics]]:
+    """Record the statistics of the layers' inputs while the context is active."""
+    statistics = [RunningStatistics() for _ in layers]
     hooks = []
     try:
-        for layer, record in zip(layers, records, strict=True):
-            hooks.append(layer.register_forward_pre_hook(lambda _, given, record=record: record.add(given[0])))
-        yield records
+        for layer, recorded in zip(layers, statistics, strict=True):
+            hooks.append(layer.register_forward_pre_hook(lambda _, inputs, recorded=recorded: recorded.add(inputs[0])))
+        yield statistics
     finally:
         for hook in hooks:
             hook.remove()

@@ -1,7 +1,7 @@
-"""The field's protocols: all images in one gallery, the first N of them, or the mean over folds.
+"""Image-text retrieval under the field's protocols: one gallery, the first N images, or the mean over folds.
 
-COCO's 5K is one gallery of the test split; its 1K is five folds of it. Whatever is cut is cut between groups, taken
-in the order of their first image, and an image goes where its texts go.
+COCO's 5K protocol is one gallery of the test split; its 1K protocol is five folds of it. Cuts are made between groups,
+in the order of their first image, so that an image and its texts stay together.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ import numpy as np
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.average_precision import ranks_with_precision
-from diptych.evaluation.metrics.ranks import BLOCK, Ranks, Score, check_positives, ranks
+from diptych.evaluation.metrics.ranks import Ranks, ranks
 from diptych.evaluation.metrics.recall import CUTOFFS, Metrics, mean_metrics, metrics_from_ranks
+from diptych.evaluation.metrics.scores import Score
 from diptych.evaluation.metrics.significance import Intervals, bootstrap_intervals
+from diptych.evaluation.metrics.tiles import BLOCK, check_positives
 
 
 @dataclass(frozen=True, eq=False)
 class RetrievalResult:
-    """What an evaluation found: metrics (the mean over folds), their intervals, and the ranks of each fold."""
+    """The metrics (the mean over folds), their intervals, and the ranks of each fold."""
 
     protocol: str
     metrics: Metrics
@@ -31,16 +33,16 @@ class RetrievalResult:
 
     @property
     def images(self) -> int:
-        """The number of images that were ranked, over all folds."""
+        """The number of images ranked, over all folds."""
         return sum(len(fold.images) for fold in self.folds)
 
     @property
     def texts(self) -> int:
-        """The number of texts that were ranked, over all folds."""
+        """The number of texts ranked, over all folds."""
         return sum(len(fold.texts) for fold in self.folds)
 
     def to_json(self) -> dict[str, Any]:
-        """Protocol, sizes, metrics and intervals under lasting names; ranks are left out."""
+        """Protocol, sizes, metrics and intervals under stable names, without the ranks."""
         return {
             "protocol": self.protocol,
             "images": self.images,
@@ -65,11 +67,11 @@ def evaluate_score(
     seed: int = 0,
     block: int = BLOCK,
 ) -> RetrievalResult:
-    """Rank and measure under a protocol: `gallery` keeps the first images, `folds` cuts them into galleries.
+    """Rank and measure: `gallery` keeps the first images only, `folds` cuts them into that many galleries.
 
-    With `average_precision` every right answer is ranked, not the best alone, and mAP is measured.
+    With `average_precision`, every positive is ranked, not only the best one, and mAP is measured too.
     """
-    # before anything is cut, so that a text without an image cannot get lost between the folds
+    # before anything is cut, so that a text without an image cannot be lost between the folds
     check_positives(np.arange(len(image_groups)), image_groups, np.arange(len(text_groups)), text_groups)
     first_images = _first_images(image_groups)
     if gallery is not None:
@@ -83,32 +85,32 @@ def evaluate_score(
         image_rows, text_rows = (np.flatnonzero(np.isin(column, fold)) for column in (image_groups, text_groups))
         ranked.append(rank(score, image_groups, text_groups, image_rows=image_rows, text_rows=text_rows, block=block))
     return RetrievalResult(
-        protocol=_named(ranked, gallery),
-        metrics=mean_metrics([metrics_from_ranks(part, cutoffs) for part in ranked]),
+        protocol=_protocol_name(ranked, gallery),
+        metrics=mean_metrics([metrics_from_ranks(fold_ranks, cutoffs) for fold_ranks in ranked]),
         intervals=bootstrap_intervals(ranked, cutoffs=cutoffs, level=level, draws=draws, seed=seed),
         folds=tuple(ranked),
     )
 
 
 def gallery_subset(corpus: Corpus, gallery: int) -> Corpus:
-    """The first images of a corpus with all of their texts, no group cut apart."""
+    """The first `gallery` images of a corpus with all of their texts; raises ScoreError if that would cut a group."""
     first = _first_gallery(corpus.image_groups, _first_images(corpus.image_groups), gallery)
     kept = corpus.image_groups[first]
     return corpus.take(*(np.flatnonzero(np.isin(groups, kept)) for groups in (corpus.image_groups, corpus.text_groups)))
 
 
 def _first_images(image_groups: Integers) -> Integers:
-    """The row of each group's first image, in order."""
+    """The row of each group's first image, in ascending order."""
     return np.sort(np.unique(image_groups, return_index=True)[1])
 
 
 def _first_gallery(image_groups: Integers, first_images: Integers, gallery: int) -> Integers:
-    """The first images of the groups that make up a gallery of so many images, no group cut apart."""
+    """The first images of the groups that make up a gallery of `gallery` images."""
     if not 1 <= gallery <= len(image_groups):
         images = len(image_groups)
         raise ScoreError(f"a gallery of {gallery} from a corpus of {images} images; take between 1 and {images}")
-    _, places, sizes = np.unique(image_groups, return_inverse=True, return_counts=True)
-    ends = np.cumsum(sizes[places[first_images]])  # images up to and with each group
+    _, numbers, sizes = np.unique(image_groups, return_inverse=True, return_counts=True)
+    ends = np.cumsum(sizes[numbers[first_images]])  # images up to and including each group
     last = int(np.searchsorted(ends, gallery))
     if ends[last] != gallery:
         below = f"{ends[last - 1]} or " if last else ""
@@ -117,8 +119,8 @@ def _first_gallery(image_groups: Integers, first_images: Integers, gallery: int)
     return first_images[: last + 1]
 
 
-def _named(ranked: Sequence[Ranks], gallery: int | None) -> str:
-    """What was done, in words: "5 folds of 1,000 images"."""
+def _protocol_name(ranked: Sequence[Ranks], gallery: int | None) -> str:
+    """The protocol in words, such as "5 folds of 1,000 images"."""
     if len(ranked) == 1:
         return "one gallery" if gallery is None else f"first {gallery:,} images"
     sizes = sorted({len(fold.images) for fold in ranked})

@@ -1,4 +1,4 @@
-"""Several runs of one recipe, seed by seed: the mean of each metric, how far it scatters, and the run in the middle."""
+"""Statistics over runs of one recipe with different seeds: mean, standard deviation, and the median run."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diptych.evaluation.localisation.phrase_metrics import PHRASE
-from diptych.evaluation.localisation.phrase_metrics import SELECTABLE as PHRASE_RECALLS
-from diptych.evaluation.runs import SELECTABLE as RECALLS
+from diptych.evaluation.localisation.phrase_metrics import PHRASE, PHRASE_SELECTION_METRICS
+from diptych.evaluation.metrics.recall import SELECTION_METRICS
 
-METRICS = (*RECALLS, *PHRASE_RECALLS)
-SUMS = ("rsum", f"{PHRASE}_sum")  # what runs are ordered by: of retrieval, and of runs that find phrases
+METRICS = (*SELECTION_METRICS, *PHRASE_SELECTION_METRICS)
+SUMS = ("rsum", f"{PHRASE}_sum")  # the sum of the recalls, of retrieval and of phrase localisation
 
 
 @dataclass(frozen=True)
 class SeedStatistics:
-    """The metrics of runs that differ in their seed only, by the name of the run.
+    """The metrics of runs that differ only in their seed, by the name of the run.
 
-    >>> statistics = SeedStatistics({"seed-0": {"rsum": 412.2}, "seed-1": {"rsum": 414.9}, "seed-2": {"rsum": 413.1}})
-    >>> statistics.median_run, round(statistics.mean["rsum"], 1), round(statistics.std["rsum"], 2)
+    >>> runs = SeedStatistics({"seed-0": {"rsum": 412.2}, "seed-1": {"rsum": 414.9}, "seed-2": {"rsum": 413.1}})
+    >>> runs.median_run, round(runs.mean["rsum"], 1), round(runs.std["rsum"], 2)
     ('seed-2', 413.4, 1.37)
     """
 
@@ -28,33 +27,33 @@ class SeedStatistics:
 
     @property
     def mean(self) -> dict[str, float]:
-        """The mean over the runs, of every recall and their sum."""
+        """The mean over the runs of every recall and of their sum."""
         return {name: statistics.fmean(values) for name, values in self._columns().items()}
 
     @property
     def std(self) -> dict[str, float] | None:
-        """The sample standard deviation (divided by the number of runs less one); one run alone has none.
+        """The sample standard deviation, with the number of runs minus one as divisor; None for a single run.
 
-        It is the one of Table I of ConVSE: five figures whose squares are divided by four give what is printed there.
+        This is the definition of Table I of ConVSE: only with this divisor do its five runs give the printed figures.
         """
         if len(self.runs) < 2:
             return None
         return {name: statistics.stdev(values) for name, values in self._columns().items()}
 
     @property
-    def total(self) -> str:
-        """The metric that says most about a run: the sum of its recalls, `rsum` or `phrase_sum`."""
+    def sum_metric(self) -> str:
+        """The name of the sum of the recalls that runs are ordered by: `rsum` or `phrase_sum`."""
         first = next(iter(self.runs.values()))
         return next(name for name in SUMS if name in first)
 
     @property
     def median_run(self) -> str:
-        """The run in the middle by the sum of recalls; of an even number the lower of the two middle ones."""
-        ordered = sorted(self.runs, key=lambda name: self.runs[name][self.total])
+        """The run in the middle by the sum of the recalls; of an even number, the lower of the two middle ones."""
+        ordered = sorted(self.runs, key=lambda name: self.runs[name][self.sum_metric])
         return ordered[(len(ordered) - 1) // 2]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything under lasting names."""
+        """Everything under stable names."""
         runs = {name: dict(metrics) for name, metrics in self.runs.items()}
         return {"runs": runs, "mean": self.mean, "std": self.std, "median_run": self.median_run}
 

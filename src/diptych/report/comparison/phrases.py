@@ -15,9 +15,15 @@ from rich.table import Table
 
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError
-from diptych.evaluation.localisation.localise import evaluate_phrases
-from diptych.evaluation.localisation.phrase_metrics import DRAWS, LEVEL, PHRASE, GroundingResult
-from diptych.evaluation.metrics.paired_difference import PairedDifferences, paired_phrase_difference
+from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
+from diptych.evaluation.localisation.phrase_metrics import (
+    DRAWS,
+    LEVEL,
+    PHRASE,
+    GroundingResult,
+    paired_phrase_difference,
+)
+from diptych.evaluation.metrics.paired_difference import PairedDifferences
 from diptych.evaluation.metrics.recall import CUTOFFS
 from diptych.model import Model
 from diptych.report.comparison.compare import check_comparable, run_names
@@ -142,7 +148,7 @@ def compare_phrases(
     shared = reduce(np.intersect1d, [each.rows for each in found])
     if not len(shared):
         raise DataError(f"{part.name}: no image can be read by all runs; `diptych data check` lists the reasons")
-    found = [each.only(shared) for each in found]
+    found = [each.subset(shared) for each in found]
     differences = [None, *(paired_phrase_difference(found[0], each) for each in found[1:])]
     titles = [load_recipe(str(run / "recipe.toml")).title for run in runs]
     return PhraseComparison(part, split, tuple(map(ComparedPhraseRun, runs, names, titles, found, differences)), notes)

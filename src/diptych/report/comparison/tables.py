@@ -112,9 +112,8 @@ def value_cell(value: float, bounds: tuple[float, float], difference: Difference
     shown = f"{value:.1f} [dim]{bounds[0]:.1f}–{bounds[1]:.1f}[/]"
     if difference is None:
         return shown
-    change = (
-        f"[bold]{difference.value:+.1f}*[/]" if difference.found else f"{_signed(difference.value)} {NOT_SIGNIFICANT}"
-    )
+    significant = f"[bold]{difference.value:+.1f}*[/]"
+    change = significant if difference.is_significant else f"{_signed(difference.value)} {NOT_SIGNIFICANT}"
     return f"{shown}\n{change}\n[dim]{difference.low:+.1f} to {difference.high:+.1f}[/]"
 
 
@@ -140,7 +139,11 @@ def markdown_value(value: float, bounds: tuple[float, float]) -> str:
 
 def markdown_difference(difference: Difference) -> str:
     """A difference with its interval, in bold if it is significant."""
-    value = rf"**{difference.value:+.1f}**\*" if difference.found else f"{_signed(difference.value)} {NOT_SIGNIFICANT}"
+    value = (
+        rf"**{difference.value:+.1f}**\*"
+        if difference.is_significant
+        else f"{_signed(difference.value)} {NOT_SIGNIFICANT}"
+    )
     return f"{value} [{difference.low:+.1f}, {difference.high:+.1f}]"
 
 

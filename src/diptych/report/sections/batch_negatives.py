@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from diptych.data.corpus import Corpus
 from diptych.evaluation.analyses.batch_negatives import Misses, measured_misses
-from diptych.evaluation.metrics.ranks import Score
+from diptych.evaluation.metrics.scores import Score
 from diptych.report.elements import DirectionName, Measure
 
 PERCENTILES = (0.9, 0.99, 0.999)

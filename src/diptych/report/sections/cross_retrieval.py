@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from diptych.evaluation.analyses.cross_retrieval import INTERVALS, CrossRetrieval, cross_retrieval
-from diptych.evaluation.metrics.ranks import Score
+from diptych.evaluation.metrics.scores import Score
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.svg_charts import bar_chart
 
@@ -23,7 +23,7 @@ def cross_retrieval_ranks(score: Score, encoded: EncodedCorpus) -> CrossRetrieva
 def cross_retrieval_chart(ranks_by_run: Mapping[str, CrossRetrieval]) -> Markup:
     """The percentage of positive pairs in each interval of ranks, one bar per run."""
     return bar_chart(
-        {name: list(ranks.shares.values()) for name, ranks in ranks_by_run.items()},
+        {name: list(ranks.percentages.values()) for name, ranks in ranks_by_run.items()},
         INTERVALS,
         title="Positive pairs by cross-retrieval rank",
         x_label="cross-retrieval rank",

@@ -138,9 +138,9 @@ def _select(found: GroundingResult, mentioned: Mentions) -> tuple[list[Integers]
         if len(rows[:PHRASES_PER_PHOTO]) > len(by_photo.get(photo, ())):
             by_photo[photo] = np.array(rows[:PHRASES_PER_PHOTO])
     sentences = sorted(by_photo.values(), key=lambda rows: -len(rows))
-    all_found = [rows for rows in sentences if found.found[rows].all()][:PHOTOS]
-    by_misses = sorted(sentences, key=lambda rows: float(found.found[rows].mean()))
-    return all_found, [rows for rows in by_misses if not found.found[rows].all()][:PHOTOS]
+    all_found = [rows for rows in sentences if found.is_found[rows].all()][:PHOTOS]
+    by_misses = sorted(sentences, key=lambda rows: float(found.is_found[rows].mean()))
+    return all_found, [rows for rows in by_misses if not found.is_found[rows].all()][:PHOTOS]
 
 
 def _photo(
@@ -156,7 +156,7 @@ def _photo(
         LocalisedPhrase(
             phrase,
             colour,
-            correct=bool(found.found[row]),
+            correct=bool(found.is_found[row]),
             overlap=float(shared[colour]) if predicted[colour].any() else None,
             predicted=_pixels(predicted[colour], photo.size) if predicted[colour].any() else None,
             annotated=_pixels(annotated[colour], photo.size),

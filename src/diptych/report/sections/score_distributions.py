@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from diptych.evaluation.analyses.score_overlap import score_overlap
-from diptych.evaluation.metrics.ranks import Score
+from diptych.evaluation.metrics.scores import Score
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.elements import Measure
 from diptych.report.html import MINUS

@@ -77,11 +77,11 @@ def _photo(model: Model, encoded: EncodedCorpus, corpus: Corpus, row: int) -> Ex
 def caption_words(found: Explanation) -> list[CaptionWord]:
     """The words of an explanation in their order; only words with a positive importance can be top words."""
     ordered = found.by_importance
-    top = {word.place for word in ordered[:TOP_WORDS] if word.importance is not None and word.importance > 0}
+    top = {word.position for word in ordered[:TOP_WORDS] if word.importance is not None and word.importance > 0}
     largest = max((abs(word.importance) for word in ordered if word.importance is not None), default=0.0)
     return [
         CaptionWord(word.word)
         if word.importance is None
-        else CaptionWord(word.word, word.importance, word.importance / (largest or 1.0), word.place in top)
+        else CaptionWord(word.word, word.importance, word.importance / (largest or 1.0), word.position in top)
         for word in found.words
     ]

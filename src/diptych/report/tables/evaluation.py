@@ -23,7 +23,7 @@ def retrieval_table(result: RetrievalResult) -> Table:
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # fits 80 columns
     table.add_column("", no_wrap=True)
     recalls = [f"R@{cutoff}" for cutoff in metrics.image_to_text.recalls]
-    mean_precision = [] if metrics.image_to_text.precision is None else ["mAP"]
+    mean_precision = [] if metrics.image_to_text.mean_average_precision is None else ["mAP"]
     for name in [*recalls, *mean_precision, "median", "mean rank"]:
         table.add_column(name, justify="right", no_wrap=name != "mean rank")
     for label, prefix, direction in (
@@ -31,8 +31,8 @@ def retrieval_table(result: RetrievalResult) -> Table:
         ("text to image", TEXT_TO_IMAGE, metrics.text_to_image),
     ):
         cells = [_with_interval(value, f"{prefix}_r{cutoff}", intervals) for cutoff, value in direction.recalls.items()]
-        if direction.precision is not None:
-            cells.append(_with_interval(direction.precision, f"{prefix}_map", intervals))
+        if direction.mean_average_precision is not None:
+            cells.append(_with_interval(direction.mean_average_precision, f"{prefix}_map", intervals))
         table.add_row(label, *cells, f"{direction.median:g}", f"{direction.mean:.1f}")
     table.add_section()
     table.add_row("rsum", _with_interval(metrics.rsum, "rsum", intervals))
@@ -48,8 +48,9 @@ def within_modality_table(result: WithinModalityResult) -> Table:
         table.add_column(name, justify="right")
     cells = [_with_interval(value, f"{prefix}_r{cutoff}", result.intervals) for cutoff, value in recalls.items()]
     table.add_row(*cells, f"{result.metrics.median:g}", f"{result.metrics.mean:.1f}")
-    singletons = f"; {result.found.alone:,} alone in their group, not used as queries" if result.found.alone else ""
-    table.caption = _bootstrap_caption(result.intervals.level, result.intervals.draws) + singletons
+    table.caption = _bootstrap_caption(result.intervals.level, result.intervals.draws)
+    if result.ranks.singletons:
+        table.caption += f"; {result.ranks.singletons:,} alone in their group, not used as queries"
     return table
 
 
@@ -66,18 +67,18 @@ def reranking_table(result: RerankingResult) -> Table:
         top = {0: "list alone", None: "all"}.get(row.top, f"{row.top:,}" if row.top else "")
         both = (row.metrics.image_to_text, row.metrics.text_to_image)
         values = [*(recall for direction in both for recall in direction.recalls.values()), row.metrics.rsum]
-        table.add_row(top, *(f"{value:.1f}" for value in values), f"{row.share:.2f}", f"{row.seconds:.1f}")
+        table.add_row(top, *(f"{value:.1f}" for value in values), f"{row.percent_scored:.2f}", f"{row.seconds:.1f}")
     table.caption = "seconds of listing and scoring, without encoding"
     return table
 
 
 def cross_retrieval_table(result: CrossRetrieval) -> Table:
     """One column per interval of cross-retrieval ranks: the percentage of pairs in it."""
-    table = Table(title=f"cross-retrieval rank of {len(result.cross):,} pairs", box=SIMPLE_HEAD)
+    table = Table(title=f"cross-retrieval rank of {len(result.cross_ranks):,} pairs", box=SIMPLE_HEAD)
     table.add_column("", no_wrap=True)
     for name in INTERVALS:
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_row("percent", *(f"{share:.1f}" for share in result.shares.values()))
+    table.add_row("percent", *(f"{share:.1f}" for share in result.percentages.values()))
     return table
 
 

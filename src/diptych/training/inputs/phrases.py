@@ -9,7 +9,7 @@ from diptych.data.phrases import Mentions, find_mentions
 from diptych.data.sampling.pairs import PairReader
 from diptych.data.sampling.regions import Places, RegionSampler, annotated_boxes
 from diptych.errors import DataError, RecipeError
-from diptych.evaluation.localisation.localise import measure_phrases
+from diptych.evaluation.localisation.evaluate_phrases import measure_phrases
 from diptych.features.photo_regions import PhotoRegions, photo_regions
 from diptych.features.readers import StoreOptions, image_reader
 from diptych.models.matcher import Matcher
