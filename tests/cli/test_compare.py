@@ -48,7 +48,7 @@ def test_it_prints_a_table_and_writes_a_page(runs, tmp_path, invoke):
     assert (tmp_path / "new" / "again.html").read_text() == html
 
 
-def test_the_suffix_says_what_is_written(runs, tmp_path, invoke):
+def test_the_suffix_selects_the_format(runs, tmp_path, invoke):
     found = invoke(*runs, "--into", "a.md", "--into", "a.JSON", "--into", "a.html", "--json")
     told = json.loads(found.stdout)
     assert told["baseline"] == "vse[0]"
@@ -60,13 +60,13 @@ def test_the_suffix_says_what_is_written(runs, tmp_path, invoke):
     assert not (tmp_path / "compare.html").exists()
 
 
-def test_it_reads_another_split_other_data_and_folds(runs, invoke):
+def test_split_data_and_folds_are_used(runs, invoke):
     assert "scenes, split val" in invoke(*runs, "--split", "val").stdout
     assert "8 images, 16 texts" in invoke(*runs, "--data", "scenes:train=2,val=2,test=8,texts=2").stdout
     assert "2 folds of 3 images" in invoke(*runs, "--folds", "2").stdout
 
 
-def test_data_that_changed_is_one_note(runs, tmp_path, invoke):
+def test_changed_data_is_noted(runs, tmp_path, invoke):
     for run, name in zip(runs, "ab", strict=True):
         shutil.copytree(run, tmp_path / name)
     Origin(SCENES, "another").save(tmp_path / "b")
@@ -78,7 +78,7 @@ def test_data_that_changed_is_one_note(runs, tmp_path, invoke):
     ]
 
 
-def test_refusals_are_one_line(runs, tmp_path, refused):
+def test_errors_are_one_line(runs, tmp_path, refused):
     assert "only one run; name at least two runs" in refused(runs[0])
     assert "the run was named twice" in refused(*runs, runs[0])
     assert "none: no such run" in refused(runs[0], "none", "--data", SCENES)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from diptych.data.open import open_corpus
 
 
-def test_encode_names_texts_without_a_known_word(tiny_run, tmp_path, monkeypatch, invoke, scenes):
+def test_texts_without_a_known_word_are_reported(tiny_run, tmp_path, monkeypatch, invoke, scenes):
     words = ("encode", tiny_run, scenes, "--into", str(tmp_path / "test.safetensors"))
     assert "knows" not in invoke(*words).stderr
     corpus = open_corpus(scenes)
@@ -15,7 +15,7 @@ def test_encode_names_texts_without_a_known_word(tiny_run, tmp_path, monkeypatch
     assert "2 of 12 texts contain no word that the run knows; the first is 'Xyzzy'" in told.stderr
 
 
-def test_encodings_need_no_corpus_and_a_folder_is_no_file(tiny_run, tmp_path, invoke, refused, scenes):
+def test_encodings_need_no_corpus_and_the_output_must_be_a_file(tiny_run, tmp_path, invoke, refused, scenes):
     file = tmp_path / "test.safetensors"
     assert invoke("encode", tiny_run, scenes, "--into", str(file)).exit_code == 0
     assert "remove the corpus" in refused("evaluate", str(file), scenes)

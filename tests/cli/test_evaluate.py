@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 
 
-def test_reports_have_map_where_a_text_has_several_images_or_on_demand(tiny_run, tmp_path, invoke, scenes):
+def test_reports_have_map_if_a_text_has_several_images_or_on_demand(tiny_run, tmp_path, invoke, scenes):
     folder = shutil.copytree(tiny_run, tmp_path / "run")
     report = folder / "report.html"
     for data, options, shown in (

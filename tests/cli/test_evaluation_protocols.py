@@ -67,7 +67,7 @@ def files(tmp_path, monkeypatch):
     encoded(VSE, "two", 6).save(tmp_path / "other.safetensors")
 
 
-def test_rerank_tells_recall_against_the_length_of_the_lists(tmp_path, invoke):
+def test_rerank_measures_recall_by_depth(tmp_path, invoke):
     words = ("scan.safetensors", "--rerank", "5,2,all", "--with", "vse.safetensors")
     told = json.loads(invoke(*words, "--json", "--into", "a.json").stdout)
     expected = rerank([encoded(SCAN)], encoded(VSE), [2, 5], all_pairs=True).to_json()
@@ -98,7 +98,7 @@ def test_cross_adds_the_ranks_of_the_pairs(invoke):
 
 
 @pytest.mark.parametrize("settings", [VSE, SCAN], ids=["vse", "scan"])
-def test_overlap_adds_the_scores_of_right_and_wrong_pairs(settings, invoke, refused):
+def test_overlap_adds_the_scores_of_positive_and_negative_pairs(settings, invoke, refused):
     one, file = encoded(settings), f"{settings.name}.safetensors"
     told = json.loads(invoke(file, "--overlap", "--json").stdout)
     expected = score_overlap(encoded_score(one), one.image_groups, one.text_groups)
@@ -112,7 +112,7 @@ def test_overlap_adds_the_scores_of_right_and_wrong_pairs(settings, invoke, refu
     assert "--overlap measures one gallery" in refused(file, "--overlap", "--gallery", "4")
 
 
-def test_map_stands_beside_the_recalls_where_a_text_has_several_images_or_on_demand(tmp_path, invoke):
+def test_map_is_measured_if_a_text_has_several_images_or_on_demand(tmp_path, invoke):
     told = json.loads(invoke("vse.safetensors", "--map", "--json").stdout)
     assert told == evaluate_encoded([encoded(VSE)], average_precision=True).to_json()
     assert {"i2t_map", "t2i_map"} <= told["metrics"].keys()
@@ -141,7 +141,7 @@ def test_a_score_matrix_has_map_too(tmp_path, invoke):
         assert "t2i_map" in json.loads(invoke("s.npy", address, "--map", "--json").stdout)["metrics"]
 
 
-def test_refusals_are_one_line(tmp_path, refused):
+def test_errors_are_one_line(tmp_path, refused):
     scan, cheap = "scan.safetensors", ("--with", "vse.safetensors")
     assert "--rerank N and --with RUN need each other" in refused(scan, "--rerank", "5")
     assert "--rerank N and --with RUN need each other" in refused(scan, *cheap)
@@ -182,7 +182,7 @@ def test_within_one_modality(tmp_path, modality, prefix, invoke):
     assert "R@10" in printed
 
 
-def test_options_that_do_not_go_together_are_one_line(tmp_path, refused):
+def test_options_that_cannot_be_combined_are_one_line(tmp_path, refused):
     assert "'scan' scores images with texts only" in refused("scan.safetensors", "--within", "texts")
     assert "no group has two images" in refused("vse.safetensors", "--within", "images")
     for more in (["--folds", "2"], ["--report"], ["--cross"], ["--map"]):
@@ -234,7 +234,7 @@ def test_within_a_gallery_of_the_first_images(runs, invoke):
     assert told["texts"] == 8
 
 
-def test_texts_and_phrases_without_a_known_word_are_named(runs, monkeypatch, invoke, refused):
+def test_texts_without_a_known_word_are_reported(runs, monkeypatch, invoke, refused):
     model = Model.load(runs / "two", "cpu")
     assert model.known_texts(["a red circle", "xyzzy qwx", ""]).tolist() == [True, False, False]
     assert model.known_texts([]).tolist() == []
@@ -247,7 +247,7 @@ def test_texts_and_phrases_without_a_known_word_are_named(runs, monkeypatch, inv
     assert told.startswith(f"--phrases {runs / 'two'}: the model scores whole images")
 
 
-def test_a_text_at_all_its_places_however_the_run_was_trained(runs, invoke, refused):
+def test_shifts_override_how_the_run_was_trained(runs, invoke, refused):
     corpus = open_corpus(SCENES).split("test")
     model = Model.load(runs / "dual", "cpu")
     found = {}
@@ -293,7 +293,7 @@ def opencv(monkeypatch):
     ],
     ids=["annotation", "chunker"],
 )
-def test_phrases_join_the_score(runs, opencv, source, words, share, invoke):
+def test_phrases_are_combined_with_the_score(runs, opencv, source, words, share, invoke):
     told = json.loads(
         invoke(str(runs / "vse"), SCENES, "--phrases", str(runs / "phrases"), "--json", *words).stdout,
     )

@@ -89,7 +89,7 @@ def test_a_word_is_never_markup(run, photo, invoke):
     assert {"[", "]", "b"} <= {line.split()[1] for line in lines[3:]}
 
 
-def test_a_run_of_stored_features_is_asked_by_id(photo, tmp_path, invoke, refused):
+def test_a_run_on_stored_features_needs_an_image_id(photo, tmp_path, invoke, refused):
     features = saved(tmp_path / "stored", FeatureSettings(shape=(4,)))
     data = tmp_path / "data"
     data.mkdir()
@@ -106,7 +106,7 @@ def test_a_run_of_stored_features_is_asked_by_id(photo, tmp_path, invoke, refuse
     assert told[0]["score"] != told[1]["score"]
 
 
-def test_what_cannot_be_explained_is_one_line(run, photo, tmp_path, refused):
+def test_errors_are_one_line(run, photo, tmp_path, refused):
     assert "the sentence is empty" in refused(run, photo, " ")
     assert refused(run, photo, "zebra").startswith("'zebra': the run knows none of its words")
     refused(run, tmp_path / "none.png", "red circles", error=ImageError)
@@ -116,7 +116,7 @@ def test_what_cannot_be_explained_is_one_line(run, photo, tmp_path, refused):
     refused(tmp_path / "nothing", photo, "red circles", error=RunError)
 
 
-def test_colours_tell_importance_against_the_largest():
+def test_colours_show_importance_relative_to_the_largest():
     importances = (0.1, 0.04, 0.01, None, -0.02, -0.08)
     words = tuple(WordImportance(place, f"w{place}", each) for place, each in enumerate(importances))
     line = _coloured(Explanation("-", 0.5, words))

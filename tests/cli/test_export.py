@@ -26,7 +26,7 @@ def export(*arguments):
     return CliRunner().invoke(app, ["export", *map(str, arguments)], catch_exceptions=False)
 
 
-def test_a_slim_run_in_the_default_place_and_in_another(run, tmp_path):
+def test_float16_is_written_to_the_default_or_the_given_folder(run, tmp_path):
     made = export("runs/own", "--float16")
     assert made.exit_code == 0 and "wrote exports/own-float16: 0.0 MB" in made.stdout
     assert (tmp_path / "exports/own-float16/best/weights.safetensors").is_file()
@@ -34,7 +34,7 @@ def test_a_slim_run_in_the_default_place_and_in_another(run, tmp_path):
     assert (tmp_path / "small/vocabulary.json").is_file()
 
 
-def test_graphs_in_the_default_place(run, tmp_path, monkeypatch):
+def test_onnx_is_written_to_the_default_folder(run, tmp_path, monkeypatch):
     asked = []
 
     def fake(given, into):
@@ -49,7 +49,7 @@ def test_graphs_in_the_default_place(run, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("forms", [(), ("--onnx", "--float16")], ids=["none", "both"])
-def test_one_form_is_named(run, forms):
+def test_exactly_one_format_is_required(run, forms):
     with pytest.raises(DiptychError, match="choose one format"):
         export("runs/own", *forms)
 

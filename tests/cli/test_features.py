@@ -68,7 +68,7 @@ def test_features_are_computed_once(photos, tmp_path, invoke):
     assert "computed 1 of 4 images, 3 were already stored" in invoke(photos).stdout
 
 
-def test_the_store_has_what_was_asked_for(photos, tmp_path, invoke, refused):
+def test_the_store_has_the_given_settings(photos, tmp_path, invoke, refused):
     options = ("--backbone", "timm:x", "--crops", "10C", "--resize", "short", "--regions", "grid", "--dtype", "float16")
     result = invoke(photos, *options)
     assert result.exit_code == 0, result.output
@@ -83,7 +83,7 @@ def test_drawn_scenes_have_features_too(invoke):
     assert "computed 4 of 4 images" in invoke("scenes:train=2,val=1,test=1").stdout
 
 
-def test_skipped_and_small_photos_are_named(photos, invoke):
+def test_skipped_and_small_photos_are_reported(photos, invoke):
     (photos / "0.png").write_bytes(b"nothing")
     Image.new("RGB", (13, 40), "blue").save(photos / "2.png")
     result = invoke(photos)
@@ -99,7 +99,7 @@ def test_a_corpus_without_a_readable_photo_is_an_error(photos, refused):
     assert "no image could be read; the first reason" in refused(photos)
 
 
-def test_mistakes_are_one_line(photos, tmp_path, invoke, refused):
+def test_errors_are_one_line(photos, tmp_path, invoke, refused):
     assert "backbone 'lite9': no such name; did you mean" in refused(photos, "--backbone", "lite9")
     (tmp_path / "file").write_text("")
     assert "is a file; name a folder" in refused(photos, "--into", tmp_path / "file")
@@ -108,14 +108,14 @@ def test_mistakes_are_one_line(photos, tmp_path, invoke, refused):
     assert invoke(photos, "--crops", "5C").exit_code == 2
 
 
-def test_features_of_features_are_refused(tmp_path, refused):
+def test_a_corpus_with_stored_features_is_refused(tmp_path, refused):
     for split in ("train", "dev", "test"):
         np.save(tmp_path / f"{split}_ims.npy", np.zeros((2, 4), np.float32))
         (tmp_path / f"{split}_caps.txt").write_text("one\ntwo\n")
     assert "has stored features but no pictures" in refused(tmp_path)
 
 
-def test_an_interrupt_says_how_to_go_on(photos, monkeypatch, invoke):
+def test_an_interrupt_says_how_to_continue(photos, monkeypatch, invoke):
     def interrupted(self, pixels):
         raise KeyboardInterrupt
 
@@ -125,7 +125,7 @@ def test_an_interrupt_says_how_to_go_on(photos, monkeypatch, invoke):
     assert "stopped; run the same command again to continue (features/lite0-1C)" in result.stderr
 
 
-def test_who_does_not_watch_gets_a_line_now_and_then(photos, monkeypatch, invoke):
+def test_without_a_terminal_progress_is_a_line_per_minute(photos, monkeypatch, invoke):
     from diptych.cli import features
 
     monkeypatch.setattr(features, "LINE_SECONDS", 0)
@@ -137,14 +137,14 @@ def test_help_shows_examples(invoke):
     assert "diptych features photos/ --backbone lite0 --crops 1C" in printed
 
 
-def test_a_held_store_is_refused(photos, tmp_path, refused):
+def test_a_locked_store_is_refused(photos, tmp_path, refused):
     from diptych.files import locked_folder
 
     with locked_folder(tmp_path / "features" / "lite0-1C", DataError):
         assert "is writing to it" in refused(photos)
 
 
-def test_regions_are_asked_for_by_their_method(photos, tmp_path, monkeypatch, invoke):
+def test_regions_are_selected_by_method(photos, tmp_path, monkeypatch, invoke):
     from diptych.features import proposals
 
     monkeypatch.setattr(
@@ -157,7 +157,7 @@ def test_regions_are_asked_for_by_their_method(photos, tmp_path, monkeypatch, in
     assert np.load(folder / "part-00000.boxes.npy").shape == (3, 5, 4)
 
 
-def test_mistakes_with_regions_are_one_line(photos, tmp_path, invoke, refused):
+def test_errors_with_regions_are_one_line(photos, tmp_path, invoke, refused):
     search = ("--regions", "selective-search")
     assert "selective-search needs crops = \"whole\", not '1C'" in refused(photos, *search)
     assert "--edge-model: edge-boxes needs the file" in refused(photos, "--regions", "edge-boxes")

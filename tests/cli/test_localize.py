@@ -78,7 +78,7 @@ class Photo:
         return Image.open(self.path).convert("RGB")
 
 
-def test_json_tells_pixels_of_the_photo_best_first(run, photo, invoke):
+def test_json_has_boxes_in_pixels_best_first(run, photo, invoke):
     result = invoke(run, photo, "a red ball", "the hat", "--top", "9", "--json", "--out", "x.png")
     told = json.loads(result.stdout)
     assert (told["width"], told["height"]) == (200, 80)
@@ -96,7 +96,7 @@ def test_a_phrase_is_never_markup(run, photo, invoke):
     assert "the [b]man[/b]" in invoke(run, photo, "the [b]man[/b]").output
 
 
-def test_the_image_is_never_written_over(run, photo, refused):
+def test_the_image_is_never_overwritten(run, photo, refused):
     before = photo.read_bytes()
     assert "is the input image" in refused(run, photo, "a red ball", "--out", photo)
     for wrong in ("x.jpg", "nowhere/x.png", str(photo.parent)):
@@ -104,7 +104,7 @@ def test_the_image_is_never_written_over(run, photo, refused):
     assert photo.read_bytes() == before
 
 
-def test_what_cannot_be_localised_is_told_in_a_line(run, photo, tmp_path, monkeypatch, refused):
+def test_errors_are_one_line(run, photo, tmp_path, monkeypatch, refused):
     reason = refused(run, photo, "a red ball", "zebra unicorn", error=DataError)
     assert reason.startswith("'zebra unicorn': the run knows none of its words")
     assert "a phrase is empty" in refused(run, photo, "")

@@ -43,7 +43,7 @@ def test_the_hardest_negatives_of_a_run(run, invoke):
     assert "is not what" not in result.output
 
 
-def test_where_there_are_fewer_negatives_it_is_said(run, tmp_path, invoke):
+def test_too_few_negatives_are_reported(run, tmp_path, invoke):
     into = tmp_path / "elsewhere" / "val.safetensors"
     result = invoke("mine", run, SCENES, "--split", "val", "--into", into)
     assert result.exit_code == 0, result.output
@@ -58,13 +58,13 @@ def test_several_splits_are_mined_as_one(run, invoke):
     assert HardNegativeLists.load(run / mined.LISTS_FILE).texts.shape == (30, 60)
 
 
-def test_a_second_time_nothing_is_computed(run, monkeypatch, invoke):
+def test_existing_lists_are_not_computed_again(run, monkeypatch, invoke):
     first = invoke("mine", run, SCENES)
     monkeypatch.setattr(Model, "encode_images", None)
     assert invoke("mine", run, SCENES).stdout == first.stdout
 
 
-def test_stopped_it_says_that_the_same_command_goes_on(run, monkeypatch, invoke):
+def test_after_an_interrupt_the_same_command_continues(run, monkeypatch, invoke):
     offer, offered = score_pass.TopScores.offer, []
 
     def interrupted(*given):
@@ -83,13 +83,13 @@ def test_stopped_it_says_that_the_same_command_goes_on(run, monkeypatch, invoke)
     assert not (run / f"{mined.LISTS_FILE}.partial").exists()
 
 
-def test_other_data_than_the_run_was_trained_on_is_said(run, invoke):
+def test_other_data_than_that_of_the_training_is_reported(run, invoke):
     result = invoke("mine", run, "scenes:train=20,val=6,test=6,texts=2")
     assert result.exit_code == 0
     assert "was trained on other data" in result.stderr
 
 
-def test_what_cannot_be_mined_is_one_line(run, tmp_path, refused):
+def test_errors_are_one_line(run, tmp_path, refused):
     assert "no such run" in refused("mine", tmp_path / "nothing", SCENES)
     assert "no split 'trian'; did you mean 'train'?" in refused("mine", run, SCENES, "--split", "trian")
     assert "one group; there are no negatives" in refused("mine", run, "scenes:train=1,val=6,test=6,texts=2")

@@ -30,7 +30,7 @@ def swept(tmp_path_factory, invoke):
     return folder, result, json.loads((folder / "summary.json").read_text()), (folder / "summary.md").read_text()
 
 
-def test_a_block_a_key_and_what_is_equal_once(swept):
+def test_one_block_per_key_and_equal_runs_once(swept):
     folder, result, summary, markdown = swept
     assert sorted(path.name for path in folder.iterdir() if path.name != ".lock") == [
         "margin=0.1",
@@ -63,7 +63,7 @@ def test_a_block_a_key_and_what_is_equal_once(swept):
     assert last in markdown
 
 
-def test_again_nothing_is_trained_and_test_only_measured(swept, invoke):
+def test_the_same_command_again_only_measures(swept, invoke):
     folder = swept[0]
     before = state(folder)
     again = invoke(
@@ -92,7 +92,7 @@ def test_a_grid_with_seeds(tmp_path, invoke):
     assert "| margin, rate | 0.1, 0.001 | " in (tmp_path / "summary.md").read_text()
 
 
-def test_refusals_come_before_anything_is_trained(tmp_path, refused):
+def test_errors_come_before_training(tmp_path, refused):
     into = ("--into", str(tmp_path / "none"))
     assert "did you mean 'margin'?" in refused("--over", "stage.2.objective.marign=0.1", *into)
     assert "there are stages 1 to 2, not '4'" in refused("--over", "stage.4.epochs=1", *into)

@@ -26,7 +26,7 @@ def test_train_writes_a_run_with_its_report(tiny_run):
     assert "<html" in (tiny_run / "report.html").read_text()
 
 
-def test_the_report_after_training_has_map_and_several_runs_have_it_each_time(tmp_path, invoke, scenes, tiny_settings):
+def test_map_is_measured_after_training_if_a_text_has_several_images(tmp_path, invoke, scenes, tiny_settings):
     options = ("--into", tmp_path / "runs", "--device", "cpu", "--seeds", "1", *tiny_settings)
     words = ("train", "scenes", f"{scenes},images=2", *options)
     assert invoke(*words).exit_code == 0
@@ -57,7 +57,7 @@ def seeds(tmp_path_factory, train):
     return folder, result, json.loads((folder / "summary.json").read_text())
 
 
-def test_a_table_a_summary_and_a_report_a_run(seeds):
+def test_seeds_have_a_table_a_summary_and_a_report_per_run(seeds):
     folder, result, summary = seeds
     assert "run 1 of 2: seed-0" in result.stderr
     assert "run 2 of 2: seed-3" in result.stderr
@@ -77,7 +77,7 @@ def test_a_table_a_summary_and_a_report_a_run(seeds):
         assert "<html" in (folder / name / "report.html").read_text()
 
 
-def test_on_another_split_it_only_measures(seeds, invoke, train):
+def test_another_split_is_measured_without_training(seeds, invoke, train):
     folder = seeds[0]
     before = state(folder)
     again = train("--seeds", "0,3", "--into", str(folder), "--report-on", "test")
@@ -89,7 +89,7 @@ def test_on_another_split_it_only_measures(seeds, invoke, train):
     assert (test["split"], test["runs"]["seed-3"]) == ("test", json.loads(evaluated.stdout)["metrics"])
 
 
-def test_stopped_the_same_command_goes_on(seeds, tmp_path, monkeypatch, train):
+def test_after_an_interrupt_the_same_command_continues(seeds, tmp_path, monkeypatch, train):
     step, steps = Bar.step, []
 
     def stopped(bar, *figures):
@@ -112,7 +112,7 @@ def test_stopped_the_same_command_goes_on(seeds, tmp_path, monkeypatch, train):
         assert len({path.read_bytes() for path in weights}) == 1
 
 
-def test_refusals_are_one_line(seeds, tmp_path, train_refused):
+def test_errors_are_one_line(seeds, tmp_path, train_refused):
     folder = seeds[0]
     assert "--seed and --seeds exclude each other; remove one" in train_refused("--seeds", "2", "--seed", "1")
     assert "remove --resume" in train_refused("--seeds", "2", "--resume")

@@ -17,7 +17,7 @@ def coloured(picture: Image.Image, colour: str) -> tuple[int, int, int, int]:
     return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
 
 
-def test_boxes_are_drawn_where_they_are_and_a_small_photo_is_enlarged():
+def test_boxes_are_drawn_in_place_and_small_photos_are_enlarged():
     drawn = draw_boxes(Image.new("RGB", (320, 160), "white"), [LabelledBox((80, 60, 160, 120), "", BOX_COLOURS[0])])
     assert drawn.size == (640, 320)
     left, _, right, bottom = coloured(drawn, BOX_COLOURS[0])  # above it stands the label
@@ -46,7 +46,7 @@ def test_any_box_and_label_can_be_drawn(width, height, wanted):
 
 
 @pytest.mark.parametrize("corner", ["top left", "top right", "bottom left", "bottom right"])
-def test_a_label_lies_inside_the_picture(corner):
+def test_labels_stay_within_the_picture(corner):
     top, left = (0 if "top" in corner else 630), (0 if "left" in corner else 630)
     photo = Image.new("RGB", (640, 640), "white")
     drawn = draw_boxes(photo, [LabelledBox((left, top, left + 10, top + 10), "a label of some length", BOX_COLOURS[0])])
@@ -57,7 +57,7 @@ def test_a_label_lies_inside_the_picture(corner):
     assert (with_words.max(2) < 60).sum() > 100  # dark letters on amber
 
 
-def test_labels_of_the_same_place_do_not_cover_each_other():
+def test_labels_of_equal_boxes_do_not_overlap():
     photo = Image.new("RGB", (640, 480), "white")
     boxes = [LabelledBox((100, 200, 300, 300), "the same words", colour) for colour in BOX_COLOURS[:5]]
     drawn = draw_boxes(photo, boxes)
@@ -68,7 +68,7 @@ def test_labels_of_the_same_place_do_not_cover_each_other():
         assert own > 0.7 * size
 
 
-def test_a_long_label_is_cut_and_letters_can_be_read():
+def test_long_labels_are_truncated_and_have_enough_contrast():
     photo = Image.new("RGB", (640, 480), "white")
     box = coloured(
         draw_boxes(photo, [LabelledBox((10, 100, 50, 200), "many words " * 30, BOX_COLOURS[0])]), BOX_COLOURS[0]

@@ -49,7 +49,7 @@ def ink(sheet: np.ndarray) -> np.ndarray:
     return sheet.max(2) < 130
 
 
-def test_pictures_stand_in_rows_in_their_order(tmp_path):
+def test_pictures_are_arranged_in_rows_in_order(tmp_path):
     colours = [RED, GREEN, BLUE, (255, 255, 0), (0, 255, 255)]
     sheet = sheet_of(tmp_path / "sheet.png", [plain(c) for c in colours], list("abcde"), side=60, columns=2)
     boxes = [box(sheet, colour) for colour in colours]
@@ -73,7 +73,7 @@ def test_fewer_pictures_than_columns_make_a_narrow_sheet(tmp_path):
 
 
 @pytest.mark.parametrize(("width", "height"), [(200, 100), (50, 100), (20, 10), (1, 3000)])
-def test_a_picture_keeps_its_shape_and_stands_in_the_middle(tmp_path, width, height):
+def test_a_picture_keeps_its_aspect_ratio_and_is_centred(tmp_path, width, height):
     sheet = sheet_of(tmp_path / "sheet.png", [plain(RED, width, height)], [""], side=80)
     whole = sheet_of(tmp_path / "whole.png", [plain(RED)], [""], side=80)
     left, top, right, bottom = box(sheet, RED)
@@ -134,7 +134,7 @@ def test_an_unreadable_picture_is_a_grey_tile_that_says_so(tmp_path):
     assert not letters[[0, -1]].any() and not letters[:, [0, -1]].any()
 
 
-def test_a_caption_a_picture_or_nothing_is_written(tmp_path):
+def test_pictures_without_captions_are_refused_and_nothing_is_written(tmp_path):
     with pytest.raises(ValueError, match="zip"):
         contact_sheet(tmp_path / "sheet.png", [plain(RED)] * 2, ["only one"])
     assert not list(tmp_path.iterdir())

@@ -56,7 +56,7 @@ def plain(read, everything):
     return read(render_run_page(everything()))
 
 
-def test_everything_is_there_and_well_formed(read, everything):
+def test_every_section_is_present_and_well_formed(read, everything):
     page = read(render_run_page(everything()))
     assert page.identities() == set(SECTIONS.values())
     headings = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
@@ -69,21 +69,21 @@ def test_everything_is_there_and_well_formed(read, everything):
     assert labelled <= page.identities()
 
 
-def test_nothing_leaves_only_the_title(read):
+def test_an_empty_page_has_only_its_title(read):
     page = read(render_run_page(RunPage("An empty run")))
     assert page.words() == "An empty run Diptych report An empty run"
     assert not {"section", "table", "img", "dl", "details"} & {tag for tag, _ in page.elements}
 
 
 @pytest.mark.parametrize(("name", "identity"), SECTIONS.items())
-def test_an_empty_part_leaves_its_section_out(name, identity, read, everything, plain):
+def test_an_empty_section_is_omitted(name, identity, read, everything, plain):
     empty = next(field.default for field in fields(RunPage) if field.name == name)
     page = read(render_run_page(replace(everything(), **{name: empty})))
     assert page.identities() == plain.identities() - {identity}
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_text_never_becomes_markup(evil, read, everything, plain):
+def test_malicious_texts_are_escaped(evil, read, everything, plain):
     page = read(render_run_page(everything(evil)))
     assert page.shape() == plain.shape()
     texts = [text for _, text in page.texts]
@@ -93,11 +93,11 @@ def test_text_never_becomes_markup(evil, read, everything, plain):
 
 
 @given(text=st.text(min_size=1).filter(str.strip))
-def test_no_text_at_all_becomes_markup(text, read, everything, plain):
+def test_any_text_is_escaped(text, read, everything, plain):
     assert read(render_run_page(everything(text))).shape() == plain.shape()
 
 
-def test_a_picture_address_cannot_leave_its_attribute(read, everything, plain):
+def test_picture_addresses_are_escaped(read, everything, plain):
     for evil in EVIL:
         page = read(render_run_page(everything(picture=evil)))
         assert page.shape() == plain.shape()
@@ -111,7 +111,7 @@ def test_a_chart_that_is_not_markup_is_shown_as_text(read):
     assert "<svg onload=alert(1)></svg>" in page.words()
 
 
-def test_it_needs_nothing_from_outside(read, everything):
+def test_the_page_has_no_scripts_and_no_external_resources(read, everything):
     html = render_run_page(everything())
     page = read(html)
     assert set(re.findall(r"[\w=\"]*https?://[^\"\s<]*", html)) == {'xmlns="http://www.w3.org/2000/svg'}
@@ -123,7 +123,7 @@ def test_it_needs_nothing_from_outside(read, everything):
     assert policy.startswith("default-src 'none'; img-src data:;")
 
 
-def test_it_is_light_and_dark_and_fits_a_phone(everything):
+def test_the_page_has_light_and_dark_colours_and_a_viewport(everything):
     html = render_run_page(everything())
     assert "@media (prefers-color-scheme: dark)" in html
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in html
@@ -132,13 +132,13 @@ def test_it_is_light_and_dark_and_fits_a_phone(everything):
     assert set(re.findall(r"var\((--[\w-]+)", html)) <= light
 
 
-def test_directions_are_kept_apart_whatever_their_order(everything):
+def test_queries_are_grouped_by_direction(everything):
     contents = everything()
     swapped = replace(contents, best_queries=contents.best_queries[::-1])
     assert render_run_page(swapped) == render_run_page(contents)
 
 
-def test_the_same_contents_give_the_same_bytes(tmp_path, everything):
+def test_the_output_is_deterministic(tmp_path, everything):
     write_run_page(tmp_path / "one.html", everything())
     write_run_page(tmp_path / "two.html", everything())
     first = (tmp_path / "one.html").read_bytes()
@@ -146,12 +146,12 @@ def test_the_same_contents_give_the_same_bytes(tmp_path, everything):
     assert first.startswith(b"<!doctype html>\n")
 
 
-def test_a_file_name_that_is_no_utf8_can_be_written(tmp_path, everything):
+def test_a_file_name_that_is_not_utf8_can_be_written(tmp_path, everything):
     write_run_page(tmp_path / "page.html", everything("caf\udce9.jpg"))
     assert "caf?.jpg" in (tmp_path / "page.html").read_text("utf-8")
 
 
-def test_many_events_fold_and_few_do_not(read):
+def test_many_notices_are_collapsed(read):
     events = [f"skipped image {i}" for i in range(9)]
     page = read(render_run_page(RunPage("t", notices=events)))
     assert all(event in page.words() for event in events)
@@ -165,7 +165,7 @@ def test_the_recipe_keeps_its_lines(read):
     assert "".join(text for tag, text in page.texts if tag == "code") == recipe
 
 
-def test_the_table_tells_values_intervals_and_chance(everything, cells):
+def test_the_table_has_values_intervals_and_chance(everything, cells):
     words = cells(everything())
     assert "Direction R@1 R@5 R@10 Median rank Mean rank" in words
     assert (
@@ -175,7 +175,7 @@ def test_the_table_tells_values_intervals_and_chance(everything, cells):
     assert words.count("chance") == 1
 
 
-def test_map_is_a_column_where_some_direction_has_it(read, everything, cells):
+def test_map_is_a_column_if_a_direction_has_it(read, everything, cells):
     def columns(contents):
         elements = read(render_run_page(contents)).elements
         return sum(tag == "th" and a.get("scope") == "col" for tag, a in elements), [
@@ -202,7 +202,7 @@ def test_columns_are_the_cutoffs_that_were_measured(cells):
     assert "R@20 R@100 Median" in cells(RunPage("t", recall=[row]))
 
 
-def test_what_is_not_a_number_is_a_dash(cells):
+def test_nan_and_infinity_are_dashes(cells):
     row = RecallRow("image to text", {1: Measure(math.nan, math.nan, math.nan)}, Measure(math.inf), Measure(math.nan))
     words = cells(RunPage("t", recall=[row], rsum=Measure(math.nan)))
     assert "Image to text – – – rsum –" in words
@@ -218,7 +218,7 @@ def test_a_bar_is_as_long_as_its_recall(read, everything):
     assert len(between) == 4
 
 
-def test_right_and_wrong_are_told_without_colour(read, everything):
+def test_correct_answers_have_marks(read, everything):
     contents = everything()
     right, wrong = "correct", "incorrect"
     best = read(render_run_page(RunPage("t", best_queries=contents.best_queries)))
@@ -228,7 +228,7 @@ def test_right_and_wrong_are_told_without_colour(read, everything):
     assert read(render_run_page(RunPage("t", questions=contents.questions))).marks() == []
 
 
-def test_the_truth_is_shown_where_the_answers_do_not_reach_it(read, everything):
+def test_the_first_correct_answer_is_shown_if_it_is_not_listed(read, everything):
     contents = everything()
     worst = read(render_run_page(RunPage("t", worst_queries=contents.worst_queries)))
     assert worst.marks() == ["incorrect", "correct"] * 2
@@ -248,7 +248,7 @@ def test_scores_pictures_and_names_belong_together(read):
     assert " ".join(page.words().split()).endswith("dogs 0.510 one.jpg no picture \u22120.250 two.jpg")
 
 
-def test_each_word_stands_beneath_its_picture_with_its_cosine(read, picture):
+def test_each_word_is_below_its_picture_with_its_cosine(read, picture):
     words = [AttendedWord("dogs", picture, 0.614), AttendedWord("run", picture)]
     page = read(
         render_run_page(RunPage("t", attention=AttentionSection("how", [AttendedPhoto("a.jpg", picture, words)])))
@@ -260,7 +260,7 @@ def test_each_word_stands_beneath_its_picture_with_its_cosine(read, picture):
     ]
 
 
-def test_phrases_are_told_by_kind_and_drawn_in_their_colours(read, located, picture):
+def test_phrases_are_listed_by_kind_and_drawn_in_their_colours(read, located, picture):
     page = read(render_run_page(RunPage("t", phrases=located("a man", picture))))
     words = " ".join(page.words().split())
     assert "Kind Phrases R@1 R@5 Ceiling all 1,200 12.5 10.0 – 15.0 30.0 80.0 70.0 – 90.0" in words
@@ -300,7 +300,7 @@ def test_cards_keep_labels_values_texts_and_pictures_together(read, picture):
     assert [a["alt"] for tag, a in page.elements if tag == "img"] == ["a.jpg", "own.jpg"]
 
 
-def test_sampling_tells_small_shares_as_small_and_not_as_none(cells):
+def test_tiny_percentages_are_not_shown_as_zero(cells):
     rows = [
         BatchNegativesRow("image to text", 128, 0.9, 0.0000015, Measure(0.0, 0.0, 0.003)),
         BatchNegativesRow("text to image", 6905, 0.999, 0.001, Measure(0.01234, 0.01, 0.015)),
@@ -313,7 +313,7 @@ def test_sampling_tells_small_shares_as_small_and_not_as_none(cells):
     assert words.endswith("Text to image 2 pairs 50th 50.00 49.00")
 
 
-def test_words_are_coloured_by_their_share(read, weighed, picture):
+def test_words_are_coloured_by_relative_importance(read, weighed, picture):
     page = read(
         render_run_page(
             RunPage("t", word_importance=WordImportanceSection("how", [weighed("dog", picture), weighed("cat", None)]))
@@ -326,13 +326,13 @@ def test_words_are_coloured_by_their_share(read, weighed, picture):
     assert "no picture" in page.words()
 
 
-def test_separation_tells_the_area_its_interval_and_both_means(everything, cells):
+def test_score_distributions_have_the_area_its_interval_and_both_means(everything, cells):
     words = cells(RunPage("t", score_distributions=everything().score_distributions))
     assert "Shared area S 0.1633 0.1500 – 0.1800" in words
     assert "Mean score of positive pairs 0.2405 Mean score of negative pairs \u22120.0237" in words
 
 
-def test_maps_stand_with_their_means_or_a_reason_stands_alone(read, everything, picture):
+def test_heat_maps_have_their_means_or_the_note_explains_why_there_are_none(read, everything, picture):
     page = read(render_run_page(RunPage("t", correlations=everything().correlations)))
     assert "Before mean absolute correlation 0.420" in re.sub(r"\s+", " ", page.words())
     assert [a["src"] for tag, a in page.elements if tag == "img"] == [picture, picture]

@@ -21,7 +21,7 @@ from diptych.training.recipe_loader import load_recipe, trained_on_phrases
 from diptych.training.train import train
 
 
-def test_the_report_shows_what_the_run_left(run, corpus, encoded):
+def test_the_report_shows_the_results_and_the_training(run, corpus, encoded):
     result = evaluate_encoded([encoded])
     trained = Model.load(run, "cpu")
     found = [Hit(Entry(id, "image", key, id), 0.5) for id, key in enumerate(encoded.corpus.image_ids[:3], 1)]
@@ -47,13 +47,13 @@ def test_the_report_shows_what_the_run_left(run, corpus, encoded):
     assert negatives.groups[0].cards[0].entries[1].text in page
 
 
-def test_what_is_not_given_is_left_out(run, encoded):
+def test_sections_without_data_are_omitted(run, encoded):
     page = write_report(run, encoded, evaluate_encoded([encoded]), "test").read_text()
     assert "Hardest negatives" not in page
     assert "How hard" not in page  # the split does not fill a batch
 
 
-def test_class_errors_are_drawn_where_the_journal_has_them(run, encoded, tmp_path):
+def test_class_errors_are_drawn_if_the_journal_has_them(run, encoded, tmp_path):
     shutil.copytree(run, tmp_path / "copy")
     told = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     told = [
@@ -77,7 +77,7 @@ def test_a_model_of_sets_on_stored_features_has_all_sections(tmp_path):
     assert "computed from the features of the corpus" in page
 
 
-def test_what_a_report_needs(run, encoded, tmp_path):
+def test_a_report_needs_one_gallery_and_the_corpus(run, encoded, tmp_path):
     with pytest.raises(ScoreError, match="without folds"):
         write_report(run, encoded, evaluate_encoded([encoded], folds=2), "test")
     encoded.save(tmp_path / "e.safetensors")
@@ -86,7 +86,7 @@ def test_what_a_report_needs(run, encoded, tmp_path):
         write_report(run, loaded, evaluate_encoded([loaded]), "test")
 
 
-def test_a_run_trained_on_phrases_tells_of_phrases_alone(run, corpus, tmp_path):
+def test_the_report_of_a_run_on_phrases_has_phrase_localisation_only(run, corpus, tmp_path):
     assert not trained_on_phrases(run)
     (tmp_path / "recipe.toml").write_text(load_recipe("two-branch-phrases-small").to_toml())
     assert trained_on_phrases(tmp_path)

@@ -56,7 +56,7 @@ def test_higher_is_further_up_and_later_is_further_right():
     assert first[0] < second[0] < third[0]
 
 
-def test_points_stand_at_the_ticks_of_their_values():
+def test_points_are_at_the_ticks_of_their_values():
     chart = draw({"a": [(0, 0.0), (5, 20.0), (10, 100.0)]})
     assert list(ticks(chart, "end")) == ["0", "20", "40", "60", "80", "100"]
     assert list(ticks(chart, "middle")) == [str(n) for n in range(11)]
@@ -81,7 +81,7 @@ def test_every_point_is_inside_and_in_order(points):
 
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e6), st.integers(2, 9))
-def test_tick_labels_are_the_round_values_that_they_stand_at(start, reach, count):
+def test_tick_labels_are_round_and_at_their_values(start, reach, count):
     points = [(float(i), start + reach * i / (count - 1)) for i in range(count)]
     chart = draw({"a": points})
     labels = ticks(chart, "end")
@@ -97,12 +97,12 @@ def test_tick_labels_are_the_round_values_that_they_stand_at(start, reach, count
         assert [values[value] for value in ordered] == sorted(values.values(), reverse=True)
 
 
-def test_epochs_have_no_fractions():
+def test_ticks_of_integers_are_integers():
     assert list(ticks(draw({"a": [(1, 3.0), (2, 4.0), (3, 4.5)]}), "middle")) == ["1", "2", "3"]
     assert list(ticks(draw({"a": [(0.5, 3.0), (1.0, 4.0)]}), "middle"))[:2] == ["0.50", "0.55"]
 
 
-def test_one_point_stands_in_the_middle_with_its_tick():
+def test_a_single_point_is_centred_and_has_a_tick():
     chart = draw({"a": [(7, 0.25)]})
     ((x, y),) = places(groups(chart)[0])
     assert ticks(chart, "middle")["7"][0] == x
@@ -150,21 +150,21 @@ def test_a_missing_value_breaks_the_line(gap):
 @pytest.mark.parametrize(
     "series", [{}, {"a": []}, {"a": [], "b": []}, {"a": [(1, math.nan), (2, None)]}, {"a": [(math.nan, 1.0)]}]
 )
-def test_nothing_to_draw_says_so(series):
+def test_a_chart_without_data_says_so(series):
     chart = draw(series)
     assert "no data yet" in texts(chart)
     assert chart.get("aria-label") == "Recall: no data yet"
     assert not groups(chart)
 
 
-def test_an_empty_line_beside_a_full_one_is_only_named():
+def test_an_empty_line_appears_in_the_legend_only():
     chart = draw({"early": [(1, 2.0), (2, 3.0)], "late": []})
     assert "late" in texts(chart)
     assert [len(places(group)) for group in groups(chart)] == [2, 0]
     assert "late" not in chart.get("aria-label")
 
 
-def test_it_says_what_it_shows():
+def test_the_label_describes_the_chart():
     svg = line_chart({"R@1": [(1, 2.5), (2, 40)]}, title="Recall", x_label="epoch", y_label="percent")
     chart = ElementTree.fromstring(svg)
     assert chart.get("role") == "img"
@@ -176,7 +176,7 @@ def test_it_says_what_it_shows():
 
 
 @given(st.text() | st.sampled_from(["<script>alert(1)</script>", '" onload="x', "a&b;", "]]>", "{x}", "\0\ud800"]))
-def test_names_stay_text(name):
+def test_names_are_escaped(name):
     names = {"n" + name: [(1, 2.0), (2, None)]}
     plain = draw({"plain": [(1, 2.0), (2, None)]}, "plain", "plain", "plain")
     chart = draw(names, name, name, name)
@@ -212,7 +212,7 @@ def test_the_legend_wraps_and_shortens():
     assert max(y for _, _, y in many) < top_of_plot
 
 
-def test_thousands_of_steps_stay_light():
+def test_thousands_of_steps_have_few_markers():
     points = [(i, math.sin(i / 500)) for i in range(5000)]
     chart = draw({"loss": points})
     group = groups(chart)[0]
@@ -223,7 +223,7 @@ def test_thousands_of_steps_stay_light():
     assert tooltips[-1].endswith(" at 4999")
 
 
-def test_marks_stand_between_their_points_in_the_colour_of_their_line():
+def test_marks_are_at_their_x_in_the_colour_of_their_line():
     series = {"a": [(1, 1.0), (2, 2.0), (10, 3.0)], "b": [(1, 2.0), (2, 1.0)]}
     marks = [Mark(1.5, "stage 2"), Mark(9.9, "stage 3", 1), Mark(11, "beyond")]
     chart = ElementTree.fromstring(line_chart(series, title="t", x_label="epoch", y_label="y", marks=marks))
@@ -268,7 +268,7 @@ def test_a_bar_reaches_its_value_above_its_label():
     assert "a has 50 at 1, 0 at 2–5, 25 at > 5; <b> has 100" in chart.get("aria-label")
 
 
-def test_long_labels_are_written_small():
+def test_long_labels_have_a_small_font():
     sizes = [
         {text.get("font-size") for text in chart.iter(f"{SVG}text") if text.get("text-anchor") == "middle"}
         for chart in (bars({"a": [1.0] * 3}), bars({"a": [1.0] * 9}, ["101–200"] * 9))
@@ -276,7 +276,7 @@ def test_long_labels_are_written_small():
     assert sizes == [{"13"}, {"11"}]
 
 
-def test_bars_of_nothing_and_of_zeros_are_drawn():
+def test_empty_series_and_zeros_are_drawn():
     assert columns(groups(bars({"a": [0.0, 0.0, 0.0]}))[0])
     assert not groups(bars({}))
 

@@ -45,7 +45,7 @@ def test_columns_are_named_as_in_the_paper():
     assert column_headings(SeedStatistics({"a": PHRASES})) == ["PHRASE R@1", "PHRASE R@5", "PHRASE R@10", "phrase sum"]
 
 
-def test_a_row_a_run_then_mean_and_deviation():
+def test_one_row_per_run_then_mean_and_deviation():
     sheet = seeds_table(SeedStatistics({"seed-0": LOW, "seed-1": HIGH}), "mine [b]on[/b] x, split val")
     assert sheet.blocks[0] == [
         ["seed-0", "10.0", "20.0", "30.0", "40.0", "50.0", "60.0", "210.0"],
@@ -58,7 +58,7 @@ def test_a_row_a_run_then_mean_and_deviation():
     assert seeds_table(SeedStatistics({"seed-0": LOW}), "one").blocks[1] == [["mean", *sheet.blocks[0][0][1:]]]
 
 
-def test_a_sweep_marks_the_recipes_own_value_and_names_the_best_on_val(result):
+def test_a_sweep_marks_the_value_of_the_recipe_and_names_the_best_on_val(result):
     assert [row[:2] for block in result.table("t").blocks for row in block] == [
         ["tau", "0.1"],
         ["", "[b]|1 *"],
@@ -79,7 +79,7 @@ def test_markdown(result):
     assert lines[-1] == result.best_line
 
 
-def test_json_has_lasting_names(result):
+def test_json_has_stable_keys(result):
     found = result.to_json()
     assert found["split"] == "test"
     assert found["best"] == found["settings"][1]
@@ -106,7 +106,7 @@ def test_eighty_columns_are_enough_for_deviations():
     assert "0.05 *" in text
 
 
-def test_runs_that_find_phrases_are_chosen_by_their_own_sum():
+def test_runs_on_phrases_are_chosen_by_the_sum_of_phrase_recalls():
     better = {**PHRASES, "phrase_r1": 41.0, "phrase_sum": 171.0, "ceiling": 70.0}
     settings = tuple(SweepSetting({"size": value}, False, (value,)) for value in ("64", "128"))
     measured = {"64": {"val": better, "test": PHRASES}, "128": {"val": PHRASES, "test": better}}

@@ -10,7 +10,7 @@ def line(stage, epoch, event="epoch", **more):
     return {"event": event, "stage": stage, "epoch": epoch, "step": 0, **more}
 
 
-def test_epochs_are_counted_on_through_the_stages(tmp_path):
+def test_epochs_are_counted_through_all_stages(tmp_path):
     journal = Journal(tmp_path)
     for number, (stage, epoch) in enumerate([(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 1)]):
         journal.add(line(stage, epoch, val={"i2t_r1": 10.0 * number}))
@@ -20,7 +20,7 @@ def test_epochs_are_counted_on_through_the_stages(tmp_path):
     assert stage_marks(epochs, 1) == [Mark(2.5, "stage 2", 1), Mark(5.5, "stage 3", 1)]
 
 
-def test_a_run_that_has_none(tmp_path):
+def test_a_run_without_epochs_has_empty_curves(tmp_path):
     assert read_epochs(tmp_path) == []
     assert val_curve([], "i2t_r1") == stage_marks([]) == []
 
@@ -28,14 +28,14 @@ def test_a_run_that_has_none(tmp_path):
 @pytest.mark.parametrize(
     ("name", "first"), [("vsrn", 1), ("vsrn-aoq", 2), ("vse-aoq-small", 3), ("vsepp-curriculum", 1)]
 )
-def test_of_two_rounds_the_second_counts(name, first):
+def test_epochs_begin_with_the_last_stage_from_scratch(name, first):
     recipe = load_recipe(name)
     epochs = [{"stage": number} for number in range(1, len(recipe.stage) + 1) for _ in range(2)]
     assert epochs_since_scratch(epochs, recipe) == [epoch for epoch in epochs if epoch["stage"] >= first]
     assert epochs_since_scratch(epochs[:2], recipe) == epochs[:2]  # the second round has not begun
 
 
-def test_class_errors_have_gaps_where_a_stage_does_not_classify():
+def test_class_errors_have_gaps_for_stages_that_do_not_classify():
     epochs = [
         line(1, 1, class_error={"visual": 90.5, "textual": 99.0}),
         line(2, 1),

@@ -25,7 +25,7 @@ def open_training_corpus(data: str) -> Corpus:
     if corpus.problems:
         count = len(corpus.problems)
         problems = "1 problem" if count == 1 else f"{count:,} problems"
-        print_note(f"the data has {problems}, which were skipped or repaired; `diptych data check {data}` lists them")
+        print_note(f"skipped or repaired {problems} in the data; see `diptych data check {data}`")
     return corpus
 
 

@@ -52,7 +52,7 @@ def write_report(
     """Write a run's report.html from its journal and a result on one gallery; returns its path.
 
     `questions` are text queries with their search hits. `hard_negatives` comes from `hard_negatives_section`. `score`
-    avoids computing the scores again if `kept_score` has done so. `stores` is the folder with stored features, if any.
+    is the `cached_score` of the encodings, if already computed. `stores` is the folder with stored features, if any.
     """
     corpus = encoded.corpus
     if corpus is None:

@@ -55,16 +55,18 @@ class TextTable:
         return "\n".join([self.title, "", *lines, *(["", self.remark] if self.remark else []), ""])
 
 
-def column_headings(several: SeedStatistics) -> list[str]:
+def column_headings(statistics: SeedStatistics) -> list[str]:
     """The headings of the metrics, such as "I2T R@1" for i2t_r1."""
-    return [name.replace("_", " ") if name in SUMS else name.upper().replace("_R", " R@") for name in several.mean]
+    return [name.replace("_", " ") if name in SUMS else name.upper().replace("_R", " R@") for name in statistics.mean]
 
 
-def seeds_table(several: SeedStatistics, title: str) -> TextTable:
+def seeds_table(statistics: SeedStatistics, title: str) -> TextTable:
     """Table I: one row per run, then the mean and the standard deviation of each metric."""
-    runs = [[name, *(f"{metrics[metric]:.1f}" for metric in several.mean)] for name, metrics in several.runs.items()]
-    label = "mean" if several.std is None else "mean (std)"
-    return TextTable(title, ["Run", *column_headings(several)], [runs, [[label, *_figures(several)]]], 1)
+    runs = [
+        [name, *(f"{metrics[metric]:.1f}" for metric in statistics.mean)] for name, metrics in statistics.runs.items()
+    ]
+    label = "mean" if statistics.std is None else "mean (std)"
+    return TextTable(title, ["Run", *column_headings(statistics)], [runs, [[label, *_figures(statistics)]]], 1)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class SettingRow:
     """A setting of a sweep, measured on the split of the table and on val, by which the best setting is chosen."""
 
     setting: SweepSetting
-    several: SeedStatistics
+    statistics: SeedStatistics
     val: SeedStatistics
 
     @property
@@ -118,7 +120,7 @@ class SweepResult:
     def table(self, title: str) -> TextTable:
         """Table II: one block per key (a single block for a grid), one row per value; the recipe's value is marked."""
         blocks = [[self._cells(row, first=row is block[0]) for row in block] for block in self.blocks]
-        return TextTable(title, ["Hyp.", "Val.", *column_headings(self.best.several)], blocks, 2, REMARK)
+        return TextTable(title, ["Hyp.", "Val.", *column_headings(self.best.statistics)], blocks, 2, REMARK)
 
     def to_markdown(self, title: str) -> str:
         """The table, followed by the best setting."""
@@ -136,15 +138,15 @@ class SweepResult:
         setting = row.setting
         names = ", ".join(self.sweep.labels[key] for key in setting.values) if first else ""
         values = ", ".join(setting.values.values()) + (" *" if setting.is_default else "")
-        return [names, values, *_figures(row.several)]
+        return [names, values, *_figures(row.statistics)]
 
 
 def _row_json(row: SettingRow) -> dict[str, Any]:
     setting = {"values": dict(row.setting.values), "own": row.setting.is_default}
-    return {**setting, f"val_{row.val.sum_metric}": row.val_total, **row.several.to_json()}
+    return {**setting, f"val_{row.val.sum_metric}": row.val_total, **row.statistics.to_json()}
 
 
-def _figures(several: SeedStatistics) -> list[str]:
+def _figures(statistics: SeedStatistics) -> list[str]:
     """The mean of each metric and, with several runs, its standard deviation."""
-    mean, std = several.mean, several.std
+    mean, std = statistics.mean, statistics.std
     return [f"{mean[name]:.1f}" + ("" if std is None else f" ({std[name]:.2f})") for name in mean]

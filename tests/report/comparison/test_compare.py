@@ -22,7 +22,7 @@ def with_pictures(corpus: Corpus, pictures) -> Corpus:
     return Corpus(**{**vars(corpus), "pictures": pictures})
 
 
-def test_each_run_reaches_what_it_reaches_alone(three, compared_runs, compared_corpus):
+def test_each_run_has_the_same_result_as_alone(three, compared_runs, compared_corpus):
     assert [run.path for run in three.runs] == compared_runs
     for run in three.runs:
         assert run.result.to_json() == evaluate(run.path, compared_corpus, device="cpu").to_json()
@@ -30,14 +30,14 @@ def test_each_run_reaches_what_it_reaches_alone(three, compared_runs, compared_c
     assert three.title == "scenes, split test: 14 images, 28 texts"
 
 
-def test_every_other_run_has_its_difference_from_the_first(three):
+def test_every_other_run_has_a_difference_from_the_first(three):
     assert three.baseline is three.runs[0]
     assert three.baseline.difference is None
     for run in three.runs[1:]:
         assert run.difference == paired_difference(three.baseline.result.folds, run.result.folds)
 
 
-def test_folds_are_measured_as_they_are_alone(compared_runs, compared_corpus):
+def test_folds_have_the_same_result_as_alone(compared_runs, compared_corpus):
     found = compare(compared_runs[:2], compared_corpus, folds=3, device="cpu")
     alone = [evaluate(run, compared_corpus, folds=3, device="cpu") for run in compared_runs[:2]]
     assert [run.result.to_json() for run in found.runs] == [result.to_json() for result in alone]
@@ -45,7 +45,7 @@ def test_folds_are_measured_as_they_are_alone(compared_runs, compared_corpus):
     assert found.title == "scenes, split test, 3 folds of 4 to 5 images: 14 images, 28 texts"
 
 
-def test_an_image_that_one_of_them_cannot_read_counts_for_none(compared_runs, compared_corpus):
+def test_an_image_that_one_run_cannot_read_is_skipped_for_all(compared_runs, compared_corpus):
     name = compared_corpus.split("test").image_ids[3]
     asked = []
 
@@ -69,7 +69,7 @@ def test_an_image_that_one_of_them_cannot_read_counts_for_none(compared_runs, co
         assert list(run.encoded.corpus.texts) == list(found.corpus.texts)
 
 
-def test_runs_that_read_nothing_in_common_cannot_be_compared(compared_runs, compared_corpus):
+def test_runs_without_a_common_readable_image_are_refused(compared_runs, compared_corpus):
     def encode(run, trained, part):
         pictures = [Broken() if (i % 2 == 0) == (run == "plain") else p for i, p in enumerate(part.pictures)]
         return trained.encode_corpus(with_pictures(part, pictures), 0)
@@ -78,7 +78,7 @@ def test_runs_that_read_nothing_in_common_cannot_be_compared(compared_runs, comp
         compare(compared_runs[:2], compared_corpus, device="cpu", encode=encode)
 
 
-def test_runs_of_one_name_are_told_by_their_paths(compared_runs, compared_corpus, tmp_path, monkeypatch):
+def test_runs_of_the_same_name_are_named_by_their_paths(compared_runs, compared_corpus, tmp_path, monkeypatch):
     twin = tmp_path / "plain"
     shutil.copytree(compared_runs[0], twin)
     found = compare([*compared_runs[:2], twin], compared_corpus, device="cpu")
@@ -88,7 +88,7 @@ def test_runs_of_one_name_are_told_by_their_paths(compared_runs, compared_corpus
     assert compare([Path(), compared_runs[1]], compared_corpus, device="cpu").baseline.name == "plain"
 
 
-def test_without_a_corpus_it_is_the_one_they_were_trained_on(compared_runs, tmp_path):
+def test_the_corpus_defaults_to_that_of_the_training(compared_runs, tmp_path):
     address = "scenes:train=2,val=2,test=4,texts=2"
     runs = [tmp_path / "a", tmp_path / "b"]
     for run, source in zip(runs, compared_runs[:2], strict=True):

@@ -31,14 +31,14 @@ def ranked(scores, right) -> int:
 
 
 @given(scored(), st.integers(1, 5))
-def test_the_first_answers_are_in_order_and_wrong_ones_stand_before_right_ones_that_tie(answers, count):
+def test_first_answers_are_sorted_with_negatives_before_positives_of_equal_score(answers, count):
     scores, right = answers
     wanted = sorted(range(len(scores)), key=lambda row: (-scores[row], right[row], row))
     assert first_answers(scores, right, ranked(scores, right), count) == wanted[:count]
 
 
 @given(scored(), st.data())
-def test_the_first_right_answer_stands_at_the_rank_that_is_told(answers, data):
+def test_the_first_correct_answer_is_at_the_given_rank(answers, data):
     scores, right = answers
     rank = data.draw(st.integers(1, 1 + int(np.sum(~right))))
     found = first_answers(scores, right, rank, count=len(scores))
@@ -73,7 +73,7 @@ def test_the_answers_are_the_best_ones_and_agree_with_the_rank(three, compared_c
                 assert (places.index(True) + 1 if True in places else 4) == min(finding.rank, 4)
 
 
-def test_right_is_what_shares_the_group(three):
+def test_answers_of_the_same_group_are_correct(three):
     corpus = three.corpus
     group_of = dict(zip(corpus.texts, corpus.text_groups, strict=True))
     group_of |= dict(zip(corpus.image_ids, corpus.image_groups, strict=True))
@@ -87,7 +87,7 @@ def test_right_is_what_shares_the_group(three):
             assert [each is not None and each.startswith("data:image/") for each in pictured] == own
 
 
-def test_a_tie_is_told_as_the_rank_tells_it(three):
+def test_ties_are_shown_consistently_with_the_rank(three):
     flat = tuple(
         replace(run, encoded=replace(run.encoded, texts=torch.zeros_like(run.encoded.texts))) for run in three.runs
     )
@@ -109,12 +109,12 @@ def with_rsums(comparison, *rsums):
     return replace(comparison, runs=tuple(runs))
 
 
-def test_the_run_that_gained_most_is_set_against_the_baseline(three):
+def test_the_best_run_is_compared_with_the_baseline(three):
     assert best_run(with_rsums(three, 50, 20, 30)) == 2
     assert best_run(with_rsums(three, 10, 30, 20)) == 1
 
 
-def test_queries_are_chosen_by_the_ratio_of_their_ranks(three):
+def test_queries_are_selected_by_the_ratio_of_their_ranks(three):
     comparison = with_rsums(three, 10, 20, 30)
     ranks = np.array(
         [
@@ -141,7 +141,7 @@ def test_queries_are_chosen_by_the_ratio_of_their_ranks(three):
     assert len(others) > 1
 
 
-def test_two_runs_need_no_third_way_to_differ(two, compared_runs, compared_corpus):
+def test_two_runs_have_two_headings_and_a_random_sample(two, compared_runs, compared_corpus):
     for side in differing_queries(two, seed=3, shown=2):
         assert [group.heading for group in side.groups] == [
             "<b>other is better than plain",
@@ -159,7 +159,7 @@ def test_two_runs_need_no_third_way_to_differ(two, compared_runs, compared_corpu
         assert [len(group.queries) for group in side.groups] == [0, 0, 4]
 
 
-def test_folds_have_no_one_list_of_answers(compared_runs, compared_corpus):
+def test_folds_are_refused(compared_runs, compared_corpus):
     folds = compare(compared_runs[:2], compared_corpus, folds=2, device="cpu")
     with pytest.raises(ScoreError, match="one gallery"):
         differing_queries(folds)

@@ -16,7 +16,7 @@ from diptych.report.comparison.page import comparison_page, recall_charts, rende
 from diptych.report.sections.cross_retrieval import cross_retrieval_chart
 
 
-def test_charts_tell_all_runs_and_where_their_stages_begin(three):
+def test_charts_show_all_runs_and_the_starts_of_stages(three):
     charts = recall_charts(three)
     for chart, name in zip(charts, ("Image to text on val", "Text to image on val"), strict=True):
         assert name in chart
@@ -53,7 +53,7 @@ def test_the_page_shows_values_differences_and_queries(three, tmp_path):
             assert f'<span class="value">{value:.1f}</span>' in page
 
 
-def test_bars_tell_the_cross_retrieval_ranks_of_all_runs(three):
+def test_bars_show_the_cross_retrieval_ranks_of_all_runs(three):
     chart = comparison_page(three).cross_retrieval
     assert chart.count('class="column"') == 3 * 8
     assert chart == cross_retrieval_chart({run.name: run.cross_retrieval for run in three.runs})
@@ -65,7 +65,7 @@ def test_bars_tell_the_cross_retrieval_ranks_of_all_runs(three):
     assert chart in render_comparison_page(comparison_page(three))
 
 
-def test_right_and_wrong_are_told_by_more_than_their_colour(three):
+def test_correct_answers_are_marked_by_more_than_colour(three):
     contents = comparison_page(three)
     page = render_comparison_page(contents)
     for side in contents.differing:
@@ -82,14 +82,14 @@ def test_right_and_wrong_are_told_by_more_than_their_colour(three):
     assert page.count('<span class="bracket">[') == 3 * page.count('<article class="card differing">')
 
 
-def test_titles_are_told_once(two):
+def test_equal_titles_are_shown_once(two):
     title = two.baseline.title
     assert comparison_page(two).subtitle == title
     other = replace(two, runs=(two.runs[0], replace(two.runs[1], title="Other")))
     assert comparison_page(other).subtitle == f"plain: {title}; <b>other: Other"
 
 
-def test_over_folds_the_page_has_no_queries_and_the_mean_of_chance(compared_runs, compared_corpus):
+def test_with_folds_the_page_has_no_queries_and_the_mean_chance(compared_runs, compared_corpus):
     folds = compare(compared_runs[:2], compared_corpus, folds=3, device="cpu")
     contents = comparison_page(folds)
     assert contents.differing == []

@@ -49,7 +49,7 @@ def test_every_run_is_compared_with_the_first(runs):
     assert told["runs"][0]["title"] == load_recipe("phrases-scenes").title
 
 
-def test_the_tables_hold_names_as_they_are(runs):
+def test_names_are_escaped_in_the_tables(runs):
     comparison = compare_phrases(runs, CORPUS, localise=lambda name, trained, part: found(name))
     lines = comparison.to_markdown().splitlines()
     assert lines[2] == "| run | R@1 | R@5 | R@10 | sum | ceiling |"
@@ -65,7 +65,7 @@ def test_the_tables_hold_names_as_they_are(runs):
     assert "…" not in text
 
 
-def test_a_photo_that_one_run_cannot_read_is_left_out_for_all(runs):
+def test_a_photo_that_one_run_cannot_read_is_skipped_for_all(runs):
     seen = {"plain": range(6), "<b>|[b]": [0, 1, 4, 5], "third": range(5)}
     comparison = compare_phrases(runs, CORPUS, localise=lambda name, trained, part: found(name, seen[name]))
     assert [run.found.rows.tolist() for run in comparison.runs] == [[0, 1, 4]] * 3
@@ -75,7 +75,7 @@ def test_a_photo_that_one_run_cannot_read_is_left_out_for_all(runs):
         compare_phrases(runs, CORPUS, localise=lambda name, trained, part: found(name, seen[name]))
 
 
-def test_one_run_or_runs_of_other_kinds_are_refused(runs, tmp_path):
+def test_one_run_or_runs_of_different_tasks_are_refused(runs, tmp_path):
     with pytest.raises(RunError, match="only one run"):
         compare_phrases(runs[:1], CORPUS)
     (tmp_path / "whole").mkdir()

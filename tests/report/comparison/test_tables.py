@@ -30,7 +30,7 @@ def printed(comparison, width=100) -> list[str]:
     return capture.get().splitlines()
 
 
-def test_the_table_has_a_row_a_run_and_its_difference_beneath(three):
+def test_the_table_has_one_row_per_run_with_its_difference_below(three):
     lines = printed(known(three, t2i_r5=FOUND, rsum=LOWER))
     assert "scenes, split test: 14 images, 28 texts" in lines[0]
     starts = [lines.index(next(line for line in lines if line.strip() == label)) for label in ("image to text", "rsum")]
@@ -64,7 +64,7 @@ def test_six_runs_fit_a_hundred_columns_and_longer_names_are_folded(three):
     assert sum(line.count("…") for line in narrow) == 0
 
 
-def test_medians_over_folds_are_no_whole_ranks(three):
+def test_medians_over_folds_have_a_decimal(three):
     result = three.runs[0].result
     direction = replace(result.metrics.image_to_text, median=11 / 3)
     folds = replace(result, metrics=replace(result.metrics, image_to_text=direction))
@@ -92,7 +92,7 @@ def test_markdown_is_one_table_with_a_legend(three):
     assert "95% intervals from 1,000 draws" in legend
 
 
-def test_json_tells_everything_under_lasting_names(three):
+def test_json_contains_everything_under_stable_keys(three):
     told = json.loads(json.dumps(comparison_json(replace(known(three, rsum=LOWER), notes=["a note"]))))
     assert told["data"] == {"name": "scenes", "address": None, "split": "test"}
     assert (told["protocol"], told["images"], told["texts"], told["folds"]) == ("one gallery", 14, 28, 1)

@@ -82,7 +82,7 @@ def test_each_word_lights_the_region_it_attends_to(name):
     assert all((word.cosine is None) == (name == "i2t") for word in first.words)
 
 
-def test_weights_are_the_models_own_and_the_cosine_is_with_what_is_attended():
+def test_weights_come_from_the_model_and_cosines_from_the_attended_regions():
     made = encodings(MODELS["t2i"])
     matcher, image, text = made.matcher(), made.images[0], made.texts[1]
     weights, cosines = word_attention(matcher, image, text)
@@ -95,7 +95,7 @@ def test_weights_are_the_models_own_and_the_cosine_is_with_what_is_attended():
     assert none is None
 
 
-def test_brightness_is_the_mean_of_the_regions_over_a_place():
+def test_brightness_is_the_mean_weight_of_the_regions_over_a_pixel():
     photo = Image.new("RGB", (100, 50), "white")
     whole = (0.0, 0.0, 1.0, 1.0)
     same = np.asarray(illuminate(photo, np.array([whole, LEFT], np.float32), np.array([0.5, 0.5], np.float32)))
@@ -108,7 +108,7 @@ def test_brightness_is_the_mean_of_the_regions_over_a_place():
     assert dark.max() < 80
 
 
-def test_what_cannot_be_drawn_is_said_or_left_out():
+def test_a_missing_section_is_explained_or_omitted():
     settings = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSettings(shape=(4,)), words=9)
     scan = encodings(MODELS["t2i"])
     assert attention_section(replace(scan, settings=settings, encoded_by=settings.build()), [0]) is None

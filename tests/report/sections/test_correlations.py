@@ -28,7 +28,7 @@ def pixels(uri):
     return np.asarray(image.convert("RGB")).astype(int)
 
 
-def test_colours_go_from_opposite_over_nothing_to_alike():
+def test_colours_range_from_minus_one_over_zero_to_one():
     found = pixels(heat_map_uri(np.array([[1.0, 0.0], [-1.0, 0.5]])))
     assert found.shape == (2, 2, 3)
     assert found[0].tolist() == [[178, 62, 12], [250, 249, 247]]
@@ -50,7 +50,7 @@ def trained_on(corpus, image):
     return Model.from_matcher(settings.build().eval(), vocabulary, torch.device("cpu"))
 
 
-def test_both_maps_are_those_that_were_measured(corpus):
+def test_both_maps_show_the_measured_correlations(corpus):
     trained = trained_on(corpus, FeatureSettings(shape=(6,)))
     encoded = trained.encode_corpus(corpus)
     found = correlations(trained, encoded)
@@ -61,7 +61,7 @@ def test_both_maps_are_those_that_were_measured(corpus):
     assert "every two of 7 images, computed from the features of the corpus" in section.note
 
 
-def test_where_there_was_nothing_before_there_is_no_section(corpus):
+def test_without_features_before_training_there_is_no_section(corpus):
     trained = trained_on(corpus, CNNSettings(pixels=32, width=2))
     assert correlation_section(trained, trained.encode_corpus(corpus)) is None
     stored = trained_on(corpus, FeatureSettings(shape=(6,)))
@@ -69,7 +69,7 @@ def test_where_there_was_nothing_before_there_is_no_section(corpus):
     assert correlation_section(stored, stored.encode_corpus(one)) is None
 
 
-def test_weights_that_cannot_be_had_cost_the_section_alone(corpus, monkeypatch):
+def test_missing_weights_are_explained_in_the_section(corpus, monkeypatch):
     def fails(*_):
         raise DiptychError("backbone 'resnet152': its pretrained weights cannot be loaded")
 

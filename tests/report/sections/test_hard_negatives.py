@@ -60,7 +60,7 @@ def test_the_hardest_negative_equals_a_slow_search_and_the_loss_of_max_of_hinges
     assert float(other.costs[other.exists].sum()) == pytest.approx(float(loss.terms["text_to_image"]))
 
 
-def test_a_batch_holds_pairs_of_the_split_with_their_own_scores(trained, corpus):
+def test_a_batch_contains_pairs_of_the_split_with_their_scores(trained, corpus):
     batch = sample_batch(trained, corpus, ("train",), 16, seed=0)
     assert batch.scores.shape == (16, 16)
     assert set(batch.corpus.image_splits) == set(batch.corpus.text_splits) == {"train"}
@@ -72,14 +72,14 @@ def test_a_batch_holds_pairs_of_the_split_with_their_own_scores(trained, corpus)
         assert float(batch.scores[row, column]) == pytest.approx(float(alone), abs=1e-5)
 
 
-def test_only_the_drawn_images_are_read(trained, corpus):
+def test_only_the_sampled_images_are_read(trained, corpus):
     loads: list[int] = []
     counted = with_pictures(corpus, [Counted(picture, loads) for picture in corpus.pictures])
     batch = sample_batch(trained, counted, ("train",), 4, seed=0)
     assert len(loads) == len(set(batch.images.tolist())) <= 4
 
 
-def test_an_image_that_cannot_be_read_takes_its_pairs_with_it_and_nobody_moves_up(trained, corpus):
+def test_pairs_of_an_unreadable_image_are_dropped_without_shifting_the_others(trained, corpus):
     whole = sample_batch(trained, corpus, ("train",), 16, seed=0)
     name = whole.corpus.image_ids[whole.images[5]]
     pictures = [Broken() if i == name else p for i, p in zip(corpus.image_ids, corpus.pictures, strict=True)]
@@ -93,7 +93,7 @@ def test_an_image_that_cannot_be_read_takes_its_pairs_with_it_and_nobody_moves_u
     assert texts[1] == [texts[0][row] for row in kept]
 
 
-def test_what_is_shown_are_the_highest_costs_and_others_at_random(run, trained, corpus):
+def test_the_highest_costs_and_a_random_sample_are_shown(run, trained, corpus):
     section = hard_negatives_section(run, trained, corpus, size=16)
     batch = sample_batch(trained, corpus, ("train",), 16, seed=0)
     group_of = dict(zip(corpus.texts, corpus.text_groups, strict=True))
@@ -120,12 +120,12 @@ def test_what_is_shown_are_the_highest_costs_and_others_at_random(run, trained, 
     assert "One batch of 16 pairs from scenes, split train, sampled with seed 0" in section.note
 
 
-def test_the_seed_alone_decides(run, trained, corpus):
+def test_the_sample_depends_on_the_seed_only(run, trained, corpus):
     assert hard_negatives_section(run, trained, corpus) == hard_negatives_section(run, trained, corpus)
     assert hard_negatives_section(run, trained, corpus) != hard_negatives_section(run, trained, corpus, seed=1)
 
 
-def test_a_corpus_that_has_too_little_shows_nothing(run, trained, corpus):
+def test_a_corpus_that_is_too_small_has_no_section(run, trained, corpus):
     assert hard_negatives_section(run, trained, corpus.split("test")) is None
     lone = np.flatnonzero(corpus.image_groups == corpus.image_groups[0])
     texts = np.flatnonzero(corpus.text_groups == corpus.image_groups[0])

@@ -49,7 +49,7 @@ def grounding(corpus: Corpus, ranks, boxes=None) -> GroundingResult:
     return GroundingResult(np.array(ranks, float), said.images, said.kinds, np.arange(len(said)), boxes)
 
 
-def test_the_table_is_that_of_the_measurement():
+def test_the_table_shows_the_measured_values():
     corpus = corpus_of(2)
     found = grounding(corpus, [1, 1, 1, 7, 1, math.inf])
     section = phrase_section(found, corpus)
@@ -68,7 +68,7 @@ def test_the_table_is_that_of_the_measurement():
     assert "50%" in section.note
 
 
-def test_photos_with_all_found_and_with_most_missed_by_their_longest_text():
+def test_photos_are_shown_with_the_sentence_of_the_most_phrases():
     corpus = corpus_of(5)
     ranks = [[9, 1, 1], [9, 1, 1], [1, 1, 2], [1, 3, 2], [1, 1, 1]]
     section = phrase_section(grounding(corpus, np.concatenate(ranks)), corpus)
@@ -86,7 +86,7 @@ def test_photos_with_all_found_and_with_most_missed_by_their_longest_text():
     ]
 
 
-def test_boxes_are_pixels_of_the_picture_and_the_overlap_is_told():
+def test_boxes_are_in_pixels_and_have_their_overlap():
     corpus = corpus_of(1, second=False)
     section = phrase_section(grounding(corpus, [2], [RIGHT]), corpus)
     (photo,) = section.groups[0].photos
@@ -101,7 +101,7 @@ def test_boxes_are_pixels_of_the_picture_and_the_overlap_is_told():
     assert (none.predicted, none.overlap, none.correct) == (None, None, False)
 
 
-def test_mentions_that_were_left_out_move_nobody():
+def test_unreadable_mentions_do_not_shift_the_others():
     corpus = corpus_of(3)
     corpus = replace(corpus, boxes=[*corpus.boxes[:2], [Box("1", *RIGHT), Box("2", *LEFT)]])
     said = find_mentions(corpus)
@@ -119,7 +119,7 @@ def test_no_more_phrases_than_colours(monkeypatch):
     assert len(group.photos[0].phrases) == 1
 
 
-def test_a_corpus_without_pictures_has_the_table_alone():
+def test_a_corpus_without_pictures_has_only_the_table():
     corpus = corpus_of(1)
     section = phrase_section(grounding(corpus, [1, 1, 1]), replace(corpus, pictures=None))
     assert not section.groups
@@ -133,7 +133,7 @@ def test_phrases_are_found_in_their_sentence():
 
 
 @given(st.text(max_size=30), st.lists(st.text(max_size=5), max_size=4))
-def test_pieces_make_up_the_text(text, some):
+def test_spans_add_up_to_the_text(text, some):
     made = phrase_spans(text, some)
     assert "".join(span.text for span in made) == text
     colours = [span.colour for span in made if span.colour is not None]

@@ -14,7 +14,7 @@ def result(**options):
     return evaluate_score(matrix_score(scores), *GROUPS, draws=50, **options)
 
 
-def test_directions_have_map_where_it_was_measured():
+def test_rows_have_map_if_it_was_measured():
     measured = result(average_precision=True)
     for direction, key in zip(recall_rows(measured), ("i2t", "t2i"), strict=True):
         assert direction.average_precision.value == measured.metrics.to_json()[f"{key}_map"]
@@ -23,7 +23,7 @@ def test_directions_have_map_where_it_was_measured():
 
 
 @pytest.mark.parametrize("precise", [False, True])
-def test_directions_have_the_metrics_under_their_names(precise):
+def test_rows_have_the_metrics_of_their_direction(precise):
     measured = result(average_precision=precise)
     names = measured.metrics.to_json()
     for direction, key in zip(recall_rows(measured), ("i2t", "t2i"), strict=True):

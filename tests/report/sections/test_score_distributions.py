@@ -26,7 +26,7 @@ def encoded():
     return EncodedCorpus(SETTINGS, images, texts, np.arange(8), np.arange(16) // 2, "one")
 
 
-def test_it_shows_what_was_measured(encoded):
+def test_the_section_shows_the_measured_values(encoded):
     found = score_overlap(encoded_score(encoded), encoded.image_groups, encoded.text_groups)
     section = score_distributions_section(encoded_score(encoded), encoded)
     assert (section.shared.value, section.shared.interval) == (found.shared, found.interval)
@@ -46,6 +46,6 @@ def test_empty_bins_at_the_ends_are_cut_off(encoded):
     assert "\u22120.5" not in section.chart
 
 
-def test_without_negatives_there_is_none(encoded):
+def test_without_negatives_there_is_no_section(encoded):
     alone = replace(encoded, image_groups=np.zeros(8, int), text_groups=np.zeros(16, int))
     assert score_distributions_section(encoded_score(alone), alone) is None

@@ -35,7 +35,7 @@ def first_caption(encoded, row):
     return encoded.corpus.texts[int(np.argmax(encoded.text_groups == encoded.image_groups[row]))]
 
 
-def test_each_image_has_its_first_caption_word_by_word(trained, encoded):
+def test_each_image_has_the_words_of_its_first_caption(trained, encoded):
     section = word_importance_section(trained, encoded, [3, 1])
     assert [photo.name for photo in section.photos] == [encoded.corpus.image_ids[row] for row in (3, 1)]
     for photo, row in zip(section.photos, (3, 1), strict=True):
@@ -45,7 +45,7 @@ def test_each_image_has_its_first_caption_word_by_word(trained, encoded):
         assert photo.picture.startswith("data:image/")
 
 
-def test_a_caption_without_a_known_word_gives_way_to_the_next(trained, encoded):
+def test_a_caption_without_a_known_word_is_replaced_by_the_next(trained, encoded):
     texts = list(encoded.corpus.texts)
     own = np.flatnonzero(encoded.text_groups == encoded.image_groups[2])
     texts[own[0]] = "zebra unicorn"
@@ -59,7 +59,7 @@ def test_a_caption_without_a_known_word_gives_way_to_the_next(trained, encoded):
     assert word_importance_section(trained, replace(encoded, corpus=None), [0]) is None
 
 
-def test_a_corpus_without_pictures_has_words_all_the_same(trained, encoded):
+def test_a_corpus_without_pictures_still_has_words(trained, encoded):
     without = replace(encoded, corpus=replace(encoded.corpus, pictures=None))
     assert word_importance_section(trained, without, [0]).photos[0].picture is None
 
@@ -69,7 +69,7 @@ def of(*importances):
     return caption_words(Explanation("-", 0.5, words))
 
 
-def test_three_words_that_help_stand_out():
+def test_the_three_most_important_words_are_marked():
     found = of(0.1, 0.4, None, -0.8, 0.2, 0.3)
     assert [word.is_top for word in found] == [False, True, False, False, True, True]
     assert [word.relative for word in found] == pytest.approx([0.125, 0.5, None, -1.0, 0.25, 0.375])
