@@ -67,6 +67,14 @@ def test_a_folder_with_a_table_is_a_corpus(tmp_path):
     assert (before[:2] == after[:2], before[2] == after[2]) == (True, False)
 
 
+def test_a_table_whose_images_are_elsewhere_keeps_its_columns(tmp_path):
+    draw(tmp_path / "photos/a.jpg")
+    (tmp_path / "t.csv").write_text("image,text,year\na.jpg,a dog,1999\n")
+    source = open_source(f"{tmp_path}/t.csv#{tmp_path}/photos")
+    info = source.info("a.jpg")
+    assert (info.path, info.texts, dict(info.columns)) == ("a.jpg", ["a dog"], {"year": "1999"})
+
+
 def test_a_missing_folder_changes_nothing(tmp_path):
     source = FolderSource(tmp_path / "photos")
     with pytest.raises(DataError, match=r"cannot be read .* is its disk connected\? Nothing was changed"):

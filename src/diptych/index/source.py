@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from diptych.data.address import Address
 from diptych.data.corpus import Corpus, Picture
 from diptych.data.entities.archive import has_annotations
 from diptych.data.formats.pedes import FILE_NAME as PEDES_NAME
@@ -209,7 +210,7 @@ class CorpusSource:
         self._texts: dict[int, list[str]] = {}
         for group, text in zip(corpus.text_groups.tolist(), corpus.texts, strict=True):
             self._texts.setdefault(group, []).append(text)
-        self._columns = _columns_of(Path(self.address))
+        self._columns = _columns_of(Address.parse(self.address).path)
         self._paths = [_real(picture.path) if isinstance(picture, PictureFile) else None for picture in self._pictures]
         there = {os.path.dirname(path) for path in self._paths if path is not None}  # noqa: PTH120
         self.root: str | None = os.path.commonpath(there) if there else None
