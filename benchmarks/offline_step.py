@@ -91,7 +91,7 @@ def tokens_of(batch: PairBatch) -> Tokens:
 
 def parts(matcher: VSRN, online: PairBatch, offline: PairBatch) -> dict[str, Callable[[], object]]:
     """Encoding the images and the texts of either step, and captioning, each there and back."""
-    layout_of = Layout.of(normalize(torch.randn(len(online.images), REGIONS, matcher.embedding_dim), dim=2))
+    layout_of = Layout.from_regions(normalize(torch.randn(len(online.images), REGIONS, matcher.embedding_dim), dim=2))
     image_of = torch.from_numpy(online.image_of)
     works: dict[str, Callable[[], object]] = {}
     for name, batch in (("online", online), ("offline", offline)):

@@ -92,7 +92,7 @@ def stage_two(corpus: Corpus) -> tuple[Step, PairReader]:
         words=len(vocabulary),
     )
     matcher = DualPath(settings)
-    matcher.start_images()
+    matcher.load_pretrained()
     set_trainable(matcher, STAGE.trainable)
     train_mode(matcher)
     step = prepare_step(matcher, STAGE, torch.device("cpu"), Classes(np.arange(PHOTOS), np.arange(PHOTOS)))

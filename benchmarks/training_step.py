@@ -74,7 +74,7 @@ class BareProducts:
     @staticmethod
     def needed(batch: PairBatch) -> list[tuple[int, int, int]]:
         """The (rows, inner, columns) of every product, with each distinct word and prefix once."""
-        tree = PrefixTree.of(torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths))
+        tree = PrefixTree.from_ids(torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths))
         words, gates = len(tree.distinct), 3 * JOINT
         shapes = [(words, WORD, gates), (words, gates, WORD), (gates, words, WORD)]
         for inner in tree.inner:

@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from diptych.features import proposals
 from diptych.models import storage as store
-from diptych.models.layers import pretrained
+from diptych.models.towers import pretrained
 from support.backbones import TinyBackbone
 
 # Timing never decides a test; several test processes share the cores.

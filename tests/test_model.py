@@ -185,7 +185,7 @@ def test_a_model_in_memory_is_saved_and_loaded(matcher, vocabulary, tmp_path):
     model.save(tmp_path / "saved")
     again = Model.load(tmp_path / "saved", "cpu")
     np.testing.assert_array_equal(again.encode_texts(TEXTS).vectors, model.encode_texts(TEXTS).vectors)
-    with pytest.raises(RunError, match="is there already"):
+    with pytest.raises(RunError, match="exists already"):
         model.save(tmp_path / "saved")
 
 

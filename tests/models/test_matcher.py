@@ -150,10 +150,10 @@ class Counting(Matcher):
         self.calls.append(len(images))
         return images @ texts.t()
 
-    def start_images(self):
+    def load_pretrained(self):
         """Nothing to load."""
 
-    def start_words(self, vectors, found):
+    def load_word_vectors(self, vectors, found):
         """Nothing to load."""
 
 

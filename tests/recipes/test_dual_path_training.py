@@ -16,7 +16,7 @@ from diptych.evaluation.runs import evaluate
 from diptych.features.backbone import Backbone
 from diptych.features.backbones.registry import build_backbone
 from diptych.model import Model
-from diptych.models.layers import pretrained
+from diptych.models.towers import pretrained
 from diptych.models.towers.text import cnn
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.engine.stage import set_trainable

@@ -283,7 +283,7 @@ def test_features_of_another_size_than_the_base_read_are_refused(recipes, head_o
 class PairwiseSettings(ModelSettings):
     name: Literal["pairwise"] = "pairwise"
 
-    def for_data(self, words, features):
+    def for_data(self, vocabulary_size, feature_shape):
         return self
 
     def build(self):
@@ -311,10 +311,10 @@ class Pairwise(Matcher):
     def score(self, images, texts):
         return torch.einsum("ird,tld->itrl", images, texts).amax(3).mean(2)
 
-    def start_images(self):
+    def load_pretrained(self):
         return
 
-    def start_words(self, vectors, found):
+    def load_word_vectors(self, vectors, found):
         return
 
 
@@ -323,7 +323,7 @@ def test_a_head_on_what_is_no_embedding_model_is_refused(stage, recipes, corpus,
     recipe = recipes(BASE + HEAD, *(["stage.1.head={}"] if stage == 1 else [])).model_copy(
         update={"model": PairwiseSettings()}
     )
-    message = rf"^stage\.{stage}\.head: needs an embedding model.*'pairwise' is none"
+    message = rf"^stage\.{stage}\.head: needs an embedding model.*'pairwise' is not"
     refused(RecipeError, message, recipe, corpus, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Encodings of a corpus, in memory and as a file that says which model and which corpus they belong to."""
+"""The encodings of a corpus, in memory or as a file that names the model and the corpus they belong to."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from diptych.models.storage import load_tensors, save_tensors
 
 @dataclass(frozen=True, eq=False)
 class EncodedCorpus:
-    """Row i of `images` belongs to image i, row j of `texts` to text j; the groups say which belong together.
+    """Row i of `images` belongs to image i, row j of `texts` to text j; equal groups belong together.
 
-    Images that could not be read are not in it, nor are texts left without an image: `skipped` says why, by image.
-    `corpus` is what was encoded; encodings read from a file have none.
+    Unreadable images are left out, and so are texts without any image left: `skipped` has the reason by image id.
+    `corpus` is what was encoded, None for encodings from a file.
     """
 
     settings: ModelSettings
@@ -37,19 +37,19 @@ class EncodedCorpus:
     def from_matcher(
         cls, matcher: Matcher, corpus: Corpus, images: Tensor, texts: Tensor, skipped: dict[str, str]
     ) -> EncodedCorpus:
-        """The encodings that a matcher made of a corpus."""
+        """The encodings of a corpus by a matcher."""
         groups = corpus.image_groups, corpus.text_groups
         return cls(matcher.settings, images, texts, *groups, corpus.digest(), corpus, skipped, matcher)
 
     def matcher(self) -> Matcher:
-        """A matcher that can score these encodings: the one that made them, or one of its settings without weights."""
+        """A matcher that can score these encodings: the one that encoded them, or one without weights."""
         if self.encoded_by is not None:
             return self.encoded_by
         with torch.device("meta"):
             return self.settings.build()
 
     def save(self, path: Path) -> None:
-        """Write the encodings, whole or not at all."""
+        """Write the encodings, completely or not at all."""
         tensors = {
             "images": self.images,
             "texts": self.texts,
@@ -60,7 +60,7 @@ class EncodedCorpus:
 
     @classmethod
     def load(cls, path: Path) -> EncodedCorpus:
-        """Read such a file; anything else is refused."""
+        """Read a file that `save` wrote; anything else is an error."""
         tensors, about = load_tensors(path)
         names = ("images", "texts", "image_groups", "text_groups")
         if any(name not in tensors for name in names):

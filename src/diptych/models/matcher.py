@@ -36,12 +36,12 @@ class ModelSettings(Settings, ABC):
     name: str
 
     @abstractmethod
-    def for_data(self, words: int, features: tuple[int, ...] | None) -> Self:
-        """These settings with what only the data knows: the vocabulary's size and the shape of stored features."""
+    def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
+        """These settings completed by the data: the vocabulary's size, and the shape of stored features, if any."""
 
     @abstractmethod
     def build(self) -> Matcher:
-        """A fresh matcher of fitted settings, its weights at random."""
+        """A matcher with random weights; the settings must be complete."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Matcher(nn.Module, ABC):
 
     @property
     def pretrained_weights(self) -> Path | None:
-        """The file that `start_images` loads the backbone's weights from; None for the backbone's own."""
+        """The file that `load_pretrained` loads the backbone's weights from; None for the backbone's own."""
         towers = (part for part in self.modules() if isinstance(part, ImageTower))
         return next((tower.pretrained_weights for tower in towers), None)
 
@@ -172,9 +172,9 @@ class Matcher(nn.Module, ABC):
         raise NotImplementedError(f"{self.settings.name!r} is trained by gradient descent")
 
     @abstractmethod
-    def start_images(self) -> None:
+    def load_pretrained(self) -> None:
         """Load the pretrained weights that training starts from, if the image side has any."""
 
     @abstractmethod
-    def start_words(self, vectors: Tensor, found: Tensor) -> None:
-        """Start the found words, rows of the vocabulary, from given vectors; the others keep their random start."""
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words, rows of the vocabulary, with these vectors; the others stay random."""

@@ -1,7 +1,7 @@
-"""Matchers on disk: weights as safetensors, their settings and their vocabulary's digest in the file's own header.
+"""Matchers on disk: weights as safetensors, with settings and the vocabulary's digest in the file's header.
 
-One file, written under a temporary name and renamed, so that weights and settings cannot part. The words lie beside it
-in the run's `vocabulary.json`.
+It is one file, written under a temporary name and renamed, so that weights and settings always belong together. The
+words are in the run's `vocabulary.json`.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ FORMAT = 1
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Write tensors and what is to be known about them as one file, whole or not at all."""
-    # One entry: several would be written in any order, and equal contents shall be equal files.
+    """Write tensors and JSON metadata as one file, completely or not at all."""
+    # A single entry: several would be written in any order, and equal contents must give equal files.
     header = {"diptych": json.dumps({"format": FORMAT, "version": diptych.__version__, "about": about})}
-    own = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic_write(path) as temporary:
         try:
-            save_file(own, temporary, header)
+            save_file(contiguous, temporary, header)
         except SafetensorError as reason:
             raise RunError(f"{path}: cannot be written ({reason}); free space or check the permissions") from None
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read such a file; anything else (a pickle, a truncated file, somebody else's) is refused in one line."""
+    """Read a file that `save_tensors` wrote; anything else (a pickle, a truncated file) is an error."""
     with _opened(path) as opened:
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         return tensors, _about(path, opened.metadata() or {})
 
 
 def load_about(path: Path) -> dict[str, Any]:
-    """Read what is to be known about such a file, and none of its tensors."""
+    """Read only the metadata of a file that `save_tensors` wrote."""
     with _opened(path) as opened:
         return _about(path, opened.metadata() or {})
 
@@ -58,7 +58,7 @@ def _opened(path: Path) -> Iterator[Any]:
         raise RunError(f"{path}: no such file; is this the folder of a run?")
     with path.open("rb") as file:
         start = file.read(9)
-    # A safetensors file is the length of its header in 8 bytes, then the header, which is JSON.
+    # A safetensors file starts with the length of its header in 8 bytes, then the header as JSON.
     if start[8:] != b"{" and (start[:1] == b"\x80" or start[:2] == b"PK"):
         raise RunError(f"{path}: a pickled checkpoint can run code when it is opened and is refused; use safetensors")
     try:
@@ -70,10 +70,10 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _about(path: Path, header: dict[str, str]) -> dict[str, Any]:
     try:
-        own = json.loads(header["diptych"])
-        if own["format"] != FORMAT:
-            raise RunError(f"{path}: format {own['format']}; this version of Diptych reads format {FORMAT}")
-        about: dict[str, Any] = own["about"]
+        content = json.loads(header["diptych"])
+        if content["format"] != FORMAT:
+            raise RunError(f"{path}: format {content['format']}; this version of Diptych reads format {FORMAT}")
+        about: dict[str, Any] = content["about"]
         return about
     except (KeyError, TypeError, ValueError):
         raise RunError(f"{path}: not written by Diptych; name a file that `diptych train` or `encode` made") from None
@@ -85,12 +85,12 @@ def save_matcher(path: Path, matcher: Matcher, vocabulary: Vocabulary, about: di
 
 
 def matcher_header(matcher: Matcher, vocabulary: Vocabulary) -> dict[str, Any]:
-    """What identifies a matcher in a file's header."""
+    """The part of a file's header that identifies a matcher."""
     return {"model": matcher.settings.model_dump(mode="json"), "vocabulary": vocabulary.digest}
 
 
 def load_matcher(path: Path, vocabulary: Vocabulary) -> Matcher:
-    """Read a matcher and check it against its vocabulary and, name by name and shape by shape, its settings."""
+    """Read a matcher, and check that the weights fit the vocabulary and, by name and shape, the settings."""
     tensors, about = load_tensors(path)
     if about.get("vocabulary") != vocabulary.digest:
         raise RunError(
@@ -105,12 +105,12 @@ def load_matcher(path: Path, vocabulary: Vocabulary) -> Matcher:
 
 
 def load_weights(matcher: Matcher, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put tensors into a matcher; a missing, an extra or a misshapen one is an error that names it."""
-    own = matcher.state_dict()
-    for name in sorted(own.keys() ^ tensors.keys()):
-        has, lacks = ("model", "file") if name in own else ("file", "model")
+    """Copy tensors into a matcher; a missing, extra or misshapen tensor is an error that names it."""
+    expected = matcher.state_dict()
+    for name in sorted(expected.keys() ^ tensors.keys()):
+        has, lacks = ("model", "file") if name in expected else ("file", "model")
         raise RunError(f"{path}: does not fit the model: the {has} has {name}, the {lacks} has not")
-    for name, tensor in own.items():
+    for name, tensor in expected.items():
         if tensor.shape != tensors[name].shape:
             shapes = f"{tuple(tensors[name].shape)} in the file, {tuple(tensor.shape)} in the model"
             raise RunError(f"{path}: does not fit the model: {name} is {shapes}")

@@ -1,4 +1,4 @@
-"""What every tower is: settings that a recipe names, and the network that they build.
+"""The interface of every tower: settings that a recipe names, and the network that they build.
 
 A tower's name in a recipe is a file in `models/towers/image/`, `models/towers/region/` or `models/towers/text/`.
 """
@@ -30,7 +30,7 @@ Kind = TypeVar("Kind", bound=Settings)
 class Tokens:
     """Texts as padded word ids (texts, length) and their lengths (texts,).
 
-    `features` is what a fitted tower has made of them before, (texts, size): it is used as it is, not computed again.
+    `features`, (texts, size), is the output of a fitted tower that was computed before; it is used instead of the ids.
     """
 
     ids: Tensor
@@ -39,9 +39,9 @@ class Tokens:
 
 
 class ImageTower(nn.Module, ABC):
-    """One image to one vector before the joint space, or a region tower's several, each `size` long.
+    """Encodes an image as one vector of `size`, or in a region tower as several, before the joint space.
 
-    `input` says what it reads.
+    `input` describes what it reads.
     """
 
     input: ImageInput
@@ -49,20 +49,20 @@ class ImageTower(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, images: Tensor) -> Tensor:
-        """A batch of what `input` describes to (images, size), or (images, regions, size) with zeros for no region."""
+        """Encode a batch of `input`: (images, size), or (images, regions, size) with zeros for missing regions."""
 
     @property
     def pretrained(self) -> Backbone | None:
-        """The backbone whose output can be stored while it is frozen, where the tower has one."""
+        """The backbone whose output can be stored while it is frozen, if any."""
         return None
 
     @property
     def pretrained_weights(self) -> Path | None:
-        """The file that `start` loads the backbone's weights from; None for the backbone's own."""
+        """The file that `load_pretrained` loads the backbone's weights from; None for the backbone's own."""
         return None
 
-    def start(self) -> None:
-        """Load what a fresh tower begins with; a tower that begins at random has nothing to load."""
+    def load_pretrained(self) -> None:
+        """Load the weights that training starts from; does nothing in a tower that starts at random."""
         return
 
 
@@ -71,46 +71,46 @@ class ImageTowerSettings(Settings, ABC):
 
     name: str
 
-    def for_data(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
-        """These settings for a corpus with stored features of this shape, or with pictures only."""
+    def for_data(self, feature_shape: tuple[int, ...] | None) -> ImageTowerSettings:
+        """These settings for a corpus with stored features of this shape, or None for one with pictures only."""
         return self
 
     @abstractmethod
     def build(self) -> ImageTower:
-        """A fresh tower, its weights at random."""
+        """A tower with random weights."""
 
 
 class TextTower(nn.Module, ABC):
-    """One text to one vector before the joint space, `size` long."""
+    """Encodes a text as one vector of `size`, before the joint space."""
 
     size: int
 
     @abstractmethod
     def forward(self, tokens: Tokens) -> Tensor:
-        """Padded words to (texts, size)."""
+        """Encode padded texts: (texts, size)."""
 
-    def start_words(self, vectors: Tensor, found: Tensor) -> None:
-        """Start the found words, rows of the vocabulary, from given vectors; the others keep their random start."""
-        raise RecipeError("text.vectors: the text tower has no word embedding to start")
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words, rows of the vocabulary, with these vectors; the others stay random."""
+        raise RecipeError("text.vectors: the text tower has no word embedding to initialise")
 
 
 class FittedTextTower(TextTower):
     """A text tower that is fitted to the training texts once, before training, and has nothing to train.
 
-    What it makes of a text never changes: where that is worth keeping (`kept`), training computes it once for each text
-    and gives it as `Tokens.features`. All that was fitted lies in its buffers, so that a run carries it.
+    Its output for a text never changes. With `caches_features`, training computes it once per text and passes it as
+    `Tokens.features`. Everything that was fitted is in the tower's buffers, and so in the run.
     """
 
-    kept: ClassVar[bool] = False
+    caches_features: ClassVar[bool] = False
     settings: TextTowerSettings
 
     @abstractmethod
     def fit(self, texts: TokenTable, vectors: WordVectors | None, progress: ProgressCallback | None = None) -> None:
-        """Fit to the training texts, with the vectors of the vocabulary's words where there are such."""
+        """Fit the tower to the training texts; `vectors` are the vectors of the vocabulary's words, if any."""
 
     @abstractmethod
     def known(self, tokens: Tokens) -> Tensor:
-        """Which texts have a word that the tower knows, (texts,): the others are nothing to it."""
+        """Which texts have a word that the tower knows: (texts,). All others look the same to it."""
 
 
 class TextTowerSettings(Settings, ABC):
@@ -120,12 +120,12 @@ class TextTowerSettings(Settings, ABC):
 
     @abstractmethod
     def build(self, words: int) -> TextTower:
-        """A fresh tower for a vocabulary of this many words."""
+        """A tower with random weights for a vocabulary of this many words."""
 
 
 @torch.no_grad()
-def start_embedding(embedding: nn.Embedding, vectors: Tensor, found: Tensor) -> None:
-    """Put the vectors of the found words into a word embedding of the same size."""
+def load_word_embedding(embedding: nn.Embedding, vectors: Tensor, found: Tensor) -> None:
+    """Copy the vectors of the found words into a word embedding of the same size."""
     if vectors.shape[1] != embedding.embedding_dim:
         size = vectors.shape[1]
         raise RecipeError(f"text.vectors: vectors of size {size}, set model.text.word = {size}")

@@ -112,12 +112,12 @@ class Start:
     def from_scratch(self, stage: Stage) -> Matcher:
         """A fresh matcher, started from pretrained weights and word vectors, or fitted, where there is such a thing."""
         matcher = self.settings.build()
-        matcher.start_images()
+        matcher.load_pretrained()
         tower = matcher.fitted_text_tower
         if tower is not None:
             self._fit(tower, stage)
         elif self.vectors is not None:
-            matcher.start_words(torch.from_numpy(self.vectors.vectors), torch.from_numpy(self.vectors.found))
+            matcher.load_word_vectors(torch.from_numpy(self.vectors.vectors), torch.from_numpy(self.vectors.found))
         return matcher
 
     def _fit(self, tower: FittedTextTower, stage: Stage) -> None:

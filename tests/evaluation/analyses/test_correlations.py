@@ -110,7 +110,7 @@ def test_a_network_that_began_at_random_has_no_before(corpus):
 def tiny(small_regions, corpus, monkeypatch):
     """Every backbone is tiny, and what it began with can be loaded."""
     with small_regions(corpus):
-        from diptych.models.layers import pretrained
+        from diptych.models.towers import pretrained
 
         monkeypatch.setattr(module, "load_backbone", pretrained.load_backbone)
         yield pretrained.load_backbone()

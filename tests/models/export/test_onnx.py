@@ -144,8 +144,8 @@ def test_the_graph_of_a_backbone_agrees_at_any_number():
 @pytest.mark.parametrize(
     ("made", "why"),
     [
-        (OrderSettings(joint=4, image=PIXELS, text=GRU), "the score of 'order' is no product"),
-        (SCANSettings(), "the score of 'scan' is no product"),
+        (OrderSettings(joint=4, image=PIXELS, text=GRU), "the score of 'order' is not an inner product"),
+        (SCANSettings(), "the score of 'scan' is not an inner product"),
         (VSESettings(joint=4, image=FeatureSettings(shape=(5,)), text=GRU), "cannot see photos"),
         (VSRNSettings(joint=4, image=RegionBackboneSettings(), text=GRU), "reads regions"),
     ],

@@ -92,7 +92,7 @@ def test_the_loss_follows_the_equations_in_value_and_gradients(counts, texts, im
     expected = reference(captioner, images, texts, image_of)
     inputs = [regions, *captioner.parameters()]
     wanted = torch.autograd.grad(expected, inputs)
-    rows, layout = Layout.of(regions)
+    rows, layout = Layout.from_regions(regions)
     loss = captioner(rows, layout, tokens_of(texts), torch.tensor(image_of))
     assert loss.item() == pytest.approx(expected.item(), rel=1e-10)
     got = torch.autograd.grad(loss, inputs)
@@ -112,22 +112,25 @@ def test_padding_of_regions_and_words_changes_nothing(drawn, more_regions, more_
     tight = regions_of(counts, max(counts))
     loose = torch.cat([tight, tight.new_zeros(len(counts), more_regions, SIZE)], 1)
     longest = max(map(len, texts)) + 2
-    plain = captioner(*Layout.of(tight), tokens_of(texts), image_of)
-    padded = captioner(*Layout.of(loose), tokens_of(texts, longest + more_words), image_of)
+    plain = captioner(*Layout.from_regions(tight), tokens_of(texts), image_of)
+    padded = captioner(*Layout.from_regions(loose), tokens_of(texts, longest + more_words), image_of)
     torch.testing.assert_close(padded, plain)
     # A mean over captions of what each has alone.
-    alone = [captioner(*Layout.of(tight[k : k + 1]), tokens_of([text]), image_of[:1]) for k, text in enumerate(texts)]
+    alone = [
+        captioner(*Layout.from_regions(tight[k : k + 1]), tokens_of([text]), image_of[:1])
+        for k, text in enumerate(texts)
+    ]
     torch.testing.assert_close(plain, sum(alone) / len(alone))
 
 
 def test_dropout_acts_in_training_only():
     captioner, regions = captioner_of(dropout=0.5), regions_of((3, 3), 3)
     texts, image_of = tokens_of([[5, 6], [7]]), torch.tensor([0, 1])
-    losses = [captioner(*Layout.of(regions), texts, image_of).item() for _ in range(2)]
+    losses = [captioner(*Layout.from_regions(regions), texts, image_of).item() for _ in range(2)]
     assert losses[0] != losses[1]
     plain = captioner_of()
-    expected = plain(*Layout.of(regions), texts, image_of).item()
-    assert captioner.eval()(*Layout.of(regions), texts, image_of).item() == pytest.approx(expected)
+    expected = plain(*Layout.from_regions(regions), texts, image_of).item()
+    assert captioner.eval()(*Layout.from_regions(regions), texts, image_of).item() == pytest.approx(expected)
 
 
 def test_it_learns_captions_by_heart():
@@ -137,7 +140,7 @@ def test_it_learns_captions_by_heart():
     chance = math.log(WORDS) * 3.5  # 3.5 words a caption, the end among them
     for _ in range(120):
         optimiser.zero_grad()
-        loss = captioner(*Layout.of(regions), texts, image_of)
+        loss = captioner(*Layout.from_regions(regions), texts, image_of)
         loss.backward()
         optimiser.step()
     assert loss.item() < 0.1 * chance

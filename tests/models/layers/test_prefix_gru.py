@@ -45,7 +45,7 @@ def test_equals_the_plain_gru_with_all_gradients(texts):
 
 @given(texts)
 def test_every_distinct_prefix_is_one_node(texts):
-    tree = PrefixTree.of(padded(texts).ids, padded(texts).lengths)
+    tree = PrefixTree.from_ids(padded(texts).ids, padded(texts).lengths)
     prefixes = {tuple(text[:length]) for text in texts for length in range(1, len(text) + 1)}
     continued = {prefix[:-1] for prefix in prefixes if len(prefix) > 1}
     assert sum(map(len, tree.words)) == len(prefixes)
@@ -55,7 +55,7 @@ def test_every_distinct_prefix_is_one_node(texts):
 
 @given(texts)
 def test_the_path_leads_to_the_node_of_every_prefix(texts):
-    tree = PrefixTree.of(padded(texts).ids, padded(texts).lengths)
+    tree = PrefixTree.from_ids(padded(texts).ids, padded(texts).lengths)
     nodes = {}
     for text, path in zip(texts, tree.path.tolist(), strict=True):
         for length, node in enumerate(path[: len(text)], 1):

@@ -57,7 +57,7 @@ def test_a_block_follows_the_equations_in_values_and_gradients(counts, training)
     toward = torch.randn(expected.shape, dtype=torch.float64)
     inputs = [regions, *block.parameters()]
     wanted = torch.autograd.grad((expected * toward).sum(), inputs)
-    rows, layout = Layout.of(regions)
+    rows, layout = Layout.from_regions(regions)
     assert block.composes(len(rows)) == (sum(counts) > SIZE)
     out = block(rows, layout)
     torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-9)
@@ -72,7 +72,7 @@ def test_composed_and_separate_maps_are_one_function(monkeypatch, counts):
     results = []
     for composed in (True, False):
         monkeypatch.setattr(block, "composes", lambda rows, composed=composed: composed)
-        rows, layout = Layout.of(regions)
+        rows, layout = Layout.from_regions(regions)
         rows.requires_grad_()
         out = block(rows, layout)
         inputs = [rows, *block.parameters()]
@@ -89,7 +89,7 @@ def test_statistics_are_those_of_the_regions_that_there_are():
     plain.load_state_dict(block.normalise.state_dict())
     _, read = reference(block, regions, counts)
     expected = plain(read)
-    rows, layout = Layout.of(regions)
+    rows, layout = Layout.from_regions(regions)
     torch.testing.assert_close(block(rows, layout) - rows, expected)
     torch.testing.assert_close(block.normalise.running_mean, plain.running_mean)
     torch.testing.assert_close(block.normalise.running_var, plain.running_var)
@@ -99,7 +99,7 @@ def test_statistics_are_those_of_the_regions_that_there_are():
 @pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
 def test_a_fresh_block_changes_nothing_and_can_learn(training):
     block = block_of(fresh=True).train(training)
-    rows, layout = Layout.of(regions_of((3, 2), 3))
+    rows, layout = Layout.from_regions(regions_of((3, 2), 3))
     out = block(rows, layout)
     assert torch.equal(out, rows)
     (out * torch.arange(SIZE)).sum().backward()
@@ -113,16 +113,16 @@ def test_neither_padding_nor_neighbours_nor_holes_change_a_region(counts, more, 
     loose = torch.zeros(len(counts), max(counts) + more + (max(counts) if apart else 0), SIZE, dtype=torch.float64)
     for image, count in enumerate(counts):
         loose[image, : (2 if apart else 1) * count : 2 if apart else 1] = tight[image, :count]
-    whole, looser = (block(*Layout.of(regions)) for regions in (tight, loose))
+    whole, looser = (block(*Layout.from_regions(regions)) for regions in (tight, loose))
     torch.testing.assert_close(whole, looser)
-    alone = [block(*Layout.of(tight[image : image + 1])) for image in range(len(counts))]
+    alone = [block(*Layout.from_regions(tight[image : image + 1])) for image in range(len(counts))]
     torch.testing.assert_close(whole, torch.cat(alone))
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=5))
 def test_rows_come_back_from_their_padding(counts):
     regions = regions_of(counts, 5)
-    rows, layout = Layout.of(regions)
+    rows, layout = Layout.from_regions(regions)
     assert layout.counts.tolist() == [max(1, count) for count in counts]  # no region at all is one of zeros
     padded = layout.pad(rows)
     assert torch.equal(padded, regions[:, : layout.most])
@@ -136,7 +136,7 @@ def test_rows_come_back_from_their_padding(counts):
 
 def test_a_single_region_has_no_statistics_and_takes_the_running_ones():
     block = block_of().train()
-    rows, layout = Layout.of(regions_of([1], 1))
+    rows, layout = Layout.from_regions(regions_of([1], 1))
     before = block.normalise.running_mean.clone()
     alone = block(rows, layout)
     assert torch.equal(block.normalise.running_mean, before)

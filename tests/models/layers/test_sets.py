@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.models.layers.sets import by_count, grouped, present, whole
+from diptych.models.layers.sets import as_one_group, count_order, group_by_count, present
 
 
 def sets(there):
@@ -28,8 +28,8 @@ def test_a_place_is_empty_only_where_the_whole_row_is_zero(there):
 
 @given(table)
 def test_groups_hold_every_vector_once_and_no_empty_place(there):
-    order = by_count(sets(there))
-    arranged = grouped(sets(there), order)
+    order = count_order(sets(there))
+    arranged = group_by_count(sets(there), order)
     item = 0
     for group in arranged.groups:
         assert group.there is None
@@ -46,12 +46,12 @@ def test_groups_hold_every_vector_once_and_no_empty_place(there):
 
 
 def test_one_group_says_what_is_missing_only_if_something_is():
-    assert whole(sets([[True, True], [True, True]])).groups[0].there is None
-    assert whole(sets([[True, True], [False, True]])).groups[0].there.tolist() == [[True, False], [True, True]]
+    assert as_one_group(sets([[True, True], [True, True]])).groups[0].there is None
+    assert as_one_group(sets([[True, True], [False, True]])).groups[0].there.tolist() == [[True, False], [True, True]]
 
 
 def test_the_gram_matrix_is_of_each_item():
-    group = whole(torch.randn(2, 3, 4)).groups[0]
+    group = as_one_group(torch.randn(2, 3, 4)).groups[0]
     for item, gram in enumerate(group.gram()):
         vectors = group.vectors[:, item]
         torch.testing.assert_close(gram, vectors @ vectors.t())

@@ -22,7 +22,7 @@ keys_of_places = st.composite(rows_of_places)()
 
 @given(keys_of_places)
 def test_windows_are_the_distinct_keys_and_their_counts(keys):
-    distinct, windows = Windows.of(keys)
+    distinct, windows = Windows.from_keys(keys)
     assert torch.equal(distinct[windows.at], keys)
     assert len(set(distinct.tolist())) == len(distinct)
     assert windows.counts.tolist() == [keys.flatten().tolist().count(key) for key in distinct.tolist()]
@@ -30,8 +30,8 @@ def test_windows_are_the_distinct_keys_and_their_counts(keys):
 
 @given(keys_of_places, st.sampled_from([1, 2]))
 def test_windows_are_joined_with_the_one_before(keys, stride):
-    _, windows = Windows.of(keys)
-    pairs, longer = windows.joined(stride)
+    _, windows = Windows.from_keys(keys)
+    pairs, longer = windows.extended(stride)
     nothing = len(windows.counts)
     texts, places = keys.shape
     ends = sorted(range(places - 1, -1, -stride))  # the last place is always an end
@@ -47,7 +47,7 @@ def test_windows_are_joined_with_the_one_before(keys, stride):
 @given(keys_of_places.filter(lambda keys: keys.numel() > 1), st.integers(0, 1000))
 def test_the_norm_counts_a_window_as_often_as_it_occurs(keys, seed):
     torch.manual_seed(seed)
-    distinct, windows = Windows.of(keys)
+    distinct, windows = Windows.from_keys(keys)
     shared = nn.BatchNorm1d(3).double()
     nn.init.normal_(shared.weight)
     nn.init.normal_(shared.bias)
@@ -70,7 +70,7 @@ def test_the_norm_counts_a_window_as_often_as_it_occurs(keys, seed):
 def test_a_single_place_is_normed_by_the_running_statistics():
     norm = nn.BatchNorm1d(2)
     norm.running_mean.copy_(torch.tensor([1.0, 2.0]))
-    _, windows = Windows.of(torch.tensor([[5]]))
+    _, windows = Windows.from_keys(torch.tensor([[5]]))
     torch.testing.assert_close(norm_places(norm, torch.tensor([[1.0, 4.0]]), windows), torch.tensor([[0.0, 2.0]]))
     assert norm.running_mean.tolist() == [1, 2]
 
@@ -80,7 +80,7 @@ def test_in_evaluation_the_norm_is_that_of_the_running_statistics():
     nn.init.normal_(norm.weight)
     norm.running_var.copy_(torch.tensor([4.0, 9.0]))
     vectors = torch.randn(3, 2)
-    _, windows = Windows.of(torch.tensor([[0, 1, 1], [1, 2, 1]]))
+    _, windows = Windows.from_keys(torch.tensor([[0, 1, 1], [1, 2, 1]]))
     torch.testing.assert_close(norm_places(norm, vectors, windows), norm(vectors))
     assert norm.running_var.tolist() == [4, 9]
 
@@ -92,7 +92,7 @@ def test_a_block_is_its_convolutions(inputs, places, stride):
     torch.manual_seed(0)
     block = Block(inputs, 8, stride).double()
     keys = torch.randint(0, 3, (2, places))
-    distinct, windows = Windows.of(keys)
+    distinct, windows = Windows.from_keys(keys)
     vectors = torch.randn(len(distinct), inputs, dtype=torch.double)
     made, longer = block(vectors, windows)
     expected = block_by_convolutions(block, vectors[windows.at].permute(0, 2, 1)[:, :, None])

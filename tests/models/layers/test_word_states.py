@@ -67,8 +67,8 @@ def test_word_vectors_start_the_found_words_only():
     before = network.words.weight.detach().clone()
     assert before.abs().max() <= 0.1
     found = torch.tensor([False] * 4 + [True] * 2 + [False] * 3)
-    network.start_words(torch.full((9, 3), 7.0), found)
+    network.load_word_vectors(torch.full((9, 3), 7.0), found)
     assert (network.words.weight[found] == 7).all()
     torch.testing.assert_close(network.words.weight[~found], before[~found])
     with pytest.raises(RecipeError, match=r"model\.text\.word = 5"):
-        network.start_words(torch.zeros(9, 5), found)
+        network.load_word_vectors(torch.zeros(9, 5), found)

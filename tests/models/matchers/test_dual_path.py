@@ -6,10 +6,10 @@ from torch.nn.functional import normalize
 
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
-from diptych.models.layers import pretrained
 from diptych.models.matcher import ModelSettings
 from diptych.models.matchers.dual_path import DualPathSettings
 from diptych.models.tower import Tokens
+from diptych.models.towers import pretrained
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.image.views import ViewsSettings
 from diptych.models.towers.text import cnn

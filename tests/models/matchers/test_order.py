@@ -23,14 +23,18 @@ TOKENS = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0]]), torch.tensor([4, 3])
 
 def built(settings):
     torch.manual_seed(0)
-    return settings.for_data(words=9, features=(6,)).build().eval()
+    return settings.for_data(vocabulary_size=9, feature_shape=(6,)).build().eval()
 
 
 @functools.cache
 def scorer(**options):
     """A matcher that can score and has no weights."""
     with torch.device("meta"):
-        return OrderSettings(joint=5, text_projection=True, **options).for_data(words=9, features=(6,)).build()
+        return (
+            OrderSettings(joint=5, text_projection=True, **options)
+            .for_data(vocabulary_size=9, feature_shape=(6,))
+            .build()
+        )
 
 
 def plain(images, texts, root=False):
@@ -157,7 +161,7 @@ def test_encodings_are_those_of_vse_and_absolute_when_asked(absolute):
 def test_a_recipe_can_name_it_and_what_it_fits_is_an_order_matcher():
     section = {"name": "order", "absolute": True, "joint": 5, "text_projection": True}
     settings = resolve("models.matchers", section, "model", ModelSettings)
-    fitted = settings.for_data(words=9, features=(6,))
+    fitted = settings.for_data(vocabulary_size=9, feature_shape=(6,))
     assert isinstance(fitted, OrderSettings)
     assert fitted.absolute
     assert isinstance(fitted.build(), Order)

@@ -177,7 +177,7 @@ def test_fitting_reaches_the_base():
 def test_word_vectors_reach_the_base():
     matcher = attached("projected")
     found = torch.arange(len(WORDS)) == 5
-    matcher.start_words(torch.full((len(WORDS), 3), 7.0), found)
+    matcher.load_word_vectors(torch.full((len(WORDS), 3), 7.0), found)
     assert (matcher.base.base.text.words.weight[5] == 7).all()
     assert not (matcher.base.base.text.words.weight[6] == 7).any()
 
@@ -198,7 +198,7 @@ def test_mistakes_are_named_in_one_line():
 class PairwiseSettings(ModelSettings):
     name: Literal["pairwise"] = "pairwise"
 
-    def for_data(self, words, features):
+    def for_data(self, vocabulary_size, feature_shape):
         return self
 
     def build(self):
@@ -227,17 +227,17 @@ class Pairwise(Matcher):
         similar = torch.einsum("ird,tld->itrl", normalize(images, dim=2), normalize(texts, dim=2))
         return similar.amax(3).mean(2)
 
-    def start_images(self):
+    def load_pretrained(self):
         return
 
-    def start_words(self, vectors, found):
+    def load_word_vectors(self, vectors, found):
         return
 
 
 def test_a_matcher_without_joint_space_takes_no_head():
     matcher = PairwiseSettings().build()
     assert matcher.embedding_dim is None
-    with pytest.raises(RecipeError, match=r"head: needs an embedding model.*'pairwise' is none") as caught:
+    with pytest.raises(RecipeError, match=r"head: needs an embedding model.*'pairwise' is not") as caught:
         Projected(matcher, Head())
     assert "\n" not in str(caught.value)
 

@@ -94,5 +94,5 @@ def test_a_wrong_setting_is_refused(wrong):
 
 def test_word_vectors_reach_the_words():
     matcher = scan()
-    matcher.start_words(torch.full((9, 3), 7.0), torch.tensor([True] * 9))
+    matcher.load_word_vectors(torch.full((9, 3), 7.0), torch.tensor([True] * 9))
     assert (matcher.text.words.weight == 7).all()

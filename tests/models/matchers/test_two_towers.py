@@ -15,7 +15,7 @@ from diptych.models.tower import ImageTower
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 
-FAR = {"two_branch": -2.0, "similarity_net": similarity_net.NOTHING, "cca": -1.0}  # of a photo without any region
+FAR = {"two_branch": -2.0, "similarity_net": similarity_net.NO_REGION, "cca": -1.0}  # of a photo without any region
 
 
 class Through(ImageTower):

@@ -79,11 +79,11 @@ def test_word_vectors_start_the_found_words_only():
     matcher = features()
     before = matcher.text.words.weight.detach().clone()
     found = torch.tensor([False] * 4 + [True] * 2 + [False] * 3)
-    matcher.start_words(torch.full((9, 3), 7.0), found)
+    matcher.load_word_vectors(torch.full((9, 3), 7.0), found)
     assert (matcher.text.words.weight[found] == 7).all()
     torch.testing.assert_close(matcher.text.words.weight[~found], before[~found])
     with pytest.raises(RecipeError, match=r"model\.text\.word = 4"):
-        matcher.start_words(torch.zeros(9, 4), found)
+        matcher.load_word_vectors(torch.zeros(9, 4), found)
 
 
 def test_dropout_of_the_image_vector_acts_in_training_only():

@@ -141,7 +141,7 @@ def test_a_batch_is_both_encodings_and_the_captions_of_its_pairs():
     torch.testing.assert_close(batch.images, matcher.encode_images(regions))
     torch.testing.assert_close(batch.texts, matcher.encode_texts(TOKENS))
     reasoned, _ = reference(matcher, [regions[0, :3], regions[1]])
-    rows, layout = Layout.of(
+    rows, layout = Layout.from_regions(
         torch.nn.utils.rnn.pad_sequence([torch.stack(rows) for rows in reasoned], batch_first=True)
     )
     expected = 0.5 * matcher.captioner(rows, layout, Tokens(TOKENS.ids[:2], TOKENS.lengths[:2]), image_of)
@@ -237,6 +237,6 @@ def test_initial_weights_are_the_originals():
 def test_word_vectors_start_the_text_tower():
     matcher = matcher_of()
     found = torch.tensor([False] * 4 + [True] * 2 + [False] * 3)
-    matcher.start_words(torch.full((WORDS, 3), 7.0), found)
+    matcher.load_word_vectors(torch.full((WORDS, 3), 7.0), found)
     assert (matcher.text.words.weight[found] == 7).all()
     assert not (matcher.text.words.weight[~found] == 7).any()

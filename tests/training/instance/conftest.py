@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.features.backbone import Backbone
-from diptych.models.layers import pretrained
+from diptych.models.towers import pretrained
 from diptych.models.towers.text import cnn
 from diptych.training.engine.callbacks import Silent
 from diptych.training.engine.checkpoint import snapshot_path

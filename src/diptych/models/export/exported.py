@@ -1,6 +1,6 @@
-"""What an export folder says of itself; who reads it needs no torch.
+"""The contents of an export folder, readable without torch.
 
-It holds both towers, `image.onnx` and `text.onnx`, the words, `vocabulary.json`, and `export.json`, an `Exported`.
+The folder has both towers, `image.onnx` and `text.onnx`, the words, `vocabulary.json`, and the card `export.json`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILES = ("image.onnx", "text.onnx", "vocabulary.json")
 
 
 class ExportedInput(Settings):
-    """What the exported image tower reads: squares of pixels, or the crops of a photo, as bytes of this shape."""
+    """The input of the exported image tower: squares of pixels, or the crops of a photo, as bytes."""
 
     kind: Literal["pixels", "crops"]
     shape: tuple[Count, Count, Count]
@@ -33,10 +33,10 @@ class ExportedInput(Settings):
 
 
 class Exported(Settings):
-    """Format, version of Diptych, the run's name and identity, and what its towers read and make.
+    """Format, version of Diptych, the run's name and identity, and the towers' input and output.
 
-    `unknown` are words of the vocabulary that a fitted text tower has nothing for. `files` are the hashes of the other
-    files, so that a damaged or a swapped one is noticed.
+    `unknown` are words of the vocabulary that a fitted text tower does not know. `files` are the hashes of the other
+    files, so that a damaged or replaced file is noticed.
     """
 
     format: int = FORMAT
@@ -78,9 +78,9 @@ class Exported(Settings):
 
 @contextmanager
 def new_folder(into: Path) -> Iterator[Path]:
-    """Give a temporary folder beside `into`; on success it is renamed to `into`, else removed."""
+    """A temporary folder beside `into`; on success it is renamed to `into`, else removed."""
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise RunError(f"{into}: is there already; name another place with --into, or remove it first")
+        raise RunError(f"{into}: exists already; choose another folder with --into, or remove it first")
     into.parent.mkdir(parents=True, exist_ok=True)
     temporary = into.with_name(f".{into.name}.{uuid.uuid4().hex}.tmp")
     temporary.mkdir()

@@ -1,9 +1,8 @@
-"""A run of half the size: what is needed to use it, its weights in float16.
+"""Exports a run at half its size: only what is needed to use it, with weights in float16.
 
-Every command opens it as the run that it is; the weights become float32 again when they are loaded. What is rounded
-are matrices and kernels, which are nearly all of a file. Vectors (biases, the statistics of batch norm) stay as they
-are: a variance may be beyond what float16 holds, at either end, and they are few. A matrix with a number that float16
-does not hold, or with none that it holds well, stays as well.
+Every command opens it like any other run; the weights become float32 again when they are loaded. Matrices and kernels,
+nearly all of a file, are rounded. Vectors (biases, batch norm statistics) are not: a variance may exceed the range of
+float16, and vectors are small. Matrices with values that float16 cannot represent well are not rounded, either.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ KEPT = ("vocabulary.json", "recipe.toml", "best/metrics.json")
 
 
 def export_float16(run: str | Path, into: Path) -> None:
-    """Write a run's best model as a slim run, whole or not at all, and open it once to see that it can be used."""
+    """Write a run's best model as a float16 run, completely or not at all, and open it once as a check."""
     files = ModelFiles.find(run)
     files.check_is_run()
     folder = files.folder
-    TorchEngine.open(folder, "cpu")  # so that a run that cannot be used is named, and not its copy
+    TorchEngine.open(folder, "cpu")  # so that an error names the run, and not its copy
     with new_folder(into) as temporary:
         (temporary / "best").mkdir()
         for name in KEPT:
@@ -40,10 +39,10 @@ def export_float16(run: str | Path, into: Path) -> None:
 
 
 def halved(tensor: Tensor) -> Tensor:
-    """The tensor in float16, or as it is where that is no matrix of floats or not near enough."""
+    """The tensor in float16, or unchanged if it is not a float matrix or float16 is too inaccurate."""
     if tensor.dtype != torch.float32 or tensor.dim() < 2 or not tensor.numel():
         return tensor
     half = tensor.half()
-    # Half a unit in the last place; below its smallest normal number float16 gets coarser, above its largest infinite.
+    # Half a unit in the last place; float16 is coarser for very small numbers and infinite for large ones.
     near = (half.float() - tensor).abs().amax() <= tensor.abs().amax() * 2.0**-11
     return half if bool(near) else tensor

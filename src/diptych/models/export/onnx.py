@@ -1,10 +1,10 @@
-"""A matcher as two ONNX graphs, one a tower, up to the joint space: to be used with onnxruntime and without torch.
+"""Exports a matcher as two ONNX graphs, one per tower, for use with onnxruntime and without torch.
 
     image.onnx      images (images, 3, side, side) or (images, crops, 3, side, side), bytes     to (images, joint)
     text.onnx       ids (texts, length) and lengths (texts,), as `Vocabulary` makes them        to (texts, joint)
 
-Numbers are float32, and any number of images and of texts of any length goes in. What the graphs make is compared with
-what torch makes before an export is there.
+Outputs are float32; the numbers of images and texts and the lengths of texts are free. The outputs of the graphs are
+compared with those of torch before the export is written.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from diptych.optional import import_optional
 from diptych.text.vocabulary import END, START
 
 TOLERANCE = 1e-4
-IMAGES = (1, 2, 5)  # numbers of images and of texts, and lengths, that an export is tried with
+IMAGES = (1, 2, 5)  # the numbers of images, and of texts and lengths, that an export is checked with
 TEXTS = ((1, 2), (1, 9), (2, 3), (7, 40))
 
 
 def export_onnx(run: str | Path, into: Path) -> float:
-    """Write the best model of a run as a folder of graphs, whole or not at all.
+    """Write the best model of a run as a folder of graphs, completely or not at all.
 
-    Returns the largest difference from torch that was seen, relative to a vector's largest number where that is more
-    than one; what differs by more than 1e-4 is not written.
+    Returns the largest difference from torch, relative to a vector's largest component if that exceeds one. A model
+    that differs by more than 1e-4 is refused.
     """
     for module in ("onnx", "onnxscript", "onnxruntime"):
         import_optional(module, "pip install 'diptych[onnx]'", instead="the run itself")
@@ -71,10 +71,10 @@ def export_onnx(run: str | Path, into: Path) -> float:
 
 
 def check_exportable(matcher: Matcher, run: str | Path) -> None:
-    """Refuse a matcher whose photos and texts do not become one vector each, with the product as the score."""
+    """Refuse a matcher that does not encode photos and texts as one vector each, scored by the inner product."""
     wanted, name = matcher.image_input, matcher.settings.name
     if not matcher.is_inner_product:
-        reason = f"the score of {name!r} is no product of two vectors"
+        reason = f"the score of {name!r} is not an inner product"
     elif wanted.kind == "features":
         reason = "it reads features that came with its data, and cannot see photos"
     elif wanted.regions is not None and wanted.regions.from_map:
@@ -86,7 +86,7 @@ def check_exportable(matcher: Matcher, run: str | Path) -> None:
 
 @torch.inference_mode()
 def checked(engine: TorchEngine, folder: Path) -> tuple[int, float]:
-    """The size of the joint space, and the largest difference from torch on random inputs; a large one is an error."""
+    """The size of the vectors, and the largest difference from torch on random inputs; a large one is an error."""
     random = torch.Generator().manual_seed(0)
     matcher = engine.matcher
     images = [_some_images(matcher, count, random) for count in IMAGES]
@@ -100,7 +100,7 @@ def checked(engine: TorchEngine, folder: Path) -> tuple[int, float]:
 
 
 def _differences(graph: Path, expected: list[tuple[dict[str, Tensor], Tensor]]) -> list[float]:
-    """How far what a graph makes of inputs is from what is expected, in numbers that are about one or less."""
+    """The differences of a graph's outputs from the expected ones, relative to values above one."""
     try:
         session = import_module("onnxruntime").InferenceSession(graph, providers=["CPUExecutionProvider"])
         made = [session.run(None, {name: value.numpy() for name, value in given.items()})[0] for given, _ in expected]
@@ -128,7 +128,7 @@ def _some_tokens(texts: int, longest: int, words: int, random: torch.Generator) 
 
 
 def _unknown(engine: TorchEngine) -> tuple[str, ...]:
-    """Words of the vocabulary that a fitted text tower has nothing for."""
+    """Words of the vocabulary that a fitted text tower does not know."""
     words = engine.vocabulary.words
     if engine.matcher.fitted_text_tower is None:
         return ()

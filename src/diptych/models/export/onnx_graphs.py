@@ -1,4 +1,4 @@
-"""The two sides of a matcher as ONNX models, exported by torch; a GRU over words is written by hand."""
+"""The two sides of a matcher as ONNX models, exported by torch; a GRU over words is built by hand."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class _Texts(nn.Module):
         return self.matcher.encode_texts(Tokens(ids, lengths))
 
 
-class _Given(TextTower):
-    """A tower whose vectors somebody else has made."""
+class _PrecomputedText(TextTower):
+    """A tower that returns the vectors in `Tokens.features`."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -55,8 +55,8 @@ class _Given(TextTower):
         return tokens.features
 
 
-class _Behind(nn.Module):
-    """What a matcher does behind its text tower."""
+class _AfterTextTower(nn.Module):
+    """What a matcher does after its text tower."""
 
     def __init__(self, matcher: Matcher) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class _Behind(nn.Module):
 
 
 def image_shape(matcher: Matcher) -> tuple[int, ...]:
-    """The shape of one image as the tower reads it."""
+    """The shape of one image in the tower's input."""
     wanted = matcher.image_input
     return wanted.shape if wanted.crops is None else (wanted.crops.count, *wanted.shape)
 
@@ -80,7 +80,7 @@ def image_graph(matcher: Matcher) -> Any:
 
 
 def text_graph(matcher: Matcher) -> Any:
-    """The text side as an ONNX model; a GRU is ONNX's own, everything else as torch exports it."""
+    """The text side as an ONNX model; a GRU becomes ONNX's GRU, everything else is exported by torch."""
     grus = [name for name, part in matcher.named_modules() if isinstance(part, TextGRU)]
     if not grus:
         ids = torch.full((2, 7), END)
@@ -91,18 +91,18 @@ def text_graph(matcher: Matcher) -> Any:
     assert isinstance(tower, TextGRU)
     behind = copy.deepcopy(matcher)
     parent, _, own = name.rpartition(".")
-    setattr(behind.get_submodule(parent), own, _Given(tower.size))
-    rest = _exported(_Behind(behind), {"features": torch.zeros(2, tower.size)}, {"features": {0: "texts"}})
+    setattr(behind.get_submodule(parent), own, _PrecomputedText(tower.size))
+    rest = _exported(_AfterTextTower(behind), {"features": torch.zeros(2, tower.size)}, {"features": {0: "texts"}})
     return _joined(_gru_graph(tower, rest.ir_version), rest)
 
 
 def _exported(module: nn.Module, inputs: dict[str, Tensor], axes: dict[str, dict[int, str]]) -> Any:
-    """A module as an ONNX model of named inputs, of which these axes have any length, and of one output, `vectors`."""
+    """A module as an ONNX model with named inputs, of which these axes are dynamic, and one output, `vectors`."""
     names = {axis for of_input in axes.values() for axis in of_input.values()}
     dims = {name: torch.export.Dim(name, min=1) for name in names}
     shapes = {name: {axis: dims[dim] for axis, dim in of_input.items()} for name, of_input in axes.items()}
     try:
-        # What cannot be exported is also printed, by the graph.
+        # The exporter also prints what it cannot export.
         with quiet(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), torch.no_grad():
             program = torch.export.export(module.eval(), (), inputs, dynamic_shapes=shapes, strict=False)
             made = torch.onnx.export(
@@ -118,7 +118,7 @@ def _exported(module: nn.Module, inputs: dict[str, Tensor], axes: dict[str, dict
     assert made is not None
     model = made.model_proto
     for thing in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):
-        thing.ClearField("metadata_props")  # where in whose files the module lies
+        thing.ClearField("metadata_props")  # paths of source files
         thing.ClearField("doc_string")
     return model
 
@@ -168,7 +168,7 @@ def _by_gate(weights: Tensor) -> Tensor:
 
 
 def _joined(first: Any, second: Any) -> Any:
-    """Two models as one: what the first makes is what the second reads, as `features`."""
+    """Two models as one: the output of the first is the input `features` of the second."""
     from onnx import compose
 
     first = compose.add_prefix(first, "gru_", rename_inputs=False, rename_outputs=False)
@@ -176,7 +176,7 @@ def _joined(first: Any, second: Any) -> Any:
 
 
 def write_graph(model: Any, path: Path) -> None:
-    """Write an ONNX model as one file, which may have 2 GB at most."""
+    """Write an ONNX model as one file, which is limited to 2 GB."""
     import onnx
 
     try:

@@ -1,10 +1,10 @@
-"""A caption from an image's regions, word by word: what a model's own generation loss teaches its regions to hold.
+"""Generates a caption from an image's regions, word by word; its loss teaches the regions what captions say.
 
     m, s_0 = GRU(W_r v),  a_t = softmax_j( u . tanh(W_a [m_j; s_t] + b_a) ),  s_t+1 = GRU([word_t; sum_j a_tj m_j], s_t)
-    loss = - sum over captions and their words after the first of log softmax(W_o s_t + b_o)[word_t], a caption
+    loss = - sum over captions and their words after the first of log softmax(W_o s_t + b_o)[word_t], per caption
 
-The true words before a word are given (teacher forcing). Only words that there are are computed, not the padding;
-everything that does not depend on the decoder's state is one product for all words.
+Each word is predicted from the true words before it (teacher forcing). Padding is not computed, and everything that
+does not depend on the decoder's state is one product for all words.
 
 Reference: the sequence-to-sequence video captioner of Venugopalan et al. 2015, as Li et al. 2019 (VSRN) use it.
 """
@@ -26,9 +26,9 @@ from diptych.text.vocabulary import PAD
 
 
 class Generation(Settings):
-    """The generation loss: its weight (0: there is no decoder) and the decoder's sizes.
+    """The generation loss: its weight (0 for no decoder) and the decoder's sizes.
 
-    `dropout` leaves out this share of what the two GRUs read, in training.
+    `dropout` applies to the inputs of the two GRUs in training.
     """
 
     weight: Annotated[Number, Field(ge=0)] = 1.0
@@ -38,7 +38,7 @@ class Generation(Settings):
 
 
 class Captioner(nn.Module):
-    """See the module's description; called with regions and captions, it gives the loss a caption."""
+    """See the module docstring. Called with regions and captions, it returns the loss per caption."""
 
     def __init__(self, settings: Generation, size: int, words: int) -> None:
         """For regions of this size and a vocabulary of this many words."""
@@ -47,7 +47,7 @@ class Captioner(nn.Module):
         self.dropout = settings.dropout
         self.read = nn.Linear(size, hidden)
         self.memory = nn.GRU(hidden, hidden, batch_first=True)
-        self.attend = nn.Linear(2 * hidden, hidden)  # of a region's memory, then of the state
+        self.attend = nn.Linear(2 * hidden, hidden)  # for a region's memory, then for the state
         self.weigh = nn.Linear(hidden, 1, bias=False)
         self.words = nn.Embedding(words, settings.word, padding_idx=PAD)
         self.cell = nn.GRUCell(settings.word + hidden, hidden)
@@ -56,8 +56,8 @@ class Captioner(nn.Module):
             nn.init.xavier_normal_(layer.weight)
 
     def forward(self, rows: Tensor, layout: Layout, captions: Tokens, image_of: Tensor) -> Tensor:
-        """The loss of captions, each of the image `image_of` says, summed over its words; the mean of the captions."""
-        lengths, order = torch.sort(captions.lengths, descending=True)  # so that those who go on come first
+        """The loss per caption, summed over its words; caption k describes image `image_of[k]`."""
+        lengths, order = torch.sort(captions.lengths, descending=True)  # so that longer captions come first
         ids, image, steps = captions.ids[order], image_of[order], (lengths - 1).cpu()
         given, sizes, _, _ = pack_padded_sequence(ids, steps, batch_first=True)  # (words,): step by step
         wanted = pack_padded_sequence(ids[:, 1:], steps, batch_first=True).data  # (words,)
@@ -68,13 +68,13 @@ class Captioner(nn.Module):
     def _remember(self, rows: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """The memory of each region, (images, most, hidden), and of each image, (images, hidden)."""
         padded = layout.pad(dropout(self.read(rows), self.dropout, self.training))
-        states: Tensor = self.memory(padded)[0]  # beyond an image's last region they mean nothing, and nobody asks
+        states: Tensor = self.memory(padded)[0]  # not meaningful, and not used, after an image's last region
         return states, layout.last(states)
 
     def _states(
         self, memory: Tensor, last: Tensor, layout: Layout, image: Tensor, given: Tensor, sizes: list[int]
     ) -> Tensor:
-        """The decoder's state after each given word, (words, hidden); step t has the first `sizes[t]` captions."""
+        """The decoder's state after each input word, (words, hidden); step t has the first `sizes[t]` captions."""
         hidden = last.shape[1]
         of_memory, of_state = self.attend.weight.chunk(2, 1)
         of_word, of_context = self.cell.weight_ih.split_with_sizes([self.words.embedding_dim, hidden], 1)
@@ -87,14 +87,14 @@ class Captioner(nn.Module):
         recurrent = torch.cat([of_state, self.cell.weight_hh])
         bias = torch.cat([self.cell.bias_hh.new_zeros(hidden), self.cell.bias_hh])
         states = []
-        for own in inputs:
-            if len(own) < len(state):
-                keys, memory, absent, state = (values[: len(own)] for values in (keys, memory, absent, state))
-            asks, gates = linear(state, recurrent, bias).split_with_sizes([hidden, 3 * hidden], 1)
-            scores = torch.tanh(keys + asks[:, None]) @ self.weigh.weight[0]  # (captions, most)
+        for step in inputs:
+            if len(step) < len(state):
+                keys, memory, absent, state = (values[: len(step)] for values in (keys, memory, absent, state))
+            queries, gates = linear(state, recurrent, bias).split_with_sizes([hidden, 3 * hidden], 1)
+            scores = torch.tanh(keys + queries[:, None]) @ self.weigh.weight[0]  # (captions, most)
             shares = scores.masked_fill(absent, -torch.inf).softmax(1)
             context = dropout(torch.bmm(shares[:, None], memory)[:, 0], self.dropout, self.training)
-            state = _gru_step(own + linear(context, of_context), gates, state)
+            state = _gru_step(step + linear(context, of_context), gates, state)
             states.append(state)
         return torch.cat(states)
 

@@ -1,9 +1,9 @@
 """A GRU over a batch of texts that computes every distinct prefix once.
 
-Texts are sorted, so that texts with a common beginning lie side by side and share the states of that beginning: with
-`<start> a man ...` and `<start> a dog ...` the first two states are computed once for the whole batch. The input
-projection is computed once a distinct word, and the weight gradients of all steps are one matrix product. Values and
-gradients equal `torch.nn.GRU` on packed sequences up to rounding; only the amount of arithmetic differs.
+Texts are sorted, so that texts with a common prefix are neighbours and share its states: with `<start> a man ...` and
+`<start> a dog ...` the first two states are computed once for the whole batch. The input projection is computed once
+per distinct word, and the weight gradients of all steps are one matrix product. Values and gradients equal those of
+`torch.nn.GRU` on packed sequences up to rounding; only the amount of arithmetic differs.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class PrefixTree:
     """The distinct prefixes of a batch of texts, level by level; a node is a prefix.
 
     Level t holds the prefixes of t + 1 words. `words[t]` is the last word of each node as a row of the table of
-    distinct words, `inner[t]` the nodes that go on, `parents[t + 1]` each node's parent as a row of `inner[t]`, and
-    `path` the node of each text at each of its words, counted over all levels; beyond a text it means nothing.
+    distinct words, `inner[t]` the nodes with children, `parents[t + 1]` each node's parent as a row of `inner[t]`, and
+    `path` the node of each text at each of its words, counted over all levels; it is undefined after a text's end.
     """
 
     distinct: Tensor  # (distinct words,)
@@ -38,27 +38,27 @@ class PrefixTree:
 
     @property
     def before(self) -> list[int]:
-        """The number of states that each level goes on from; the first goes on from one, which is zero."""
+        """The number of states that each level starts from; the first starts from a single zero state."""
         return [1, *(len(inner) for inner in self.inner)]
 
     @classmethod
-    def of(cls, ids: Tensor, lengths: Tensor) -> PrefixTree:
-        """Find the prefixes of padded `ids` (texts, length); runs where the ids are, without a loop over texts."""
+    def from_ids(cls, ids: Tensor, lengths: Tensor) -> PrefixTree:
+        """Find the prefixes of padded `ids` (texts, length), on their device and without a loop over texts."""
         texts, longest = ids.shape
         beyond = torch.arange(longest, device=ids.device) >= lengths[:, None]
-        keys = ids.masked_fill(beyond, -1)  # a text that ends sorts before the ones that go on
+        keys = ids.masked_fill(beyond, -1)  # a text sorts before its continuations
         order = torch.arange(texts, device=ids.device)
-        for step in range(longest - 1, -1, -1):  # least significant first: a stable sort a column
+        for step in range(longest - 1, -1, -1):  # least significant column first, by stable sorts
             order = order[torch.argsort(keys[order, step], stable=True)]
         keys = keys[order]
         same = torch.zeros_like(keys, dtype=torch.bool)
         same[1:] = keys[1:] == keys[:-1]
-        shares = same.to(torch.uint8).cumprod(1).bool()  # the prefix up to here equals the text before
-        first = ~shares & (keys >= 0)  # (texts, length): the row that stands for a new node
+        shares = same.to(torch.uint8).cumprod(1).bool()  # the prefix up to here equals that of the previous text
+        first = ~shares & (keys >= 0)  # (texts, length): the first row of each node
         node = first.long().cumsum(0) - 1  # (texts, length): each row's node within its level
 
         distinct, rows = torch.unique(keys, return_inverse=True)
-        padded = int(distinct[0] == -1)  # the padding's key is no word
+        padded = int(distinct[0] == -1)  # the padding's key is not a word
         words, parents, inner, sizes = [], [], [], []
         for step in range(longest):
             new = first[:, step]
@@ -87,8 +87,8 @@ class _Level(NamedTuple):
 class _PrefixStates(torch.autograd.Function):
     """States of all nodes, (nodes, hidden), from the input projection of each distinct word, (words, 3 hidden).
 
-    What all levels make lies in one array each, a level's part a view of it, so that the products over all steps need
-    no copy.
+    The values of all levels are in one array each, of which a level's part is a view, so that products over all steps
+    need no copy.
     """
 
     @staticmethod
@@ -128,13 +128,13 @@ class _PrefixStates(torch.autograd.Function):
         to_state_of, to_input_of = grad.split_with_sizes(tree.nodes), to_inputs.split_with_sizes(tree.nodes)
         previous_of = ctx.previous.split_with_sizes(tree.before)
         to_recurrent_of = to_recurrents.split_with_sizes(tree.before)
-        carried: Tensor | None = None  # what a level's inner nodes get from their children
+        carried: Tensor | None = None  # the gradients of a level's inner nodes from their children
         for step in range(len(tree.words) - 1, -1, -1):
             to_state, parents = to_state_of[step], tree.parents[step]  # (nodes, hidden), (nodes,)
             if carried is not None:
                 to_state = to_state.index_add(0, tree.inner[step], carried)
             previous, to_recurrent = previous_of[step], to_recurrent_of[step]
-            alone = len(parents) == len(previous)  # every node is its parent's only child
+            alone = len(parents) == len(previous)  # every node is an only child
             to_node = to_recurrent if alone else torch.empty_like(to_input_of[step])
             through = _cell_gradients(ctx.levels[step], to_state, _take(previous, parents), to_input_of[step], to_node)
             if not alone:
@@ -147,14 +147,14 @@ class _PrefixStates(torch.autograd.Function):
 
 
 def _take(values: Tensor, rows: Tensor) -> Tensor:
-    """Rows of values; `rows` is in order and misses none, so as many as there are values are all of them."""
+    """`values[rows]`; `rows` is sorted and complete, so that equal lengths mean the identity."""
     return values if len(rows) == len(values) else values.index_select(0, rows)
 
 
 def _cell_gradients(
     level: _Level, to_state: Tensor, previous: Tensor, to_input: Tensor, to_recurrent: Tensor
 ) -> Tensor:
-    """Write the gradients to a level's input and recurrent projections, (nodes, 3 hidden); give that to `previous`.
+    """Write the gradients of a level's input and recurrent projections, (nodes, 3 hidden); return that of `previous`.
 
     h = new + update (previous - new),  new = tanh(input_new + reset recurrent_new)
     """
@@ -178,7 +178,7 @@ def prefix_states(
     bias_input: Tensor,
     bias_hidden: Tensor,
 ) -> Tensor:
-    """The GRU's state after each prefix, (nodes, hidden); a text's own are those of its `path`."""
+    """The GRU's state after each prefix: (nodes, hidden). A text's states are at its `path`."""
     vectors = torch.nn.functional.embedding(tree.distinct, embedding)  # (distinct words, word size)
     table = torch.nn.functional.linear(vectors, weight_input, bias_input)  # (distinct words, 3 hidden)
     states: Tensor = _PrefixStates.apply(table, weight_hidden, bias_hidden, tree)  # type: ignore[no-untyped-call]
@@ -188,8 +188,8 @@ def prefix_states(
 def last_states(ids: Tensor, lengths: Tensor, embedding: Tensor, *weights: Tensor) -> Tensor:
     """The state after the last word of each text, (texts, hidden), from padded `ids` (texts, length).
 
-    The weights are those of `torch.nn.GRU`, in its order.
+    The weights are those of a `torch.nn.GRU`, in its order.
     """
-    tree = PrefixTree.of(ids, lengths)
+    tree = PrefixTree.from_ids(ids, lengths)
     ends = tree.path.gather(1, lengths[:, None] - 1).squeeze(1)
     return prefix_states(tree, embedding, *weights).index_select(0, ends)

@@ -1,10 +1,10 @@
-"""Reasoning over the regions of an image: each region takes in what the others say, by how much it has to do with them.
+"""Reasoning over the regions of an image: each region receives messages from the others, weighted by affinity.
 
     R_ij = theta(v_i) . phi(v_j) / N,   v_i* = v_i + BatchNorm( W sum_j R_ij g(v_j) )        (Li et al. 2019, VSRN)
 
 theta, phi, g and W are linear with a bias, N is the number of the image's regions, and there is no softmax. The batch
-norm begins with zeros, so that a fresh block changes nothing. Regions that an image does not have are left out of
-everything, the statistics of the batch norm too.
+norm starts at zero, so that a new block is the identity. Missing regions never count, neither in the sums nor in the
+statistics of the batch norm.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from diptych.models.layers.sets import present
 
 @dataclass(frozen=True)
 class Layout:
-    """Which rows are which image's, where the regions that there are stand one after the other, image by image."""
+    """Which rows belong to which image, if the present regions of all images are concatenated."""
 
     counts: Tensor  # (images,): the regions of each image
     most: int
-    places: Tensor | None  # (rows,): each row's place among images x most, or none where every place is taken
+    places: Tensor | None  # (rows,): each row's place among images x most; None if every place is taken
 
     @classmethod
-    def of(cls, regions: Tensor) -> tuple[Tensor, Layout]:
-        """The regions that there are, (rows, size), and their layout, from (images, regions, size) with empty places.
+    def from_regions(cls, regions: Tensor) -> tuple[Tensor, Layout]:
+        """The present regions, (rows, size), and their layout, from (images, regions, size) with empty places.
 
-        An image without any region keeps one, of zeros, so that every image has an encoding.
+        An image without regions gets one of zeros, so that every image has an encoding.
         """
         there = present(regions)  # (images, regions)
         there[:, 0] |= ~there.any(1)
@@ -42,20 +42,20 @@ class Layout:
         return rows, cls(counts, most, None if full else taken.flatten().nonzero().squeeze(1))
 
     def first(self, rows: Tensor, images: int) -> tuple[Tensor, Layout]:
-        """The rows and the layout of the first so many images alone."""
+        """The rows and the layout of the first `images` images."""
         counts = self.counts[:images]
         taken = int(counts.sum())
         return rows[:taken], Layout(counts, self.most, None if self.places is None else self.places[:taken])
 
     def pad(self, rows: Tensor) -> Tensor:
-        """(rows, size) to (images, most, size), zeros where an image has no more regions."""
+        """Pad (rows, size) to (images, most, size), with zeros after an image's last region."""
         padded = rows
         if self.places is not None:
             padded = rows.new_zeros(len(self.counts) * self.most, rows.shape[1]).index_copy(0, self.places, rows)
         return padded.view(len(self.counts), self.most, rows.shape[1])
 
     def take(self, padded: Tensor) -> Tensor:
-        """(images, most, size) back to (rows, size)."""
+        """The inverse of `pad`: (images, most, size) to (rows, size)."""
         rows = padded.flatten(0, 1)
         return rows if self.places is None else rows.index_select(0, self.places)
 
@@ -65,7 +65,7 @@ class Layout:
 
 
 class RegionGraph(nn.Module):
-    """One block: regions in, regions of the same size out; see the module's description."""
+    """One block, see the module docstring; regions keep their size."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -78,18 +78,18 @@ class RegionGraph(nn.Module):
         nn.init.zeros_(self.normalise.bias)
 
     def forward(self, rows: Tensor, layout: Layout) -> Tensor:
-        """(rows, size) to (rows, size)."""
-        # W is applied to what a region says, before the sum, which is linear; only its bias is added after it.
+        """Update the regions: (rows, size)."""
+        # W is applied to the messages before the sum, which is linear; only its bias is added afterwards.
         if self.composes(len(rows)):
-            affinity, said = self._composed_affinity(rows, layout), self._composed_messages(rows)
+            affinity, messages = self._composed_affinity(rows, layout), self._composed_messages(rows)
         else:
-            affinity, said = self._affinity(rows, layout), linear(self.message(rows), self.update.weight)
+            affinity, messages = self._affinity(rows, layout), linear(self.message(rows), self.update.weight)
         shares = affinity / layout.counts[:, None, None]  # (images, most, most)
-        heard = layout.take(torch.bmm(shares, layout.pad(said)))  # an empty place says zero, and is not taken
-        return rows + self._normalised(heard + self.update.bias)
+        received = layout.take(torch.bmm(shares, layout.pad(messages)))  # empty places send zero, and are dropped
+        return rows + self._normalised(received + self.update.bias)
 
     def _normalised(self, rows: Tensor) -> Tensor:
-        """By the batch's statistics in training, or by the running ones where a single row has none."""
+        """Batch norm; a single row in training uses the running statistics."""
         norm = self.normalise
         if norm.training and len(rows) == 1:
             return batch_norm(rows, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
@@ -97,7 +97,7 @@ class RegionGraph(nn.Module):
         return normalised
 
     def composes(self, rows: int) -> bool:
-        """Whether two maps in a row cost less as one: a product of the maps saves one of the rows with a map."""
+        """Whether it is cheaper to multiply two consecutive maps first, instead of applying both to the rows."""
         return rows > self.theta.in_features
 
     def _affinity(self, rows: Tensor, layout: Layout) -> Tensor:

@@ -1,15 +1,14 @@
-"""Residual blocks over the places of texts (Zheng et al. 2020, section III-B and figure 3; He et al. 2016).
+"""Residual blocks over the positions of texts (Zheng et al. 2020, section III-B and figure 3; He et al. 2016).
 
-A text is a row of places. A block is ResNet's bottleneck whose middle convolution looks at a place and the one before
-it, with one empty place on the left of the first:
+A text is a row of positions. A block is ResNet's bottleneck whose middle convolution reads a position and the one
+before it, with one empty position to the left of the first:
 
     1x1 to a quarter of the width - 1x2 - 1x1 to the width, batch norm after each, ReLU, plus the block's input
 
-What a block makes of a place depends on the words of a window that ends there. Texts share windows: empty places above
-all, and words that often stand together. So every distinct window is computed once, and batch norm counts it as often
-as it occurs. Convolutions are then products of matrices, (windows, channels). They have no bias, which the batch norm
-behind them would take away again. The plain forms look for no windows: an export cannot, as what it makes has to have
-one shape for all texts.
+The output at a position depends on the words of a window that ends there. Texts share windows: empty positions above
+all, and words that often occur together. So every distinct window is computed once, and batch norm counts it as often
+as it occurs. Convolutions are then matrix products, (windows, channels). They have no bias, because the batch norm
+after them would remove it. The plain forms do not look for windows: an export needs fixed shapes.
 """
 
 from __future__ import annotations
@@ -22,38 +21,38 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import batch_norm, embedding, pad
 
-BOTTLENECK = 4  # the width of a block over that of its 1x2 convolution
+BOTTLENECK = 4  # the width of a block divided by that of its 1x2 convolution
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The distinct windows of a batch: which of them ends at each place, and at how many places each ends."""
+    """The distinct windows of a batch: which one ends at each position, and at how many positions each ends."""
 
     at: Tensor  # (texts, places)
     counts: Tensor  # (windows,)
 
     @classmethod
-    def of(cls, keys: Tensor) -> tuple[Tensor, Windows]:
-        """The distinct of the keys of places, (texts, places), and the windows that they stand for."""
+    def from_keys(cls, keys: Tensor) -> tuple[Tensor, Windows]:
+        """The distinct keys of (texts, places), and the windows that they stand for."""
         distinct, at, counts = torch.unique(keys, return_inverse=True, return_counts=True)
         return distinct, cls(at, counts)
 
-    def joined(self, stride: int) -> tuple[Tensor, Windows]:
-        """Windows joined with those of the place before, as rows (window before, window), and what they make.
+    def extended(self, stride: int) -> tuple[Tensor, Windows]:
+        """Windows extended by the previous position: pairs (previous window, window), and the extended windows.
 
-        With a stride of 2 of every second place, the last one among them, so that nothing at the end of a text is lost.
-        Before the first place there is nothing: the window behind all others.
+        With a stride of 2, of every second position including the last, so that nothing at the end of a text is lost.
+        The window before the first position is empty: it has the number after all others.
         """
         nothing = len(self.counts)
         first = (self.at.shape[1] - 1) % stride
         before = pad(self.at[:, :-1], (1, 0), value=nothing)[:, first::stride]
-        # In the order of the window itself: where none has two before it, they stay in their order.
-        keys, windows = Windows.of(self.at[:, first::stride] * (nothing + 1) + before)
+        # Sorted by the window itself: if none has two different predecessors, the order does not change.
+        keys, windows = Windows.from_keys(self.at[:, first::stride] * (nothing + 1) + before)
         return torch.stack([keys % (nothing + 1), keys // (nothing + 1)], 1), windows
 
 
 class _SharedNorm(torch.autograd.Function):
-    """Batch norm of vectors (windows, channels) that stand for shares of the places; also their mean and variance."""
+    """Batch norm of (windows, channels), weighted by their shares of the positions; also their mean and variance."""
 
     @staticmethod
     def forward(
@@ -79,9 +78,9 @@ class _SharedNorm(torch.autograd.Function):
 
 
 def norm_places(norm: nn.BatchNorm1d, vectors: Tensor, windows: Windows) -> Tensor:
-    """Batch norm over all places of all texts, of vectors (windows, channels); its running statistics go along.
+    """Batch norm of (windows, channels) over all positions of all texts; updates the running statistics.
 
-    In training, a single place has no statistics of its own, and takes those known so far.
+    A single position in training uses the running statistics.
     """
     assert norm.running_mean is not None and norm.running_var is not None and norm.momentum is not None
     places = windows.at.numel()
@@ -98,13 +97,13 @@ def norm_places(norm: nn.BatchNorm1d, vectors: Tensor, windows: Windows) -> Tens
 
 
 def plain_norm(norm: nn.BatchNorm1d, places: Tensor) -> Tensor:
-    """The same of every place, (texts, places, channels), in evaluation."""
+    """The same at every position, (texts, places, channels), in evaluation."""
     normed: Tensor = norm(places.flatten(0, 1))
     return normed.view(places.shape)
 
 
 class Convolution(nn.Module):
-    """A product of what stands at each place, then batch norm."""
+    """A 1x1 convolution without a bias, then batch norm."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -113,18 +112,18 @@ class Convolution(nn.Module):
         nn.init.kaiming_normal_(self.product.weight, nonlinearity="relu")
 
     def forward(self, vectors: Tensor, windows: Windows) -> Tensor:
-        """(windows, inputs) to (windows, outputs)."""
+        """Convolve (windows, inputs): (windows, outputs)."""
         return norm_places(self.norm, self.product(vectors), windows)
 
     def plain(self, places: Tensor) -> Tensor:
-        """(texts, places, inputs) to (texts, places, outputs), in evaluation."""
+        """The same at every position, (texts, places, inputs), in evaluation."""
         return plain_norm(self.norm, self.product(places))
 
 
 class Block(nn.Module):
-    """A bottleneck of 1x1, 1x2 and 1x1; of every second place if it has a `stride` of 2.
+    """A bottleneck of 1x1, 1x2 and 1x1 convolutions, at every second position with a `stride` of 2.
 
-    Its input is added to what it makes, through a projection of its own where size or stride differ.
+    The input is added to the output, through a projection if size or stride differ.
     """
 
     def __init__(self, inputs: int, width: int, stride: int = 1) -> None:
@@ -137,12 +136,12 @@ class Block(nn.Module):
         self.shortcut = Convolution(inputs, width) if stride > 1 or inputs != width else None
 
     def forward(self, vectors: Tensor, windows: Windows) -> tuple[Tensor, Windows]:
-        """(windows, inputs) to (longer windows, width)."""
+        """Apply the block to (windows, inputs): (longer windows, width)."""
         inner = self.narrow(vectors, windows).relu_()
-        pairs, windows = windows.joined(self.stride)
+        pairs, windows = windows.extended(self.stride)
         beside = embedding(pairs, pad(inner, (0, 0, 0, 1))).flatten(1)  # (longer windows, 2 x inner)
         made: Tensor = self.widen(self.pair(beside, windows).relu_(), windows)
-        # Where no window has two others before it, rows stay where they are.
+        # If no window has two different predecessors, the rows stay in place.
         same = self.stride == 1 and len(pairs) == len(vectors)
         kept = vectors if same else embedding(pairs[:, 1], vectors)  # (longer windows, inputs)
         if self.shortcut is not None:
@@ -150,7 +149,7 @@ class Block(nn.Module):
         return made.add_(kept).relu_(), windows
 
     def plain(self, places: Tensor) -> Tensor:
-        """The same at every place by itself, in evaluation: (texts, places, inputs) to (texts, fewer places, width)."""
+        """The same at every position, in evaluation: (texts, places, inputs) to (texts, fewer places, width)."""
         inner = self.narrow.plain(places).relu()
         beside = torch.cat([pad(inner[:, :-1], (0, 0, 1, 0)), inner], 2)  # (texts, places, 2 x inner)
         kept = slice((places.shape[1] - 1) % self.stride, None, self.stride)
@@ -160,7 +159,7 @@ class Block(nn.Module):
 
 
 def residual_blocks(inputs: int, stages: tuple[tuple[int, int], ...]) -> list[Block]:
-    """Blocks for stages of (width, blocks); each stage but the first begins by taking every second place."""
+    """Blocks for stages of (width, blocks); each stage but the first starts with a stride of 2."""
     blocks = []
     for number, (width, count) in enumerate(stages):
         for block in range(count):

@@ -1,7 +1,7 @@
 """Texts as sets of words: a GRU reads each text in both directions, and a word is the mean of its two states.
 
-On a CPU each direction computes every distinct prefix once: those of the texts, and those of the texts read backwards,
-which are their common endings. Values and gradients equal torch's own bidirectional GRU up to rounding.
+On a CPU each direction computes every distinct prefix once: prefixes of the texts, and of the texts read backwards.
+Values and gradients equal those of torch's bidirectional GRU up to rounding.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from diptych.models.layers.prefix_gru import PrefixTree, prefix_states
-from diptych.models.tower import Tokens, start_embedding
+from diptych.models.tower import Tokens, load_word_embedding
 from diptych.settings import Count, Settings
 from diptych.text.vocabulary import PAD
 
@@ -24,9 +24,9 @@ class WordSettings(Settings):
 
 
 class WordStates(nn.Module):
-    """Word embedding U(-0.1, 0.1), one bidirectional GRU layer, the mean of both directions with length one.
+    """Word embedding U(-0.1, 0.1), one bidirectional GRU layer, and the normalised mean of both directions.
 
-    `<start>` and `<end>` are words like the others.
+    `<start>` and `<end>` are words like any other.
     """
 
     def __init__(self, words: int, word_size: int, size: int) -> None:
@@ -37,14 +37,14 @@ class WordStates(nn.Module):
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """Padded words to (texts, length, size), zeros beyond a text; on a CPU by the path with distinct prefixes."""
+        """Encode padded texts: (texts, length, size), with zeros after the last word."""
         if tokens.ids.device.type != "cpu":
             return self.plain(tokens)
         there = _inside(tokens)
         steps = torch.arange(tokens.ids.shape[1])
-        mirror = torch.where(there, tokens.lengths[:, None] - 1 - steps, steps)  # a text's words from its end
-        forward = PrefixTree.of(tokens.ids, tokens.lengths)
-        backward = PrefixTree.of(tokens.ids.gather(1, mirror), tokens.lengths)
+        mirror = torch.where(there, tokens.lengths[:, None] - 1 - steps, steps)  # each text reversed
+        forward = PrefixTree.from_ids(tokens.ids, tokens.lengths)
+        backward = PrefixTree.from_ids(tokens.ids.gather(1, mirror), tokens.lengths)
         weights = list(self.gru.parameters())
         ahead = prefix_states(forward, self.words.weight, *weights[:4])  # (nodes, size)
         back = prefix_states(backward, self.words.weight, *weights[4:])
@@ -56,16 +56,16 @@ class WordStates(nn.Module):
         return sets.index_copy(0, places, normalize(states, dim=1)).view(*there.shape, self.size)
 
     def plain(self, tokens: Tokens) -> Tensor:
-        """The same by torch's own GRU, which is the faster one on a GPU."""
+        """The same with `torch.nn.GRU`, which is faster on a GPU."""
         vectors = self.words(tokens.ids)
         packed = pack_padded_sequence(vectors, tokens.lengths.cpu(), batch_first=True, enforce_sorted=False)
         states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=tokens.ids.shape[1])
         both = normalize(states[:, :, : self.size] + states[:, :, self.size :], dim=2)
         return both * _inside(tokens)[:, :, None]
 
-    def start_words(self, vectors: Tensor, found: Tensor) -> None:
-        """Start the found words from given vectors; the others keep their random start."""
-        start_embedding(self.words, vectors, found)
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words with these vectors; the others stay random."""
+        load_word_embedding(self.words, vectors, found)
 
 
 def _inside(tokens: Tokens) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the fitted text towers that read word vectors share: a table of them, filled when the tower is fitted."""
+"""The base of fitted text towers that read word vectors: a table of vectors, filled when the tower is fitted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from diptych.text.word_vectors import WordVectors
 
 
 class WordTableTower(FittedTextTower):
-    """A vector for each word of the vocabulary, where there is one; the others are left out of every text."""
+    """Vectors of the vocabulary's words; words without a vector are left out of every text."""
 
     table: Tensor  # (words, word)
     found: Tensor  # (words,)
@@ -23,16 +23,14 @@ class WordTableTower(FittedTextTower):
         self.register_buffer("found", torch.zeros(words, dtype=torch.bool))
 
     def known(self, tokens: Tokens) -> Tensor:
-        """Which texts have a word with a vector, (texts,)."""
+        """Which texts have a word with a vector: (texts,)."""
         return self.found[tokens.ids].any(1)
 
     def fill(self, vectors: WordVectors | None) -> None:
-        """Put the vectors of the found words into the table; none, or those of another size, are refused."""
+        """Copy the vectors of the found words into the table; missing vectors or another size are an error."""
         words, size = self.table.shape
         if vectors is None:
-            raise RecipeError(
-                "text.vectors: the text tower is made of word vectors; name a file of them, as text.vectors"
-            )
+            raise RecipeError("text.vectors: the text tower needs word vectors; set text.vectors to a file of them")
         if vectors.vectors.shape[1] != size:
             given = vectors.vectors.shape[1]
             raise RecipeError(f"text.vectors: vectors of size {given}, set model.text.word = {given}")

@@ -1,18 +1,19 @@
-"""Normalised canonical correlation analysis: linear maps in which a pair's two sides correlate most, solved at once.
+"""Normalised canonical correlation analysis: the linear maps in which images and texts of a pair correlate most.
 
     maximise  corr(P_x^T x, P_y^T y):   (S_xx + r_x I)^-1/2 S_xy (S_yy + r_y I)^-1/2 = A D B^T
     f(x) = L2( D^p A^T (S_xx + r_x I)^-1/2 (x - mean) ),  g(y) likewise with B,  s(x, y) = f(x) . g(y)
 
-D holds the canonical correlations; each direction counts with a power of its own, which is what "normalised" means,
-beside the cosine (Gong et al. 2014, with p = 4). The ridge r is `regularisation` times a side's mean variance.
+D holds the canonical correlations. "Normalised" means that each direction is weighted by a power of its own
+correlation, besides the cosine (Gong et al. 2014, with p = 4). The ridge r is `regularisation` times a side's mean
+variance.
 
 Reference: Gong, Ke, Isard, Lazebnik 2014, A Multi-View Embedding Space for Modeling Internet Images, Tags, and Their
 Semantics, IJCV; as a baseline in Klein, Lev, Sadeh, Wolf 2015, Associating Neural Word Embeddings with Deep Image
 Representations using Fisher Vectors, CVPR.
 Needs: towers that are not trained, such as stored features and a fitted text tower; a stage with `correlation`.
-When to use it: the baseline of the two-branch papers, and a strong one. One pass over the pairs, and three numbers to
-tune. Its covariances are as large as the vectors are long, squared, and do not grow with the data.
-Relation to others: the linear `two_branch` has the same form, and is trained by ranking.
+When to use it: as the strong baseline of the two-branch papers. It takes one pass over the pairs and has three numbers
+to tune. The covariances grow with the square of the vectors' size, and not with the data.
+Relation to others: the linear `two_branch` has the same form and is trained by ranking.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from diptych.settings import Count, Number
 
 
 class CCASettings(TwoTowerSettings):
-    """Towers, the number of directions that are kept, the ridge relative to the mean variance, and the power."""
+    """Towers, the number of directions (`joint`), the ridge relative to the mean variance, and the power."""
 
     name: Literal["cca"] = "cca"
     joint: Count = 512
@@ -47,7 +48,7 @@ class CCASettings(TwoTowerSettings):
 
 
 class CCA(TwoTowers):
-    """See the module's description; a stage can name the parts `image_projection` and `text_projection`.
+    """See the module docstring. Its parts are `image_projection` and `text_projection`.
 
     `accumulate` adds a batch of pairs, and `solve` computes the projections from all of them.
     """
@@ -68,7 +69,7 @@ class CCA(TwoTowers):
 
     @property
     def embedding_dim(self) -> int | None:
-        """The number of directions that are kept, where an image is one vector."""
+        """The number of directions if an image is one vector, else None."""
         return None if self.has_regions else self.settings.joint
 
     @property
@@ -108,27 +109,27 @@ class CCA(TwoTowers):
         self.correlations.copy_(found.correlations[:joint])
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """What the image tower reads to (images, joint), or to (images, regions, joint) with zeros for no region."""
+        """Encode images: (images, joint), or (images, regions, joint) with zeros for missing regions."""
         vectors: Tensor = self.image(images)
         joint = normalize(self.image_projection(vectors - self.image_mean), dim=-1)
         return joint if joint.dim() == 2 else joint * present(vectors)[:, :, None]
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
-        """Tokens to (texts, joint)."""
+        """Encode texts: (texts, joint)."""
         return normalize(self.text_projection(self.text(tokens) - self.text_mean), dim=1)
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The cosine, of an image with regions that of its best: (images, texts)."""
+        """The cosine, or that of an image's best region: (images, texts)."""
         return best_products(images, texts)
 
     def score_pairs(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The same of image k and text k: (pairs,)."""
+        """The same score for image k and text k: (pairs,)."""
         return best_products_of_pairs(images, texts)
 
 
 @dataclass
 class Moments:
-    """EncodeOptions, and sums of products around them, of all pairs so far; in float64, on the CPU."""
+    """The means of all pairs so far and the sums of products around them, in float64 on the CPU."""
 
     pairs: int
     image_mean: Tensor
@@ -139,13 +140,13 @@ class Moments:
 
     @classmethod
     def none(cls, images: int, texts: int) -> Moments:
-        """Of no pairs, in vectors of these sizes."""
+        """The moments of no pairs, for vectors of these sizes."""
         zeros = partial(torch.zeros, dtype=torch.float64, device="cpu")
         return cls(0, zeros(images), zeros(texts), zeros(images, images), zeros(texts, texts), zeros(images, texts))
 
     @torch.no_grad()
     def add(self, images: Tensor, texts: Tensor) -> None:
-        """Take in more pairs: a block is centred by itself, then merged, so that large means cost no digits."""
+        """Add pairs: a block is centred by itself and then merged, so that large means cost no precision."""
         pairs = len(images)
         if pairs == 0:
             return
@@ -167,7 +168,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Canonical:
-    """Directions as columns, a side each, and their correlations, largest first; only those that correlate at all."""
+    """The directions of each side as columns, and their correlations, largest first, without those that are zero."""
 
     images: Tensor
     texts: Tensor
@@ -175,13 +176,13 @@ class Canonical:
 
 
 def canonical(moments: Moments, regularisation: float) -> Canonical:
-    """The canonical directions of pairs: each has variance one, ridge included, and correlates with its like alone."""
+    """The canonical directions: each has variance one, ridge included, and correlates only with its counterpart."""
     image_root = _root(moments.images / moments.pairs, regularisation, "images'")
     text_root = _root(moments.texts / moments.pairs, regularisation, "texts'")
     half = torch.linalg.solve_triangular(image_root, moments.across / moments.pairs, upper=False)
     whitened = torch.linalg.solve_triangular(text_root, half.t(), upper=False).t()
     left, correlations, right = torch.linalg.svd(whitened, full_matrices=False)
-    # Rounding of a covariance is divided by the ridge: what is left of directions without any variance.
+    # Rounding errors of a covariance are divided by the ridge: directions below this have no variance at all.
     rounding = torch.finfo(torch.float64).eps
     noise = max(whitened.shape) * rounding / max(regularisation, rounding**0.5)
     rank = int((correlations > noise).sum())
@@ -207,7 +208,7 @@ def _root(covariance: Tensor, regularisation: float, whose: str) -> Tensor:
 
 
 def _projection(inputs: int, outputs: int) -> nn.Linear:
-    """A map without a bias, at random until it is solved."""
+    """A random linear map without a bias."""
     layer = nn.Linear(inputs, outputs, bias=False)
     nn.init.xavier_uniform_(layer.weight)
     return layer

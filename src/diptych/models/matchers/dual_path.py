@@ -1,13 +1,13 @@
-"""Dual-path: a CNN a side, from pixels and from words, two layers behind each, and the cosine as the score.
+"""Dual-path: one CNN per side, over pixels and over words, two layers after each, and the cosine as the score.
 
     f = fc(ReLU(BN(fc(CNN(x))))),  s(i, t) = f_i . f_t / (|f_i| |f_t|)        (Zheng et al. 2020, Eq. 1 and 3, Fig. 2)
 
 Reference: Dual-Path Convolutional Image-Text Embeddings with Instance Loss, ACM TOMM 2020, sections III and VI-B.
-Needs: images as any image tower reads them, `views` being the paper's (the photo and its mirror); texts as tokens.
+Needs: images for any image tower, in the paper `views` (the photo and its mirror image); texts as tokens.
 When to use it: with `instance`, which makes every group a class; for people and things that are seen several times.
-Relation to others: VSE has one linear map a side and a GRU. What a classifier reads is `f` itself, before it is brought
-to length one, with dropout. `heads = "public"` are those of the authors' code: batch norm and ReLU also behind the last
-layer, and one layer on the text side; in evaluation the features are those before the last ReLU.
+Relation to others: VSE has one linear map per side and a GRU. A classifier reads `f` before it is normalised, with
+dropout. `heads = "public"` are those of the authors' code: batch norm and ReLU also after the last layer, and one layer
+on the text side; in evaluation the features are those before the last ReLU.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from diptych.settings import Count, Number
 
 
 class DualPathSettings(TwoTowerSettings):
-    """Towers and the sizes of the layers behind them: those of the paper.
+    """Towers and the sizes of the layers after them; the defaults are the paper's.
 
-    `dropout` leaves out this share of what a classifier reads in training. `shifts = "mean"` encodes a text at each
-    place that it can take in the row of the text CNN, and takes the mean; it costs as many passes.
+    `dropout` applies to what a classifier reads in training. `shifts = "mean"` encodes a text at each position that it
+    can take in the text CNN and averages; it costs as many passes.
     """
 
     name: Literal["dual_path"] = "dual_path"
@@ -46,12 +46,12 @@ class DualPathSettings(TwoTowerSettings):
     shifts: TextShifts = "one"
 
     def build(self) -> DualPath:
-        """A fresh matcher."""
+        """A matcher with random weights."""
         return DualPath(self)
 
 
 class Head(nn.Module):
-    """Vectors (vectors, inputs) to features (vectors, the last of `sizes`); batch norm and ReLU between the layers.
+    """Maps vectors (vectors, inputs) to features (vectors, the last of `sizes`); batch norm and ReLU between layers.
 
     With `norm_last`, batch norm follows the last layer, too.
     """
@@ -60,7 +60,7 @@ class Head(nn.Module):
         super().__init__()
         outputs = (inputs, *sizes)
         followed = [norm_last or number < len(sizes) - 1 for number in range(len(sizes))]
-        # A bias in front of a batch norm changes nothing.
+        # A bias before a batch norm would have no effect.
         self.layers = nn.ModuleList(
             linear(outputs[number], size, bias=not followed[number]) for number, size in enumerate(sizes)
         )
@@ -78,7 +78,7 @@ class Head(nn.Module):
 
 
 class DualPath(TwoTowers):
-    """See the module's description; a stage can name the parts `image`, `image_head`, `text` and `text_head`."""
+    """See the module docstring. Its parts are `image`, `image_head`, `text` and `text_head`."""
 
     def __init__(self, settings: DualPathSettings) -> None:
         super().__init__(settings)
@@ -92,7 +92,7 @@ class DualPath(TwoTowers):
     def set_text_shifts(self, shifts: TextShifts) -> None:
         """Choose how texts are encoded from now on; a run can be measured both ways, however it was trained."""
         if shifts == "mean" and not isinstance(self.text, TextCNN):
-            raise RecipeError("model.shifts = 'mean': only the text tower 'cnn' has places to shift a text to")
+            raise RecipeError("model.shifts = 'mean': only the text tower 'cnn' has positions to shift a text to")
         self.settings = self.settings.model_copy(update={"shifts": shifts})
 
     @property
@@ -111,15 +111,15 @@ class DualPath(TwoTowers):
         return True
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """What the image tower reads to (images, joint), of length one."""
+        """Encode images as unit vectors: (images, joint)."""
         return normalize(self._activated(self._image_features(images)), dim=1)
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
-        """Tokens to (texts, joint), of length one."""
+        """Encode texts as unit vectors: (texts, joint)."""
         return normalize(self._activated(self._text_features(tokens)), dim=1)
 
     def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
-        """Encode a batch to train on, with what a classifier reads of it."""
+        """Encode a training batch, with the features for a classifier."""
         of_images, of_texts = (
             self._activated(self._image_features(images)),
             self._activated(self._text_features(tokens)),
@@ -133,11 +133,11 @@ class DualPath(TwoTowers):
         return torch.mm(images, texts.t())
 
     def score_pairs(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The same of image k and text k: (pairs,)."""
+        """The same score for image k and text k: (pairs,)."""
         return (images * texts).sum(1)
 
     def _image_features(self, images: Tensor) -> Tensor:
-        """Of several views, in training one that is drawn for each image, else the mean of their features."""
+        """Features of images; of several views, a random one in training and the mean in evaluation."""
         vectors: Tensor = self.image(images)  # (images, size), or (images, views, size)
         if vectors.dim() == 3 and self.training:
             drawn = torch.randint(vectors.shape[1], (len(vectors),), device=vectors.device)
@@ -146,16 +146,16 @@ class DualPath(TwoTowers):
         return features.view(*vectors.shape[:-1], -1).mean(1) if vectors.dim() == 3 else features
 
     def _text_features(self, tokens: Tokens) -> Tensor:
-        """Of a text at one place, or the mean over all places that it can take."""
+        """Features of texts at one position each, or the mean over all positions."""
         if self.training or self.settings.shifts == "one":
             features: Tensor = self.text_head(self.text(tokens))
             return features
         assert isinstance(self.text, TextCNN)
-        vectors, owner = self.text.everywhere(tokens)  # (placements, size), (placements,)
+        vectors, owner = self.text.encode_at_all_positions(tokens)  # (placements, size), (placements,)
         each: Tensor = self.text_head(vectors)
         sums = each.new_zeros(len(tokens.ids), each.shape[1]).index_add_(0, owner, each)
         return sums / torch.bincount(owner, minlength=len(sums))[:, None]
 
     def _activated(self, features: Tensor) -> Tensor:
-        """In the public code training reads features behind a last ReLU, and evaluation those before it."""
+        """With the public heads, training reads features after a last ReLU, and evaluation those before it."""
         return relu(features) if self.training and self.settings.heads == "public" else features

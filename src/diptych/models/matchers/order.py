@@ -1,13 +1,13 @@
-"""Order embeddings: a text is a more general thing than the image it describes, and the score says how far it is not.
+"""Order embeddings: a text is more general than the image it describes, and the score is how little that is violated.
 
     s(i, c) = -|| max(0, g(c) - f(i)) ||^2        (Vendrov et al. 2016, Eq. 2 and 3; Faghri et al. 2018, section 3.5)
 
 Reference: Order-Embeddings of Images and Language, ICLR 2016; as Order0 and Order++ in VSE++, BMVC 2018.
 Needs: what VSE needs.
-When to use it: in place of the inner product, where texts say less than their images show; section 3.5 finds it better.
-Relation to others: the towers are those of VSE, only the score differs, and it is not symmetric. `absolute = true` and
-the sum of hinges with a margin of 0.05 is Order0; max of hinges without it is Order++. `root = true` is the score of
-the authors' public code: the norm, not its square, which orders the answers of a query alike and trains differently.
+When to use it: instead of the inner product if texts say less than their images show; section 3.5 finds it better.
+Relation to others: the towers are those of VSE; only the score differs, and it is not symmetric. `absolute = true` with
+the sum of hinges and a margin of 0.05 is Order0; the max of hinges without it is Order++. `root = true` is the score of
+the authors' public code: the norm instead of its square, which ranks the same and trains differently.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from diptych.models.matchers.vse import VSE, VSESettings
 from diptych.models.tower import Tokens
 from diptych.settings import Flag
 
-# Differences held at once: 4 MB of them lie in a cache while three passes go over them; measured, not critical.
+# Differences in memory at once: 4 MB stay in the cache during three passes; measured, not critical.
 BLOCK = 1 << 20
 
-# Images in a block, where there are enough texts: few rows of both sides are then read again and again.
+# Images per block if there are enough texts: few rows of both sides are then read again and again.
 HEIGHT = 8
 
 
 class OrderSettings(VSESettings):
-    """The settings of VSE, and the score's: `absolute` embeddings as in Order0, the `root` of the public code."""
+    """The settings of VSE, `absolute` embeddings as in Order0, and the `root` of the public code."""
 
     name: Literal["order"] = "order"  # type: ignore[assignment]  # each file's own name, which its child replaces
     absolute: Flag = False
     root: Flag = False
 
     def build(self) -> Order:
-        """A fresh matcher."""
+        """A matcher with random weights."""
         return Order(self)
 
 
 class Order(VSE):
-    """See the module's description; its parts are those of VSE."""
+    """See the module docstring. Its parts are those of VSE."""
 
     settings: OrderSettings
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """Pixels or features to (images, joint)."""
+        """Encode images: (images, joint)."""
         return self._signed(super().encode_images(images))
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
-        """Tokens to (texts, joint)."""
+        """Encode texts: (texts, joint)."""
         return self._signed(super().encode_texts(tokens))
 
     @property
     def is_inner_product(self) -> bool:
-        """The order is not symmetric, so no product is the score."""
+        """Never: the order is not symmetric."""
         return False
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
-        """How little of a text goes beyond an image, 0 at best: (images, texts)."""
+        """Minus how far a text exceeds an image, at most 0: (images, texts)."""
         beyond: Tensor = _Beyond.apply(images, texts, BLOCK)  # type: ignore[no-untyped-call]
         return -beyond if self.settings.root else -beyond.square()
 
@@ -70,9 +70,9 @@ class Order(VSE):
 
 
 class _Beyond(torch.autograd.Function):
-    """|| max(0, text - image) || of every image and text, and its gradient, 0 where the norm is 0.
+    """|| max(0, text - image) || for every image and text, and its gradient, which is 0 where the norm is 0.
 
-    The differences, (images, texts, joint), are made a block at a time and thrown away; backward makes them again.
+    The differences, (images, texts, joint), are computed block by block and discarded; backward recomputes them.
     """
 
     @staticmethod

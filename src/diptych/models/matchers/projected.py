@@ -1,12 +1,13 @@
-"""A projection head on each side of an embedding model: two layers after the joint space, and the cosine as the score.
+"""Projection heads on an embedding model: two layers after the joint space on each side, and the cosine as the score.
 
     z = normalise( W_2 max(0, W_1 h + b_1) + b_2 ),  h the base's embedding of an image or a text;  s(i, c) = z_i . z_c
 
 Reference: Jain and Verma, Contrastive Learning of Visual-Semantic Embeddings (ConVSE), section IV-A.
-Needs: an embedding model as its base, which reads images and texts as ever.
-When to use it: attached to a trained base by a stage's `head`; what the base learned is the start, the head begins at
-random. A small `output` makes a small index.
-Relation to others: `bias = false` leaves out b_1, as the authors' public code does.
+Needs: an embedding model as its base, which reads images and texts as before.
+When to use it: a stage's `head` attaches it to a trained base; the head starts at random. A small `output` makes a
+small index.
+Relation to others: a matcher around any other embedding model. `bias = false` omits b_1, as the authors' public code
+does.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _named_base(value: Any) -> Any:
 
 
 class Head(Settings):
-    """Sizes of the two layers, the same for both sides; `bias` is that of the first layer."""
+    """Sizes of the two layers, the same for both sides, and whether the first layer has a bias."""
 
     hidden: Count = 2048
     output: Count = 1024
@@ -42,31 +43,31 @@ class Head(Settings):
 
 
 class ProjectedSettings(ModelSettings):
-    """A base model by its own settings, and the head on each of its sides."""
+    """The settings of the base model, and those of the heads."""
 
     name: Literal["projected"] = "projected"
     base: Annotated[SerializeAsAny[ModelSettings], BeforeValidator(_named_base)]
     head: Head = Head()
 
-    def for_data(self, words: int, features: tuple[int, ...] | None) -> Self:
-        """These settings with a base that is fitted."""
-        return self.model_copy(update={"base": self.base.for_data(words, features)})
+    def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
+        """These settings with the base completed by the data."""
+        return self.model_copy(update={"base": self.base.for_data(vocabulary_size, feature_shape)})
 
     def build(self) -> Projected:
-        """A fresh matcher, base and head at random."""
+        """A matcher with random weights in base and heads."""
         return Projected(self.base.build(), self.head)
 
 
 class Projected(Matcher):
-    """See the module's description; its parts are `base` and what is in it, `head_images` and `head_texts`."""
+    """See the module docstring. Its parts are `base` and what is in it, `head_images` and `head_texts`."""
 
     def __init__(self, base: Matcher, head: Head) -> None:
-        """Attach fresh heads to a base as it is."""
+        """Attach random heads to a base, whose weights stay as they are."""
         super().__init__()
         if base.embedding_dim is None:
             raise RecipeError(
                 f"head: needs an embedding model, one vector for an image and one for a text, and "
-                f"{base.settings.name!r} is none; leave the head out or start from another run"
+                f"{base.settings.name!r} is not; remove the head or start from another run"
             )
         self.settings: ProjectedSettings = ProjectedSettings(base=base.settings, head=head)
         self.base = base
@@ -75,40 +76,40 @@ class Projected(Matcher):
 
     @property
     def embedding_dim(self) -> int:
-        """The size of the vectors after the head."""
+        """The size of the vectors after the heads."""
         return self.settings.head.output
 
     @property
     def image_input(self) -> ImageInput:
-        """What the base reads."""
+        """The base's input."""
         return self.base.image_input
 
     @property
     def pretrained(self) -> Backbone | None:
-        """The base's backbone, where it has one."""
+        """The base's backbone, if any."""
         return self.base.pretrained
 
     @property
     def reads_views(self) -> bool:
-        """Where the base does."""
+        """If the base does."""
         return self.base.reads_views
 
     @property
     def extra_terms(self) -> tuple[str, ...]:
-        """Those of the base."""
+        """The base's."""
         return self.base.extra_terms
 
     def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
-        """Encode a batch to train on, with the base's own terms."""
+        """Encode a training batch, with the base's extra terms."""
         encoded = self.base.encode_batch(images, tokens, image_of)
         return EncodedBatch(self._images(encoded.images), self._texts(encoded.texts), encoded.terms)
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """What the base reads to (images, output)."""
+        """Encode images: (images, output)."""
         return self._images(self.base.encode_images(images))
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
-        """Tokens to (texts, output)."""
+        """Encode texts: (texts, output)."""
         return self._texts(self.base.encode_texts(tokens))
 
     def _images(self, vectors: Tensor) -> Tensor:
@@ -121,13 +122,13 @@ class Projected(Matcher):
         """The cosine: (images, texts)."""
         return torch.mm(images, texts.t())
 
-    def start_images(self) -> None:
-        """Load the base's pretrained weights, where it has some."""
-        self.base.start_images()
+    def load_pretrained(self) -> None:
+        """Load the base's pretrained weights, if any."""
+        self.base.load_pretrained()
 
-    def start_words(self, vectors: Tensor, found: Tensor) -> None:
-        """Start the found words of the base from given vectors."""
-        self.base.start_words(vectors, found)
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words of the base with these vectors."""
+        self.base.load_word_vectors(vectors, found)
 
 
 def _layers(inputs: int, head: Head) -> nn.Sequential:

@@ -1,4 +1,4 @@
-"""SCAN: regions and words attend to each other, and the score pools how well each finds itself in the other side.
+"""SCAN: regions and words attend to each other, and the score pools how similar each is to what it attends to.
 
     s_kj = v_k . w_j,  x_kj = s_kj / || s_k. || of LeakyReLU(s),  a_j = softmax_k(smooth x_kj)
     s(i, c) = log(sum_j exp(lse cos(w_j, sum_k a_kj v_k))) / lse        (Lee et al. 2018, Eq. 1-9, t2i)
@@ -6,10 +6,10 @@
 with v the regions, w the words; i2t swaps their roles.
 
 Reference: Stacked Cross Attention for Image-Text Matching, ECCV 2018.
-Needs: several regions an image; texts as tokens.
-When to use it: where which word is which region matters; it is a score of pairs, so that nothing can be indexed, and
-each pair costs as many products as it has regions times words.
-Relation to others: the mean of a t2i and an i2t model's scores is the paper's best; BFAN keeps the strongest of the
+Needs: several regions per image; texts as tokens.
+When to use it: when it matters which word matches which region. Every pair is scored by itself, so an index can only
+re-rank with it, and a pair costs as many products as it has regions times words.
+Relation to others: the paper's best result averages the scores of a t2i and an i2t model; BFAN keeps only the strongest
 weights. The norm, the pool and their names are those of the authors' public code.
 """
 
@@ -24,7 +24,7 @@ from diptych.models.matchers.set_matcher import SetMatcher, SetSettings
 class SCANSettings(SetSettings):
     """Which side attends, and how: `smooth` sharpens the weights, `lse` the pool of that name.
 
-    The paper's for Flickr30K: t2i with smooth 9 and lse 6, i2t with smooth 4 and lse 5.
+    The paper's values for Flickr30K: t2i with smooth 9 and lse 6, i2t with smooth 4 and lse 5.
     """
 
     name: Literal["scan"] = "scan"
@@ -35,12 +35,12 @@ class SCANSettings(SetSettings):
     lse: Positive = 6.0
 
     def build(self) -> SCAN:
-        """A fresh matcher."""
+        """A matcher with random weights."""
         return SCAN(self)
 
 
 class SCAN(SetMatcher):
-    """See the module's description."""
+    """See the module docstring."""
 
     def __init__(self, settings: SCANSettings) -> None:
         rule = Attention(settings.norm, settings.smooth, pool=settings.pool, lse=settings.lse)

@@ -1,4 +1,4 @@
-"""What matchers of sets share: regions and words in one joint space, and attention between them as the score."""
+"""The base of SCAN and BFAN: regions and words in one joint space, scored by attention between them."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from diptych.settings import Count
 
 
 class SetSettings(ModelSettings):
-    """What matchers of sets share: the joint size, the image's regions and the words of a text."""
+    """The size of the joint space, the region tower and the word states."""
 
     joint: Count = 1024
     image: NamedRegionTower = RegionFeatureSettings()
     text: WordSettings = WordSettings()
     words: int = 0
 
-    def for_data(self, words: int, features: tuple[int, ...] | None) -> Self:
-        """These settings for a vocabulary and, if the corpus brings stored regions, their shape."""
-        return self.model_copy(update={"words": words, "image": self.image.for_data(features)})
+    def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
+        """These settings with the vocabulary's size and the shape of stored regions, if any."""
+        return self.model_copy(update={"words": vocabulary_size, "image": self.image.for_data(feature_shape)})
 
 
 class SetMatcher(Matcher):
-    """Regions and words as vectors of length one in the joint space, scored by a rule of attention.
+    """Regions and words as unit vectors in the joint space, scored by attention.
 
-    `directions` says who attends: words to regions, regions to words, or both, whose scores are then added. A stage can
-    name the parts `image`, `project` and `text`.
+    `directions` says who attends: words to regions, regions to words, or both, whose scores are then added. Its parts
+    are `image`, `project` and `text`.
     """
 
     def __init__(self, settings: SetSettings, rule: Attention, *directions: Direction) -> None:
@@ -48,7 +48,7 @@ class SetMatcher(Matcher):
 
     @property
     def is_inner_product(self) -> bool:
-        """Sets are scored against sets."""
+        """Never: sets are scored against sets."""
         return False
 
     @property
@@ -58,46 +58,46 @@ class SetMatcher(Matcher):
 
     @property
     def image_input(self) -> ImageInput:
-        """What the image tower reads."""
+        """The image tower's input."""
         return self.image.input
 
     @property
     def pretrained(self) -> Backbone | None:
-        """The image tower's backbone, where it has one."""
+        """The image tower's backbone, if any."""
         return self.image.pretrained
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """What the image tower reads to (images, regions, joint), zeros for regions that an image does not have."""
+        """Encode images: (images, regions, joint), with zeros for missing regions."""
         regions: Tensor = self.image(images)
         joint = normalize(self.project(regions), dim=2)
-        return joint * present(regions)[:, :, None]  # the bias would make a vector of no region
+        return joint * present(regions)[:, :, None]  # the bias would turn a missing region into a vector
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
-        """Tokens to (texts, words, joint), zeros beyond a text."""
+        """Encode texts: (texts, words, joint), with zeros after the last word."""
         words: Tensor = self.text(tokens)
         return words
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The pooled cosines of those who attend: (images, texts)."""
+        """The pooled cosines of the attending side: (images, texts)."""
         return self.rule.score(images, texts, *self.directions)
 
     def score_pairs(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The same of image k and text k: (pairs,)."""
+        """The same score for image k and text k: (pairs,)."""
         return self.rule.score_pairs(images, texts, *self.directions)
 
     def attention(self, image: Tensor, text: Tensor) -> Tensor:
-        """How much of one encoded image's regions the words of one encoded text attend to: (words, regions).
+        """How much each word of an encoded text attends to each region of an encoded image: (words, regions).
 
-        Where only regions attend, how much each of them attends to the word.
+        If only regions attend, how much each region attends to each word.
         """
         if self.attention_direction == "t2i":
             return self.rule.weights(image, text, "t2i")
         return self.rule.weights(image, text, "i2t").t()
 
-    def start_images(self) -> None:
-        """Load the image tower's pretrained weights, where it has some."""
-        self.image.start()
+    def load_pretrained(self) -> None:
+        """Load the image tower's pretrained weights, if any."""
+        self.image.load_pretrained()
 
-    def start_words(self, vectors: Tensor, found: Tensor) -> None:
-        """Start the found words from given vectors."""
-        self.text.start_words(vectors, found)
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words with these vectors."""
+        self.text.load_word_vectors(vectors, found)

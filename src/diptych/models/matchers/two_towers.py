@@ -18,20 +18,20 @@ from diptych.models.tower import NamedImageTower, NamedTextTower
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 
-BLOCK = 1 << 22  # products held at once where each image has several: 16 MB
-FARTHEST = -1.0  # the product of opposite vectors of length one: what a photo without any region scores
+BLOCK = 1 << 22  # products in memory at once if images have several vectors: 16 MB
+FARTHEST = -1.0  # the product of opposite unit vectors: the score of a photo without regions
 
 
 class TwoTowerSettings(ModelSettings):
-    """The towers, each one that a recipe names."""
+    """The towers, each by its name in the recipe."""
 
     image: NamedImageTower = FeatureSettings()
     text: NamedTextTower = GRUSettings()
     words: int = 0
 
-    def for_data(self, words: int, features: tuple[int, ...] | None) -> Self:
-        """These settings for a vocabulary and, if the corpus brings stored features, their shape."""
-        return self.model_copy(update={"words": words, "image": self.image.for_data(features)})
+    def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
+        """These settings with the vocabulary's size and the shape of stored features, if any."""
+        return self.model_copy(update={"words": vocabulary_size, "image": self.image.for_data(feature_shape)})
 
 
 class TwoTowers(Matcher):
@@ -44,18 +44,18 @@ class TwoTowers(Matcher):
 
     @property
     def image_input(self) -> ImageInput:
-        """What the image tower reads."""
+        """The image tower's input."""
         return self.image.input
 
     @property
     def has_regions(self) -> bool:
-        """Whether an image is a set of regions, and not one vector or views of the whole."""
+        """Whether an image is a set of regions, instead of one vector or views of the whole."""
         regions = self.image.input.regions
         return regions is not None and regions.from_map
 
     @property
     def is_inner_product(self) -> bool:
-        """Only where an image is one vector."""
+        """If an image is one vector."""
         return not self.has_regions
 
     @property
@@ -66,20 +66,20 @@ class TwoTowers(Matcher):
 
     @property
     def pretrained(self) -> Backbone | None:
-        """The image tower's backbone, where it has one."""
+        """The image tower's backbone, if any."""
         return self.image.pretrained
 
-    def start_images(self) -> None:
-        """Load the image tower's pretrained weights, where it has some."""
-        self.image.start()
+    def load_pretrained(self) -> None:
+        """Load the image tower's pretrained weights, if any."""
+        self.image.load_pretrained()
 
-    def start_words(self, vectors: Tensor, found: Tensor) -> None:
-        """Start the found words from given vectors."""
-        self.text.start_words(vectors, found)
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words with these vectors."""
+        self.text.load_word_vectors(vectors, found)
 
 
 def best_products(images: Tensor, texts: Tensor) -> Tensor:
-    """The product of each image, or of its best region, with each text, all of length one: (images, texts)."""
+    """The product of each image, or of its best region, with each text, all unit vectors: (images, texts)."""
     if images.dim() == 2:
         return torch.mm(images, texts.t())
     size = max(1, BLOCK // max(1, images.shape[1] * len(texts)))
@@ -87,14 +87,14 @@ def best_products(images: Tensor, texts: Tensor) -> Tensor:
 
 
 def best_products_of_pairs(images: Tensor, texts: Tensor) -> Tensor:
-    """The same of image k and text k: (pairs,)."""
+    """The same for image k and text k: (pairs,)."""
     if images.dim() == 2:
         return (images * texts).sum(1)
     return _best(images, images @ texts[:, :, None]).squeeze(1)
 
 
 def _best(images: Tensor, products: Tensor) -> Tensor:
-    """(images, regions, texts) to (images, texts), over the regions that are there."""
+    """Reduce (images, regions, texts) to (images, texts), over the regions that are present."""
     there = present(images)
     if not there.all():
         products = products.masked_fill(~there[:, :, None], FARTHEST)

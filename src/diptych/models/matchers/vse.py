@@ -3,10 +3,10 @@
     f(i) = W_f^T phi(i),  g(c) = W_g^T psi(c),  s(i, c) = f(i) . g(c)        (Faghri et al. 2018, Eq. 1-3)
 
 Reference: VSE++: Improving Visual-Semantic Embeddings with Hard Negatives, BMVC 2018.
-Needs: images as any image tower reads them; texts as tokens.
-When to use it: the base of everything else; fast to train, and its embeddings can be indexed.
-Relation to others: `normalise_images = false` is the VSE0 of the paper; `text_projection = true` is the paper's W_g,
-which the authors' public code leaves out (the GRU's state is the embedding).
+Needs: images for any image tower; texts as tokens.
+When to use it: as the base of everything else; it is fast to train, and its embeddings can be indexed.
+Relation to others: `normalise_images = false` is the paper's VSE0; `text_projection = true` is the paper's W_g, which
+the authors' public code omits (the GRU's state is the embedding).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from diptych.settings import Count, Flag, Number
 
 
 class VSESettings(ModelSettings):
-    """Sizes and options of a VSE matcher: the paper's sizes, and no text projection, as in its public code.
+    """Sizes and options; the defaults are the paper's sizes, without a text projection, as in its public code.
 
-    `dropout` leaves out this share of the image tower's vector in training, which the paper does not.
+    `dropout` applies to the image tower's vector in training; the paper has none.
     """
 
     name: Literal["vse"] = "vse"
@@ -45,17 +45,17 @@ class VSESettings(ModelSettings):
     normalise_texts: Flag = True
     words: int = 0
 
-    def for_data(self, words: int, features: tuple[int, ...] | None) -> Self:
-        """These settings for a vocabulary and, if the corpus brings stored features, their shape."""
-        return self.model_copy(update={"words": words, "image": self.image.for_data(features)})
+    def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
+        """These settings with the vocabulary's size and the shape of stored features, if any."""
+        return self.model_copy(update={"words": vocabulary_size, "image": self.image.for_data(feature_shape)})
 
     def build(self) -> VSE:
-        """A fresh matcher."""
+        """A matcher with random weights."""
         return VSE(self)
 
 
 class VSE(Matcher):
-    """See the module's description; a stage can name its parts `image`, `project`, `text` and `project_text`."""
+    """See the module docstring. Its parts are `image`, `project`, `text` and `project_text`."""
 
     def __init__(self, settings: VSESettings) -> None:
         super().__init__()
@@ -68,13 +68,13 @@ class VSE(Matcher):
             self.project_text = _projection(self.text.size, settings.joint)
         elif self.text.size != settings.joint:
             raise RecipeError(
-                f"model.text makes vectors of size {self.text.size} and model.joint is {settings.joint}: "
+                f"the text tower's vectors have size {self.text.size} and model.joint is {settings.joint}: "
                 "make them equal or set model.text_projection = true"
             )
 
     @property
     def image_input(self) -> ImageInput:
-        """What the image tower reads."""
+        """The image tower's input."""
         return self.image.input
 
     @property
@@ -84,17 +84,17 @@ class VSE(Matcher):
 
     @property
     def pretrained(self) -> Backbone | None:
-        """The image tower's backbone, where it has one."""
+        """The image tower's backbone, if any."""
         return self.image.pretrained
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """What the image tower reads to (images, joint)."""
+        """Encode images: (images, joint)."""
         vectors = dropout(self.image(images), self.settings.dropout, self.training)
         joint: Tensor = self.project(vectors)
         return normalize(joint, dim=1) if self.settings.normalise_images else joint
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
-        """Tokens to (texts, joint)."""
+        """Encode texts: (texts, joint)."""
         joint: Tensor = self.project_text(self.text(tokens))
         return normalize(joint, dim=1) if self.settings.normalise_texts else joint
 
@@ -102,17 +102,17 @@ class VSE(Matcher):
         """The inner product: (images, texts)."""
         return torch.mm(images, texts.t())
 
-    def start_images(self) -> None:
-        """Load the image tower's pretrained weights, where it has some."""
-        self.image.start()
+    def load_pretrained(self) -> None:
+        """Load the image tower's pretrained weights, if any."""
+        self.image.load_pretrained()
 
-    def start_words(self, vectors: Tensor, found: Tensor) -> None:
-        """Start the found words from given vectors."""
-        self.text.start_words(vectors, found)
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words with these vectors."""
+        self.text.load_word_vectors(vectors, found)
 
 
 def _projection(inputs: int, outputs: int) -> nn.Linear:
-    """A linear map that starts as the authors' code starts it: Xavier, without bias at first."""
+    """A linear map, initialised as in the authors' code: Xavier weights, zero bias."""
     layer = nn.Linear(inputs, outputs)
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)

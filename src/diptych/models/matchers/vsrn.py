@@ -5,14 +5,14 @@
 
 Reference: Li et al., Visual Semantic Reasoning for Image-Text Matching (VSRN), ICCV 2019.
 Needs: images as regions; texts as tokens.
-When to use it: a stronger image side than a mean of regions, with embeddings that can be indexed like any other; the
+When to use it: as a stronger image side than a mean of regions, with embeddings that can be indexed like any other; a
 host model and the teacher of AOQ.
-Relation to others: without blocks of reasoning and decoder it is VSE with a GRU over regions. As in the authors' public
-code, the maps of a block have biases and a batch norm that begins at zero, and the loss of the decoder
+Relation to others: without reasoning blocks and decoder it is VSE with a GRU over regions. As in the authors' public
+code, the maps of a block have biases and a batch norm that starts at zero, and the decoder's loss
 (`generation.weight`) is a sum over words and a mean over captions, beside a ranking loss that is a sum over pairs.
-Other than there, vectors are normalised region by region (there, number by number across regions), regions that an
-image does not have count nowhere, and captions are computed to their own length. `normalise_regions = false` leaves
-out the first normalisation, as that code does for Flickr30K; its extra batch norm of f(i) there is left out.
+Unlike there, vectors are normalised region by region (there, component by component across regions), missing regions
+never count, and captions are computed to their own length. `normalise_regions = false` omits the first normalisation,
+as that code does for Flickr30K; its extra batch norm of f(i) for that data is omitted here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from diptych.settings import Count, Flag
 
 
 class VSRNSettings(ModelSettings):
-    """Sizes and options of a VSRN matcher: the paper's sizes."""
+    """Sizes and options; the defaults are the paper's sizes."""
 
     name: Literal["vsrn"] = "vsrn"
     joint: Count = 2048
@@ -49,20 +49,19 @@ class VSRNSettings(ModelSettings):
     generation: Generation = Generation()
     words: int = 0
 
-    def for_data(self, words: int, features: tuple[int, ...] | None) -> Self:
-        """These settings for a vocabulary and, if the corpus brings stored regions, their shape."""
-        return self.model_copy(update={"words": words, "image": self.image.for_data(features)})
+    def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
+        """These settings with the vocabulary's size and the shape of stored regions, if any."""
+        return self.model_copy(update={"words": vocabulary_size, "image": self.image.for_data(feature_shape)})
 
     def build(self) -> VSRN:
-        """A fresh matcher."""
+        """A matcher with random weights."""
         return VSRN(self)
 
 
 class VSRN(Matcher):
-    """See the module's description.
+    """See the module docstring.
 
-    A stage can name its parts `image`, `project`, `reason`, `gather`, `text` and, where there is a decoder,
-    `captioner`.
+    Its parts are `image`, `project`, `reason`, `gather`, `text` and, with a decoder, `captioner`.
     """
 
     def __init__(self, settings: VSRNSettings) -> None:
@@ -79,12 +78,12 @@ class VSRN(Matcher):
         self.captioner = Captioner(generation, joint, settings.words) if generation.weight else None
         if self.text.size != joint:
             raise RecipeError(
-                f"model.text makes vectors of size {self.text.size} and model.joint is {joint}: make them equal"
+                f"the text tower's vectors have size {self.text.size} and model.joint is {joint}: make them equal"
             )
 
     @property
     def image_input(self) -> ImageInput:
-        """What the image tower reads."""
+        """The image tower's input."""
         return self.image.input
 
     @property
@@ -94,20 +93,20 @@ class VSRN(Matcher):
 
     @property
     def extra_terms(self) -> tuple[str, ...]:
-        """The loss of the decoder, where there is one."""
+        """The decoder's loss, if there is a decoder."""
         return ("generation",) if self.captioner is not None else ()
 
     @property
     def pretrained(self) -> Backbone | None:
-        """The image tower's backbone, where it has one."""
+        """The image tower's backbone, if any."""
         return self.image.pretrained
 
     def encode_images(self, images: Tensor) -> Tensor:
-        """What the image tower reads to (images, joint)."""
+        """Encode images: (images, joint)."""
         return self._gather(*self._reason(images))
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
-        """Tokens to (texts, joint)."""
+        """Encode texts: (texts, joint)."""
         return normalize(self.text(tokens), dim=1)
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
@@ -115,32 +114,32 @@ class VSRN(Matcher):
         return torch.mm(images, texts.t())
 
     def score_pairs(self, images: Tensor, texts: Tensor) -> Tensor:
-        """The inner products of image k and text k: (pairs,)."""
+        """The inner product of image k and text k: (pairs,)."""
         return (images * texts).sum(1)
 
     def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
-        """Encode a batch to train on, and let the decoder caption each pair's image with the pair's text."""
+        """Encode a training batch, and compute the decoder's loss of each pair's text for its image."""
         rows, layout = self._reason(images)
         terms = {}
         if self.captioner is not None:
             pairs = len(image_of)
             captions = Tokens(tokens.ids[:pairs], tokens.lengths[:pairs])
-            captioned = layout.first(rows, int(image_of.max()) + 1)  # behind them stand those of negatives
+            captioned = layout.first(rows, int(image_of.max()) + 1)  # the images after them belong to negatives
             lost = self.captioner(*captioned, captions, image_of)
             terms["generation"] = self.settings.generation.weight * lost
         return EncodedBatch(self._gather(rows, layout), self.encode_texts(tokens), terms)
 
-    def start_images(self) -> None:
-        """Load the image tower's pretrained weights, where it has some."""
-        self.image.start()
+    def load_pretrained(self) -> None:
+        """Load the image tower's pretrained weights, if any."""
+        self.image.load_pretrained()
 
-    def start_words(self, vectors: Tensor, found: Tensor) -> None:
-        """Start the found words of the text tower from given vectors."""
-        self.text.start_words(vectors, found)
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words of the text tower with these vectors."""
+        self.text.load_word_vectors(vectors, found)
 
     def _reason(self, images: Tensor) -> tuple[Tensor, Layout]:
-        """The regions after reasoning, (rows, joint), each of length 1, and which image has which."""
-        rows, layout = Layout.of(self.image(images))
+        """The regions after reasoning as unit vectors, (rows, joint), and their layout."""
+        rows, layout = Layout.from_regions(self.image(images))
         rows = self.project(rows)
         if self.settings.normalise_regions:
             rows = normalize(rows, dim=1)
@@ -149,5 +148,5 @@ class VSRN(Matcher):
         return normalize(rows, dim=1), layout
 
     def _gather(self, rows: Tensor, layout: Layout) -> Tensor:
-        """The GRU's state after each image's last region, of length 1: (images, joint)."""
+        """The GRU's state after each image's last region as a unit vector: (images, joint)."""
         return normalize(layout.last(self.gather(layout.pad(rows))[0]), dim=1)

@@ -88,7 +88,7 @@ class StageTexts:
     def features(self, table: TokenTable) -> TextFeatures | None:
         """What a fitted tower makes of all texts, once and for all; nothing where that is cheap, or trained on."""
         tower = self.model.matcher.fitted_text_tower
-        if tower is None or not tower.kept:
+        if tower is None or not tower.caches_features:
             return None
         return text_features(tower, table, self.model.device, self.stores, partial(self.progress, "text features"))
 

@@ -13,7 +13,7 @@ SIDE = 64  # of the real network, which takes its time at 224
 @pytest.fixture(scope="module")
 def tower():
     made = BackboneSettings(side=SIDE).build()
-    made.start()
+    made.load_pretrained()
     return made.eval()
 
 
@@ -60,7 +60,7 @@ def test_a_corpus_with_features_needs_no_backbone():
 
 @pytest.mark.parametrize(("batch_norm", "most"), [("frozen", 4), ("trained", 6)])
 def test_only_a_backbone_that_estimates_statistics_sees_the_whole_batch(batch_norm, most, pixels, monkeypatch):
-    monkeypatch.setattr("diptych.models.layers.pretrained.CROPS_AT_ONCE", 4)
+    monkeypatch.setattr("diptych.models.towers.pretrained.CROPS_AT_ONCE", 4)
     tower = BackboneSettings(side=SIDE, batch_norm=batch_norm).build().train()
     seen = []
     tower.backbone.register_forward_pre_hook(lambda _module, given: seen.append(len(given[0])))

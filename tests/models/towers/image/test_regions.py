@@ -42,13 +42,13 @@ def test_a_region_or_all_regions_of_a_photo_become_of_length_one(tower):
 
 
 def test_pixels_are_refused(tower):
-    with pytest.raises(RecipeError, match="give their vectors, not its pixels"):
+    with pytest.raises(RecipeError, match="pass their vectors instead of pixels"):
         tower(torch.zeros(1, 1, 3, 128, 128, dtype=torch.uint8))
 
 
 def test_a_grid_and_stored_features_are_refused():
-    with pytest.raises(RecipeError, match="cells of a grid are no boxes; use selective-search"):
+    with pytest.raises(RecipeError, match="cells of a grid are not boxes; use selective-search"):
         built(regions=Regions())
-    with pytest.raises(RecipeError, match=r"model\.image: 'regions' are pooled from photos.*without photos"):
+    with pytest.raises(RecipeError, match=r"model\.image: 'regions' are pooled from photos.*only features"):
         RegionSettings().for_data((36, 2048))
     assert RegionSettings().for_data(None) == RegionSettings()

@@ -9,7 +9,7 @@ from diptych.features.crops import Crops
 from diptych.features.image_input import ImageInput
 from diptych.features.readers import CropReader, StoreOptions, image_reader
 from diptych.features.regions import Regions
-from diptych.models.layers import pretrained
+from diptych.models.towers import pretrained
 from diptych.models.towers.image.backbone import BackboneSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.image.views import ViewsSettings
@@ -21,7 +21,7 @@ SIDE = 64
 @pytest.fixture(scope="module")
 def tower():
     made = ViewsSettings(side=SIDE).build()
-    made.start()
+    made.load_pretrained()
     return made.eval()
 
 
@@ -96,5 +96,5 @@ def test_a_corpus_with_features_needs_no_backbone():
 
 
 def test_views_are_no_regions_that_words_look_at():
-    with pytest.raises(RecipeError, match="regions: crops are no regions of a photo; use grid, selective-search or"):
+    with pytest.raises(RecipeError, match="regions: crops are not regions of a photo; use grid, selective-search or"):
         RegionBackboneSettings(regions=Regions(method="crops")).build()

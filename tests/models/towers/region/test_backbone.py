@@ -15,8 +15,8 @@ from diptych.features.crops import Crops
 from diptych.features.readers import StoreOptions, image_reader
 from diptych.features.regions import Regions
 from diptych.model import Model
-from diptych.models.layers import pretrained as module
 from diptych.models.matcher import Matcher
+from diptych.models.towers import pretrained as module
 from diptych.models.towers.region.backbone import RegionBackboneSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.text.vocabulary import Vocabulary
@@ -62,7 +62,7 @@ class Seeing(Matcher):
     def encode_images(self, images):
         return self.tower(images)
 
-    encode_texts = score = start_images = start_words = None
+    encode_texts = score = load_pretrained = load_word_vectors = None
 
 
 class Broken:
@@ -131,7 +131,7 @@ def test_cells_of_pixels_and_stored_ones_as_they_are():
     torch.testing.assert_close(tower(pixels), Tiny().regions(pixels[:, 0]))
     values = torch.randn(2, 16, 3)
     assert tower(values) is values
-    tower.start()
+    tower.load_pretrained()
 
 
 def test_a_corpus_with_regions_needs_no_backbone():
@@ -143,7 +143,7 @@ def test_proposals_need_the_whole_photo_and_a_frozen_backbone():
     with pytest.raises(RecipeError, match="selective-search needs crops = \"whole\", not '1C'"):
         RegionBackboneSettings(regions=SEARCH, crops="1C").build()
     matcher = trained(regions=SEARCH).matcher
-    with pytest.raises(RecipeError, match="selective-search: the regions are pooled before"):
+    with pytest.raises(RecipeError, match="selective-search: regions are pooled beforehand"):
         matcher.encode_images(torch.zeros(1, 1, 3, 32, 32, dtype=torch.uint8))
     check_regions(SimpleNamespace(crops=None), matcher)
     with pytest.raises(RecipeError, match='crops = "RC": selective-search finds its boxes in the whole photo'):

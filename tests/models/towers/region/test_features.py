@@ -16,5 +16,5 @@ def test_stored_regions_pass_as_they_are():
 def test_what_is_no_regions_is_refused():
     with pytest.raises(DataError, match="reads stored regions and the corpus has only pictures; use a backbone"):
         RegionFeatureSettings().for_data(None)
-    with pytest.raises(DataError, match="the corpus has one vector of 2048 an image"):
+    with pytest.raises(DataError, match="the corpus has one vector of size 2048 per image"):
         RegionFeatureSettings().for_data((2048,))

@@ -134,7 +134,7 @@ def test_any_texts_and_any_length(texts, length, alignment, training, seed):
 @given(texts_of_words)
 def test_everywhere_is_each_placement_by_hand(texts):
     tower = tiny().eval()
-    vectors, owner = tower.everywhere(tokens(*texts))
+    vectors, owner = tower.encode_at_all_positions(tokens(*texts))
     begins = [(row, begin) for row, text in enumerate(texts) for begin in placements(text, tower.length)]
     assert owner.tolist() == [row for row, _ in begins]
     expected = reference(tower, place([texts[row] for row, _ in begins], [begin for _, begin in begins], tower.length))
@@ -148,9 +148,9 @@ def placements(text, length):
 
 def test_everywhere_does_not_depend_on_how_many_are_computed_at_once(monkeypatch):
     tower = tiny().eval()
-    whole, _ = tower.everywhere(tokens(*TEXTS))
+    whole, _ = tower.encode_at_all_positions(tokens(*TEXTS))
     monkeypatch.setattr("diptych.models.towers.text.cnn.PLACEMENTS_AT_ONCE", 3)
-    torch.testing.assert_close(tower.everywhere(tokens(*TEXTS))[0], whole)
+    torch.testing.assert_close(tower.encode_at_all_positions(tokens(*TEXTS))[0], whole)
 
 
 def test_in_evaluation_a_text_depends_neither_on_other_texts_nor_on_padding():
@@ -229,11 +229,11 @@ def test_words_start_from_vectors_where_they_are_found():
     vectors = torch.randn(WORDS, 5)
     found = torch.zeros(WORDS, dtype=torch.bool)
     found[[4, 9]] = True
-    tower.start_words(vectors, found)
+    tower.load_word_vectors(vectors, found)
     assert torch.equal(tower.words.weight[found], vectors[found])
     assert torch.equal(tower.words.weight[~found], before[~found])
     with pytest.raises(RecipeError, match=r"set model\.text\.word = 7"):
-        tower.start_words(torch.randn(WORDS, 7), found)
+        tower.load_word_vectors(torch.randn(WORDS, 7), found)
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_fits_are_the_same_every_time_and_tell_progress():
 @pytest.mark.parametrize(
     ("changes", "given", "message"),
     [
-        ({}, None, r"^text\.vectors: .*name a file of them"),
+        ({}, None, r"^text\.vectors: .*to a file of them"),
         ({}, vectors(7), r"^text\.vectors: vectors of size 7, set model\.text\.word = 7$"),
         (
             {"size": 30},
@@ -154,7 +154,7 @@ def test_what_cannot_be_fitted_is_one_line(changes, given, message):
 
 def test_vectors_of_none_of_the_words_are_refused():
     nothing = WordVectors(vectors().vectors, np.zeros(WORDS, np.bool_))
-    with pytest.raises(RecipeError, match=r"text\.vectors: has a vector for none of the words"):
+    with pytest.raises(RecipeError, match=r"text\.vectors: has no vector for any word"):
         SMALL.build(WORDS).fit(texts(), nothing)
 
 

@@ -37,7 +37,7 @@ def test_nothing_is_trained_and_given_features_are_used_as_they_are():
 
 
 def test_vectors_are_needed_and_of_the_right_size():
-    with pytest.raises(RecipeError, match=r"^text\.vectors: .* name a file"):
+    with pytest.raises(RecipeError, match=r"^text\.vectors: .* to a file"):
         MeanSettings(word=2).build(7).fit(NOTHING, None)
     with pytest.raises(RecipeError, match=r"^text\.vectors: vectors of size 2, set model\.text\.word = 2$"):
         MeanSettings(word=3).build(7).fit(NOTHING, WordVectors(VECTORS, FOUND))

@@ -1,7 +1,7 @@
 """A pretrained backbone, frozen or fine-tuned, over an image's crops.
 
-While it is frozen and the crops are fixed, its output never changes: training then reads it from a feature store, and
-the tower passes such vectors through as they are.
+While the backbone is frozen and the crops are fixed, its output never changes: training reads it from a feature store,
+and the tower passes such vectors through unchanged.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from torch.nn.functional import normalize
 
 from diptych.features.choices import CropName, Resize
 from diptych.features.crops import Crops
-from diptych.models.layers.pretrained import PretrainedSettings, PretrainedTower, crop_vectors
 from diptych.models.tower import ImageTowerSettings
 from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.pretrained import PretrainedSettings, PretrainedTower, crop_vectors
 from diptych.settings import Flag
 
 
 class BackboneSettings(PretrainedSettings):
     """Images through a named backbone.
 
-    `crops`, `resize` and `side` are what is encoded and stored; a stage may train on random crops instead. `normalise`
-    divides the backbone's vectors by their lengths, as the public code of VSE++ does.
+    `crops`, `resize` and `side` describe what is encoded and stored; a stage may train on random crops instead.
+    `normalise` divides the backbone's vectors by their lengths, as the public code of VSE++ does.
     """
 
     name: Literal["backbone"] = "backbone"
@@ -31,12 +31,12 @@ class BackboneSettings(PretrainedSettings):
     resize: Resize = "square"
     normalise: Flag = True
 
-    def for_data(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
-        """A corpus that brings its own features needs no backbone; they are read as they are."""
-        return self if features is None else FeatureSettings(shape=features)
+    def for_data(self, feature_shape: tuple[int, ...] | None) -> ImageTowerSettings:
+        """A corpus with its own features needs no backbone; they are read unchanged."""
+        return self if feature_shape is None else FeatureSettings(shape=feature_shape)
 
     def build(self) -> BackboneTower:
-        """The tower, its weights at random."""
+        """A tower with random weights."""
         return BackboneTower(self)
 
 
@@ -49,6 +49,6 @@ class BackboneTower(PretrainedTower):
         self.normalise = settings.normalise
 
     def forward(self, images: Tensor) -> Tensor:
-        """(images, crops, 3, side, side) bytes, or stored vectors (images, size), to (images, size)."""
+        """Encode (images, crops, 3, side, side) bytes, or stored vectors (images, size): (images, size)."""
         vectors = images if images.is_floating_point() else crop_vectors(self.backbone, images).mean(1)
         return normalize(vectors, dim=1) if self.normalise else vectors

@@ -24,14 +24,14 @@ class CNNSettings(ImageTowerSettings):
     normalise: Flag = False
 
     def build(self) -> SmallCNN:
-        """The tower."""
+        """A tower with random weights."""
         return SmallCNN(self)
 
 
 class SmallCNN(ImageTower):
     """Four convolutions that train from scratch in minutes on a CPU.
 
-    The last map is kept as a grid, not averaged: where a thing stands is part of what a text says.
+    The last map stays a grid and is not averaged, because texts also describe where things are.
     """
 
     def __init__(self, settings: CNNSettings) -> None:
@@ -51,7 +51,7 @@ class SmallCNN(ImageTower):
         self.size = channels[-1] * side * side
 
     def forward(self, images: Tensor) -> Tensor:
-        """(images, 3, pixels, pixels) bytes to (images, size)."""
+        """Encode (images, 3, pixels, pixels) bytes: (images, size)."""
         scaled = (images.float() - 127.5) / 127.5
         grid: Tensor = self.layers(scaled.contiguous(memory_format=torch.channels_last))
         vectors = grid.flatten(1)

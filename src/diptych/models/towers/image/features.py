@@ -1,4 +1,4 @@
-"""No network: the corpus brings features that were computed beforehand."""
+"""No network: the corpus comes with precomputed features."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from diptych.settings import Flag
 
 
 class FeatureSettings(ImageTowerSettings):
-    """Images as stored features; `normalise` divides each by its length first."""
+    """Images as stored features; `normalise` divides each vector by its length."""
 
     name: Literal["features"] = "features"
     shape: tuple[int, ...] = ()
     normalise: Flag = False
 
-    def for_data(self, features: tuple[int, ...] | None) -> FeatureSettings:
+    def for_data(self, feature_shape: tuple[int, ...] | None) -> FeatureSettings:
         """These settings with the shape of the corpus' features, which it must have."""
-        if features is None:
+        if feature_shape is None:
             raise DataError(
-                "the recipe reads stored features and the corpus has no stored features, only pictures; "
+                "the recipe reads stored features, and the corpus has only pictures; "
                 "use a recipe with a backbone, such as `vsepp`, or one that reads pixels, such as `scenes`"
             )
-        return self.model_copy(update={"shape": features})
+        return self.model_copy(update={"shape": feature_shape})
 
     def build(self) -> StoredFeatures:
-        """The tower."""
+        """A tower with random weights."""
         return StoredFeatures(self)
 
 
 class StoredFeatures(ImageTower):
-    """Stored features as they are; several regions an image are averaged, those that it has."""
+    """Stored features, unchanged; several regions per image are averaged, without the missing ones."""
 
     def __init__(self, settings: FeatureSettings) -> None:
         super().__init__()
@@ -45,6 +45,6 @@ class StoredFeatures(ImageTower):
         self.normalise = settings.normalise
 
     def forward(self, images: Tensor) -> Tensor:
-        """(images, size) or (images, regions, size) to (images, size)."""
+        """Encode (images, size) or (images, regions, size): (images, size)."""
         vectors = images if images.dim() == 2 else images.sum(1) / present(images).sum(1, keepdim=True).clamp(min=1)
         return normalize(vectors, dim=1) if self.normalise else vectors

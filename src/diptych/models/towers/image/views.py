@@ -1,7 +1,7 @@
-"""A pretrained backbone whose crops of an image are kept apart: a vector each, such as the photo's and its mirror's.
+"""A pretrained backbone that keeps the crops of an image apart: one vector each, such as for a photo and its mirror.
 
-A model may then learn from one of them at a time, and average what it makes of them. While the backbone is frozen and
-the crops are fixed, training reads the vectors from a feature store.
+A model can then train on one of them at a time and average its output over all. While the backbone is frozen and the
+crops are fixed, training reads the vectors from a feature store.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from torch.nn.functional import normalize
 from diptych.features.choices import CropName, Resize
 from diptych.features.crops import Crops
 from diptych.features.regions import Regions
-from diptych.models.layers.pretrained import PretrainedSettings, PretrainedTower, crop_vectors
 from diptych.models.tower import ImageTowerSettings
 from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.pretrained import PretrainedSettings, PretrainedTower, crop_vectors
 from diptych.settings import Flag
 
 
 class ViewsSettings(PretrainedSettings):
     """Views of an image, its crops, through a named backbone; `normalise` divides each vector by its length.
 
-    `crops`, `resize` and `side` are what is encoded and stored; a stage may train on one random crop instead.
+    `crops`, `resize` and `side` describe what is encoded and stored; a stage may train on one random crop instead.
     """
 
     name: Literal["views"] = "views"
@@ -31,12 +31,12 @@ class ViewsSettings(PretrainedSettings):
     resize: Resize = "square"
     normalise: Flag = False
 
-    def for_data(self, features: tuple[int, ...] | None) -> ImageTowerSettings:
-        """A corpus that brings its own features needs no backbone: one vector an image, without views."""
-        return self if features is None else FeatureSettings(shape=features, normalise=self.normalise)
+    def for_data(self, feature_shape: tuple[int, ...] | None) -> ImageTowerSettings:
+        """A corpus with its own features needs no backbone: one vector per image, without views."""
+        return self if feature_shape is None else FeatureSettings(shape=feature_shape, normalise=self.normalise)
 
     def build(self) -> ViewsTower:
-        """The tower, its weights at random."""
+        """A tower with random weights."""
         return ViewsTower(self)
 
 
@@ -50,6 +50,6 @@ class ViewsTower(PretrainedTower):
         self.normalise = settings.normalise
 
     def forward(self, images: Tensor) -> Tensor:
-        """(images, crops, 3, side, side) bytes, or stored views (images, crops, size), to (images, crops, size)."""
+        """Encode (images, crops, 3, side, side) bytes, or stored views: (images, crops, size)."""
         vectors = images if images.is_floating_point() else crop_vectors(self.backbone, images)
         return normalize(vectors, dim=2) if self.normalise else vectors

@@ -1,4 +1,4 @@
-"""No network: the corpus brings regions that were computed beforehand, such as the originals' 36 x 2048."""
+"""No network: the corpus comes with precomputed regions, such as the papers' 36 x 2048."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from diptych.models.tower import ImageTower, ImageTowerSettings
 
 
 class RegionFeatureSettings(ImageTowerSettings):
-    """Images as stored regions, (regions, size) an image; an image with fewer has rows of zeros at the end."""
+    """Images as stored regions, (regions, size) per image; an image with fewer has rows of zeros at the end."""
 
     name: Literal["features"] = "features"
     shape: tuple[int, ...] = ()
 
-    def for_data(self, features: tuple[int, ...] | None) -> RegionFeatureSettings:
+    def for_data(self, feature_shape: tuple[int, ...] | None) -> RegionFeatureSettings:
         """These settings with the shape of the corpus' features, which must be regions."""
-        if features is None:
+        if feature_shape is None:
             raise DataError(
                 "the recipe reads stored regions and the corpus has only pictures; "
                 'use a backbone, such as model.image = { name = "backbone" }'
             )
-        if len(features) != 2:
+        if len(feature_shape) != 2:
             raise DataError(
-                f"the model reads several regions an image, and the corpus has one vector of {features[0]} an image; "
-                "use a recipe such as `vsepp`"
+                "the model reads several regions per image, and the corpus has one vector of size "
+                f"{feature_shape[0]} per image; use a recipe such as `vsepp`"
             )
-        return self.model_copy(update={"shape": features})
+        return self.model_copy(update={"shape": feature_shape})
 
     def build(self) -> StoredRegions:
-        """The tower."""
+        """A tower with random weights."""
         return StoredRegions(self)
 
 
 class StoredRegions(ImageTower):
-    """Stored regions as they are."""
+    """Stored regions, unchanged."""
 
     def __init__(self, settings: RegionFeatureSettings) -> None:
         super().__init__()
@@ -45,5 +45,5 @@ class StoredRegions(ImageTower):
         self.size = settings.shape[-1]
 
     def forward(self, images: Tensor) -> Tensor:
-        """(images, regions, size), as they came."""
+        """Return the regions: (images, regions, size)."""
         return images

@@ -1,8 +1,8 @@
-"""The text CNN: a text's words in a row of places, a lookup, residual blocks over neighbours, the mean of all places.
+"""The text CNN: words at positions of a fixed-length row, a lookup, residual blocks over neighbours, and pooling.
 
 Zheng, Zheng, Garrett, Yang, Xu, Shen: Dual-Path Convolutional Image-Text Embeddings with Instance Loss (2020),
 section III-B. The paper's one-hot sentence T times the first 1x1 convolution is a lookup; a column of zeros is an
-empty place, a zero vector. The batch norm behind the lookup makes a bias of the lookup idle: there is none.
+empty position, a zero vector. The lookup has no bias, because the batch norm after it would remove it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from diptych.models.layers.text_blocks import Block, Windows, norm_places, plain_norm, residual_blocks
-from diptych.models.tower import TextTower, TextTowerSettings, Tokens, start_embedding
+from diptych.models.tower import TextTower, TextTowerSettings, Tokens, load_word_embedding
 from diptych.settings import Count
 from diptych.text.vocabulary import PAD, UNKNOWN
 
 PLACEMENTS_AT_ONCE = 256
 
-# The width and the number of blocks of each stage: as many as the ResNet has, as the authors' public code has (which
-# leaves out two at the end), and for a CPU.
+# The width and the number of blocks of each stage: those of the ResNets, of the authors' public code (which omits two
+# blocks at the end), and small ones for a CPU.
 DEPTHS = {
     "resnet50": ((256, 3), (512, 4), (1024, 6), (2048, 3)),
     "public": ((256, 3), (512, 4), (1024, 6), (2048, 1)),
@@ -32,10 +32,10 @@ DEPTHS = {
 
 
 class TextCNNSettings(TextTowerSettings):
-    """Size of the word embedding, depth, the number of places, how they are pooled and where in them a text stands.
+    """Size of the word embedding, depth, the number of positions (`length`), pooling, and where a text is placed.
 
-    With `alignment = "shift"` a text begins at a random place in training and stands in the middle in evaluation; with
-    "left" it always begins at the first place. The paper takes the mean of the last places, its public code the max.
+    With `alignment = "shift"` a text begins at a random position in training and is centred in evaluation; with "left"
+    it always begins at the first position. The paper pools by the mean, its public code by the maximum.
     """
 
     name: Literal["cnn"] = "cnn"
@@ -46,14 +46,14 @@ class TextCNNSettings(TextTowerSettings):
     alignment: Literal["shift", "left"] = "shift"
 
     def build(self, words: int) -> TextCNN:
-        """The tower."""
+        """A tower with random weights."""
         return TextCNN(words, self, DEPTHS[self.depth])
 
 
 class TextCNN(TextTower):
-    """Known words to `length` places, the words behind them cut off; lookup, batch norm, blocks, pool.
+    """The first `length` known words at their positions; then lookup, batch norm, blocks and pooling.
 
-    Start, end and unknown words are left out. A text of which nothing is left has a vector too, that of empty places.
+    Start, end and unknown words are left out. A text without known words gets the vector of empty positions.
     """
 
     def __init__(self, words: int, settings: TextCNNSettings, stages: tuple[tuple[int, int], ...]) -> None:
@@ -68,14 +68,14 @@ class TextCNN(TextTower):
             self.words.weight[PAD] = 0
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """Padded words to (texts, size), each text at one place."""
+        """Encode padded texts, each at one position: (texts, size)."""
         kept, count = self._known(tokens)
         return self.encode(self._placed(tokens.ids, kept, self._begins(count)))
 
-    def everywhere(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
-        """Every text at every place where it fits: vectors (placements, size), and the text of each (placements,).
+    def encode_at_all_positions(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
+        """Encode every text at every position where it fits: (placements, size), and the text of each (placements,).
 
-        This is for evaluation. A text without known words has one placement.
+        For evaluation only. A text without known words has one placement.
         """
         kept, count = self._known(tokens)
         fits = torch.where(count > 0, self.length - count + 1, 1)
@@ -85,17 +85,17 @@ class TextCNN(TextTower):
         return torch.cat([self.encode(some) for some in torch.split(placed, PLACEMENTS_AT_ONCE)]), owner
 
     def encode(self, placed: Tensor) -> Tensor:
-        """Words at their places, (texts, length) with PAD where none is, to (texts, size)."""
+        """Encode words at their positions, (texts, length) with PAD at empty ones: (texts, size)."""
         if torch.compiler.is_compiling():  # in an export
             return self.plain(placed)
-        words, windows = Windows.of(placed)
+        words, windows = Windows.from_keys(placed)
         vectors = norm_places(self.norm, self.words(words), windows)
         for block in self.blocks:
             vectors, windows = block(vectors, windows)
         return self._pooled(embedding(windows.at, vectors))
 
     def plain(self, placed: Tensor) -> Tensor:
-        """The same without looking for what texts share, in evaluation: (texts, length) to (texts, size)."""
+        """The same without sharing work between texts, for evaluation: (texts, size)."""
         places = plain_norm(self.norm, self.words(placed))  # (texts, length, word)
         for block in self.blocks:
             assert isinstance(block, Block)
@@ -103,21 +103,21 @@ class TextCNN(TextTower):
         return self._pooled(places)
 
     def _pooled(self, places: Tensor) -> Tensor:
-        """(texts, remaining places, size) to (texts, size)."""
+        """Pool (texts, remaining positions, size) to (texts, size)."""
         return places.mean(1) if self.pool == "mean" else places.amax(1)
 
-    def start_words(self, vectors: Tensor, found: Tensor) -> None:
-        """Start the found words from given vectors; the others keep their random start."""
-        start_embedding(self.words, vectors, found)
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words with these vectors; the others stay random."""
+        load_word_embedding(self.words, vectors, found)
 
     def _known(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
-        """Which words are kept, (texts, words), the first `length` known ones, and how many, (texts,)."""
+        """Which words are used, the first `length` known ones, (texts, words), and how many, (texts,)."""
         known = tokens.ids > UNKNOWN
         kept = known & (known.cumsum(1) <= self.length)
         return kept, kept.sum(1)
 
     def _begins(self, count: Tensor) -> Tensor:
-        """The place at which each text of so many words begins, (texts,)."""
+        """The position at which each text of `count` words begins: (texts,)."""
         free = self.length - count
         if self.alignment == "left":
             return torch.zeros_like(free)
@@ -127,7 +127,9 @@ class TextCNN(TextTower):
         return torch.minimum(drawn, free)  # the product may round up to free + 1
 
     def _placed(self, ids: Tensor, kept: Tensor, begins: Tensor) -> Tensor:
-        """Put the kept words of each text one after the other from where it begins, (texts, length)."""
+        """Place the used words of each text one after the other from its beginning: (texts, length)."""
         place = begins[:, None] + kept.cumsum(1) - 1
-        beyond = ids.new_full((ids.shape[0], self.length + 1), PAD)  # one place more, for what is not kept
+        beyond = ids.new_full(
+            (ids.shape[0], self.length + 1), PAD
+        )  # one extra position for the words that are not used
         return beyond.scatter_(1, torch.where(kept, place, self.length), ids)[:, : self.length]

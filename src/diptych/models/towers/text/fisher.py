@@ -1,8 +1,8 @@
 """Fisher vectors of a text's words under a mixture fitted to the words of the training texts (Klein et al. 2015).
 
-Word vectors at length one are turned by an ICA into independent components, brought to length one again and made ten
-times as long. A mixture, GMM or HGLMM, is fitted to the words of the training texts. The Fisher vector of a text under
-it, 2 x centres x word long, is reduced by a PCA that is fitted to the training texts as well.
+Unit word vectors are transformed by an ICA, normalised again and multiplied by ten. A mixture, GMM or HGLMM, is fitted
+to the words of the training texts. The Fisher vector of a text under it has 2 x centres x word entries, and is reduced
+by a PCA that is also fitted to the training texts.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ TEXTS_AT_ONCE = 1024
 
 
 class FisherSettings(TextTowerSettings):
-    """The size of the word vectors, the mixture, and the `size` that a PCA leaves; without one all entries stay.
+    """The size of the word vectors, the mixture, and the `size` after a PCA; None for no PCA.
 
-    ICA and mixture are fitted to the distinct words of the training texts; with `occurrences` each counts as often as
-    it is said, and a few words that are in every text take most of the centres. EM stops after so many `iterations` if
-    it has not settled before; ICA and EM start at random, from `seed`.
+    ICA and mixture are fitted to the distinct words of the training texts. With `occurrences` each word counts as often
+    as it occurs, and a few words that are in every text take most of the centres. EM stops after at most `iterations`;
+    ICA and EM start at random, from `seed`.
     """
 
     name: Literal["fisher"] = "fisher"
@@ -49,7 +49,7 @@ class FisherSettings(TextTowerSettings):
     seed: int = 0
 
     def build(self, words: int) -> Fisher:
-        """The tower, to be fitted."""
+        """A tower that is still to be fitted."""
         whole = 2 * self.centres * self.word
         if self.size is not None and self.size > whole:
             raise RecipeError(
@@ -60,10 +60,10 @@ class FisherSettings(TextTowerSettings):
 
 
 class Fisher(WordTableTower):
-    """Mean of the words' gradients, signed root, length one, PCA; before the PCA a text of no known word is zeros."""
+    """Mean of the words' gradients, signed root, normalisation, PCA; a text without known words is zeros before it."""
 
     settings: FisherSettings
-    kept: ClassVar[bool] = True
+    caches_features: ClassVar[bool] = True
 
     weights: Tensor  # (centres,)
     locations: Tensor  # (centres, word)
@@ -98,7 +98,7 @@ class Fisher(WordTableTower):
             self._fit_texts(texts, distinct, progress and (lambda done, _: progress(steps + done, total)))
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """Padded words to (texts, size)."""
+        """Encode padded texts: (texts, size)."""
         if tokens.features is not None:
             return tokens.features
         vectors = self._vectors(tokens.ids)
@@ -112,14 +112,14 @@ class Fisher(WordTableTower):
         return fisher_vectors(*known_tokens(ids, self.found), self.table, mixture)
 
     def _fit_words(self, texts: TokenTable, progress: ProgressCallback | None) -> None:
-        """Turn the table's vectors into what the mixture is one of, and fit it to those that occur."""
+        """Transform the table's vectors, and fit the mixture to those that occur."""
         settings = self.settings
         counts = torch.from_numpy(word_counts(texts, len(self.found)))
         vectors, found = normalize(self.table.cpu().double(), dim=1), self.found.cpu()
         occur = found & (counts > 0)
         if not occur.any():
             raise RecipeError(
-                "text.vectors: has a vector for none of the words of the training texts; name vectors of their language"
+                "text.vectors: has no vector for any word of the training texts; use vectors of their language"
             )
         if not settings.occurrences:
             counts = counts.clamp(max=1)
@@ -139,7 +139,7 @@ class Fisher(WordTableTower):
             getattr(self, name).copy_(value)
 
     def _fit_texts(self, texts: TokenTable, distinct: DistinctTexts, progress: ProgressCallback | None) -> None:
-        """Fit the PCA to the texts' Fisher vectors, each distinct text once, with its count."""
+        """Fit the PCA to the Fisher vectors of the distinct texts, weighted by their counts."""
         assert self.settings.size is not None
         covariance = Covariance(len(self.text_mean))
         counts = torch.from_numpy(distinct.counts)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from diptych.models.layers.prefix_gru import last_states
-from diptych.models.tower import TextTower, TextTowerSettings, Tokens, start_embedding
+from diptych.models.tower import TextTower, TextTowerSettings, Tokens, load_word_embedding
 from diptych.settings import Count
 from diptych.text.vocabulary import PAD
 
@@ -21,7 +21,7 @@ class GRUSettings(TextTowerSettings):
     hidden: Count = 1024
 
     def build(self, words: int) -> TextGRU:
-        """The tower."""
+        """A tower with random weights."""
         return TextGRU(words, self.word, self.hidden)
 
 
@@ -36,18 +36,18 @@ class TextGRU(TextTower):
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """Padded words to (texts, hidden); on a CPU by the path that computes every distinct prefix once."""
+        """Encode padded texts: (texts, hidden). On a CPU every distinct prefix is computed once."""
         if tokens.ids.device.type != "cpu":
             return self.plain(tokens)
         return last_states(tokens.ids, tokens.lengths, self.words.weight, *self.gru.parameters())
 
     def plain(self, tokens: Tokens) -> Tensor:
-        """The same by torch's own GRU, which is the faster one on a GPU."""
+        """The same with `torch.nn.GRU`, which is faster on a GPU."""
         vectors = self.words(tokens.ids)
         packed = pack_padded_sequence(vectors, tokens.lengths.cpu(), batch_first=True, enforce_sorted=False)
         last: Tensor = self.gru(packed)[1][0]
         return last
 
-    def start_words(self, vectors: Tensor, found: Tensor) -> None:
-        """Start the found words from given vectors; the others keep their random start."""
-        start_embedding(self.words, vectors, found)
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words with these vectors; the others stay random."""
+        load_word_embedding(self.words, vectors, found)

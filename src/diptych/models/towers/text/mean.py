@@ -1,4 +1,4 @@
-"""The mean of a text's word vectors, as they were given."""
+"""The mean of a text's word vectors, which are not trained."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MeanSettings(TextTowerSettings):
     word: Count = 300
 
     def build(self, words: int) -> Mean:
-        """The tower, to be fitted."""
+        """A tower that is still to be fitted."""
         return Mean(words, self)
 
 
@@ -37,14 +37,14 @@ class Mean(WordTableTower):
         self.size = settings.word
 
     def fit(self, texts: TokenTable, vectors: WordVectors | None, progress: ProgressCallback | None = None) -> None:
-        """Keep the vectors; the texts have no part in it."""
+        """Store the vectors; the texts are not used."""
         self.fill(vectors)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """Padded words to (texts, word)."""
+        """Encode padded texts: (texts, word)."""
         if tokens.features is not None:
             return tokens.features
-        if torch.compiler.is_compiling():  # in an export, where all have one shape; a word that is not found is zeros
+        if torch.compiler.is_compiling():  # in an export, which needs fixed shapes; a word without a vector is zeros
             found = self.found[tokens.ids].sum(1, keepdim=True)  # (texts, 1)
             return self.table[tokens.ids].sum(1) / found.clamp(min=1)
         words, begins = known_tokens(tokens.ids, self.found)

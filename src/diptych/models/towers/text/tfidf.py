@@ -1,4 +1,4 @@
-"""Tf-idf: an entry for each word of the vocabulary, how often a text has it times how rare it is."""
+"""Tf-idf: one entry per word of the vocabulary, its frequency in the text times its rarity."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from diptych.text.word_vectors import WordVectors
 
 
 class TfidfSettings(TextTowerSettings):
-    """Nothing to set: the entries are the vocabulary's words."""
+    """No settings: the entries are the vocabulary's words."""
 
     name: Literal["tfidf"] = "tfidf"
 
     def build(self, words: int) -> Tfidf:
-        """The tower, to be fitted."""
+        """A tower that is still to be fitted."""
         return Tfidf(words, self)
 
 
 class Tfidf(FittedTextTower):
-    """Term frequency times the smoothed inverse document frequency of the training texts, at length one."""
+    """Term frequency times the smoothed inverse document frequency of the training texts, normalised to length one."""
 
     rarity: Tensor  # (words,)
 
@@ -38,18 +38,18 @@ class Tfidf(FittedTextTower):
         self.size = words - len(SPECIALS)
 
     def fit(self, texts: TokenTable, vectors: WordVectors | None, progress: ProgressCallback | None = None) -> None:
-        """Count in how many texts each word occurs; vectors of words have no part in it."""
+        """Count in how many texts each word occurs; word vectors are not used."""
         self.rarity.copy_(torch.from_numpy(inverse_document_frequency(texts, len(self.rarity))))
 
     def known(self, tokens: Tokens) -> Tensor:
-        """Which texts have a word of the vocabulary, (texts,)."""
+        """Which texts have a word of the vocabulary: (texts,)."""
         return (tokens.ids > UNKNOWN).any(1)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """Padded words to (texts, words without the specials)."""
+        """Encode padded texts: (texts, words), without the special words."""
         if tokens.features is not None:
             return tokens.features
-        if torch.compiler.is_compiling():  # in an export, where all have one shape
+        if torch.compiler.is_compiling():  # in an export, which needs fixed shapes
             counts = self.rarity.new_zeros(tokens.ids.shape[0], len(self.rarity))
             counts = counts.scatter_add(1, tokens.ids, torch.ones_like(tokens.ids, dtype=counts.dtype))
             return normalize((counts * self.rarity)[:, len(SPECIALS) :], dim=1)

@@ -1,4 +1,4 @@
-"""Word vectors, averaged, through two layers: no word order, seconds an epoch, and hard to overfit."""
+"""The mean of trained word vectors through two layers: no word order, seconds per epoch, and hard to overfit."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from diptych.models.tower import TextTower, TextTowerSettings, Tokens, start_embedding
+from diptych.models.tower import TextTower, TextTowerSettings, Tokens, load_word_embedding
 from diptych.settings import Count, Number
 from diptych.text.vocabulary import END, PAD
 
 
 class WordsSettings(TextTowerSettings):
-    """Sizes of the word embedding and of the layers; `dropout` leaves out entries of the mean and of the layer."""
+    """Sizes of the word embedding and of the layers; `dropout` applies to the word vectors and between the layers."""
 
     name: Literal["words"] = "words"
     word: Count = 300
@@ -22,12 +22,12 @@ class WordsSettings(TextTowerSettings):
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.3
 
     def build(self, words: int) -> Words:
-        """The tower."""
+        """A tower with random weights."""
         return Words(words, self)
 
 
 class Words(TextTower):
-    """The mean of a text's word vectors, `<start>`, `<end>` and padding left out, then a perceptron."""
+    """The mean of a text's word vectors, without `<start>`, `<end>` and padding, then two layers."""
 
     def __init__(self, words: int, settings: WordsSettings) -> None:
         super().__init__()
@@ -43,13 +43,13 @@ class Words(TextTower):
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """Padded words to (texts, hidden); a text without words is the perceptron of nothing."""
-        spoken = (tokens.ids > END).unsqueeze(2)  # (texts, length, 1)
+        """Encode padded texts: (texts, hidden). The mean of a text without words is zero."""
+        is_word = (tokens.ids > END).unsqueeze(2)  # (texts, length, 1)
         vectors = dropout(self.words(tokens.ids), self.dropout, self.training)  # (texts, length, word)
-        mean = (vectors * spoken).sum(1) / spoken.sum(1).clamp(min=1)
+        mean = (vectors * is_word).sum(1) / is_word.sum(1).clamp(min=1)
         encoded: Tensor = self.layers(mean)
         return encoded
 
-    def start_words(self, vectors: Tensor, found: Tensor) -> None:
-        """Start the found words from given vectors; the others keep their random start."""
-        start_embedding(self.words, vectors, found)
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words with these vectors; the others stay random."""
+        load_word_embedding(self.words, vectors, found)

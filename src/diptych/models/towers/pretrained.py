@@ -1,4 +1,4 @@
-"""What image and region towers with a pretrained backbone share: its weights, and whether its statistics move."""
+"""The base of image and region towers with a pretrained backbone: its weights, and its batch statistics."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ CROPS_AT_ONCE = 32
 class PretrainedSettings(ImageTowerSettings):
     """A named backbone and the side of its crops.
 
-    `weights` is a file to take the backbone's weights from instead of its own pretrained ones. `batch_norm = "frozen"`
-    keeps the statistics (and not the weights) of batch normalisation as they were pretrained even where the backbone is
-    trained: a batch holds too few images of another kind than ImageNet's to estimate them anew; `"trained"` lets them
-    move.
+    `weights` is a file to load instead of the backbone's own pretrained weights. `batch_norm = "frozen"` keeps the
+    pretrained running statistics of batch normalisation (not its weights) even if the backbone is trained: a batch has
+    too few images to estimate them again. With `"trained"` they are updated.
     """
 
     backbone: str = "lite0"
@@ -36,7 +35,7 @@ class PretrainedSettings(ImageTowerSettings):
 
 
 class PretrainedTower(ImageTower):
-    """A tower around a backbone that reads these crops, its weights at random until it is started."""
+    """A tower around a backbone that reads these crops; its weights are random until `load_pretrained`."""
 
     def __init__(self, settings: PretrainedSettings, crops: Crops, regions: Regions | None = None) -> None:
         super().__init__()
@@ -46,7 +45,7 @@ class PretrainedTower(ImageTower):
         self.input = ImageInput("crops", (3, side, side), crops, regions)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, except for the statistics of batch normalisation where those are to stay."""
+        """Set training mode, except for batch normalisation whose statistics are frozen."""
         super().train(mode)
         if self.settings.batch_norm == "frozen":
             for module in self.backbone.modules():
@@ -64,17 +63,17 @@ class PretrainedTower(ImageTower):
         """The file that the settings name, if any."""
         return None if self.settings.weights is None else Path(self.settings.weights)
 
-    def start(self) -> None:
+    def load_pretrained(self) -> None:
         """Load the pretrained weights."""
         loaded = load_backbone(self.settings.backbone, self.pretrained_weights)
         self.backbone.load_state_dict(loaded.state_dict())
 
 
 def crop_vectors(backbone: Backbone, images: Tensor) -> Tensor:
-    """(images, crops, 3, side, side) bytes to a vector of each crop, (images, crops, size)."""
+    """Encode each crop: (images, crops, 3, side, side) bytes to (images, crops, size)."""
     pixels = images.flatten(0, 1)  # (images * crops, 3, side, side)
-    # A part at a time, so that the large maps of frozen blocks are never held for all; only batch normalisation that
-    # estimates its statistics has to see the whole batch, and a trace for an export, which does not know its size.
+    # In parts, so that the large maps of frozen blocks are never in memory for all. Batch normalisation that estimates
+    # its statistics needs the whole batch, and so does the trace of an export, in which the batch size is unknown.
     estimates = any(isinstance(module, BatchNorm) and module.training for module in backbone.modules())
     parts = [pixels] if estimates or torch.compiler.is_compiling() else torch.split(pixels, CROPS_AT_ONCE)
     return torch.cat([backbone(part) for part in parts]).view(*images.shape[:2], -1)
