@@ -6,6 +6,7 @@ import pytest
 
 from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.training.engine.callbacks import Bar
+from diptych.training.recipe_loader import load_recipe
 
 SCENES = "scenes:train=16,val=6,test=8,texts=2"
 
@@ -35,6 +36,20 @@ def test_map_is_measured_after_training_if_a_text_has_several_images(tmp_path, i
     assert {"i2t_map", "t2i_map"} <= first["runs"]["seed-0"].keys()
     assert invoke(*words).exit_code == 0  # measures what is there
     assert json.loads((tmp_path / "runs" / "summary.json").read_text()) == first
+
+
+def test_a_profile_names_the_run_and_is_written_into_its_recipe(tmp_path, monkeypatch, invoke, refused):
+    monkeypatch.chdir(tmp_path)
+    words = ("train", "scenes", SCENES, "--device", "cpu", "--workers", "0")
+    changes = ("--set", "model.image.width=2", "--set", "model.joint=16", "--set", "model.text.hidden=16")
+    assert invoke(*words, "--profile", "small", *changes).exit_code == 0
+    recipe = load_recipe("runs/scenes-small/recipe.toml")
+    assert recipe == load_recipe("scenes-small", changes[1::2])
+    assert recipe.model.image.pixels == 32
+    assert "--profile smal: no such profile" in refused(*words, "--profile", "smal")
+    assert "--profile smal: no such profile" in refused(
+        "sweep", "scenes", SCENES, "--over", "seed=1,2", "--profile", "smal"
+    )
 
 
 def test_resume_through_the_command_line(tiny_run, tmp_path, invoke, refused, scenes, tiny_settings):
