@@ -62,7 +62,7 @@ def compare(images: Tensor, texts: Tensor, text_groups: np.ndarray) -> Taken:
     strings = [str(text) for text in range(len(texts))]
     score = embedding_score(lambda rows, columns: rows @ columns.T, images, texts)
     tiles = ScorePass(score, Exclusions(groups, text_groups, strings), TOP_TEXTS, TOP_IMAGES, BLOCK)
-    left = tiles.left()
+    left = tiles.remaining()
     taken = np.zeros(4)
     for columns in tiles.columns:
         part = texts[columns]

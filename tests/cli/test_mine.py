@@ -38,7 +38,7 @@ def test_the_hardest_negatives_of_a_run(run, invoke):
     np.testing.assert_allclose(best, -np.sort(-scores, axis=1)[:, :5], atol=1e-5)
     assert "lists of 24 images and 48 texts" in result.output
     assert corpus.texts[lists.texts[0, 0]] in result.output
-    assert f"{lists.about.hardness.first_image:.3f}" in result.output
+    assert f"{lists.header.hardness.first_image:.3f}" in result.output
     assert "fewer negatives" not in result.output
     assert "is not what" not in result.output
 
@@ -47,9 +47,9 @@ def test_too_few_negatives_are_reported(run, tmp_path, invoke):
     into = tmp_path / "elsewhere" / "val.safetensors"
     result = invoke("mine", run, SCENES, "--split", "val", "--into", into)
     assert result.exit_code == 0, result.output
-    assert "there are fewer negatives than asked for" in result.stderr
+    assert "fewer negatives than requested" in result.stderr
     lists = HardNegativeLists.load(into)
-    assert lists.about.splits == ("val",)
+    assert lists.header.splits == ("val",)
     assert lists.texts.shape == (6, 12)
 
 

@@ -1,4 +1,4 @@
-"""Which pairs are no negatives, against the definition, pair by pair."""
+"""Excluded pairs compared with the definition, pair by pair."""
 
 import numpy as np
 from hypothesis import given
@@ -10,7 +10,7 @@ GROUPS = st.lists(st.integers(-2, 4), min_size=1, max_size=20)
 
 
 @given(GROUPS, st.lists(st.tuples(st.integers(-2, 4), st.sampled_from("abcde")), min_size=1, max_size=30), st.data())
-def test_a_pair_is_excluded_when_the_images_group_says_the_text(image_groups, texts, data):
+def test_a_pair_is_excluded_if_the_images_group_has_the_text(image_groups, texts, data):
     text_groups, strings = [group for group, _ in texts], [string for _, string in texts]
     wanted = {
         (image, text)

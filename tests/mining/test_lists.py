@@ -1,14 +1,15 @@
-"""Lists on disk: what comes back, what is refused, what is said."""
+"""Lists on disk: saving and loading, refusals, and the message about too few negatives."""
 
 import numpy as np
 import pytest
 import torch
 
 from diptych.errors import RunError
-from diptych.mining.lists import HardNegativeLists, Hardness, ListsHeader, lists_file, weights_digest
+from diptych.mining.hardness import Hardness
+from diptych.mining.lists import HardNegativeLists, ListsHeader, lists_file, weights_digest
 from diptych.models.storage import save_tensors
 
-ABOUT = ListsHeader(
+HEADER = ListsHeader(
     weights="w",
     corpus="c",
     splits=("train", "restval"),
@@ -24,7 +25,7 @@ ABOUT = ListsHeader(
 def lists():
     texts = np.array([[2, 3, -1], [0, 1, -1]], np.int32)
     images = np.array([[1, -1], [1, -1], [0, -1], [0, -1]], np.int32)
-    return HardNegativeLists(texts, images, ABOUT)
+    return HardNegativeLists(texts, images, HEADER)
 
 
 def test_lists_come_back(lists, tmp_path):
@@ -33,21 +34,21 @@ def test_lists_come_back(lists, tmp_path):
     np.testing.assert_array_equal(again.texts, lists.texts)
     np.testing.assert_array_equal(again.images, lists.images)
     assert (again.texts.dtype, again.images.dtype) == (np.int32, np.int32)
-    assert again.about == ABOUT
+    assert again.header == HEADER
 
 
-def test_shorter_lists_are_the_beginning(lists):
-    head = lists.head(2, 1)
-    assert head.texts.tolist() == [[2, 3], [0, 1]]
-    assert head.images.tolist() == [[1], [1], [0], [0]]
-    assert (head.about.top_texts, head.about.top_images) == (2, 1)
-    assert head.notice is None
-    assert lists.head(9, 9).about == ABOUT
+def test_truncated_lists_are_the_beginning(lists):
+    shorter = lists.truncate(2, 1)
+    assert shorter.texts.tolist() == [[2, 3], [0, 1]]
+    assert shorter.images.tolist() == [[1], [1], [0], [0]]
+    assert (shorter.header.top_texts, shorter.header.top_images) == (2, 1)
+    assert shorter.shortage is None
+    assert lists.truncate(9, 9).header == HEADER
 
 
-def test_fewer_negatives_than_asked_for_are_said(lists):
-    assert lists.notice == (
-        "there are fewer negatives than asked for: the shortest list has 2 texts instead of 3, 1 images instead of 4"
+def test_fewer_negatives_than_requested_are_reported(lists):
+    assert lists.shortage == (
+        "fewer negatives than requested: the shortest list has 2 texts instead of 3, 1 images instead of 4"
     )
 
 
@@ -56,7 +57,10 @@ def test_lists_of_other_data_or_weights_are_refused(lists, tmp_path):
     lists.check("c", None, tmp_path)
     with pytest.raises(RunError, match=r"^lists: mined on other data \(its train\+restval\); mine this data"):
         lists.check("other", "w", "lists")
-    with pytest.raises(RunError, match=r"^lists: mined by another run, or by other weights.* `diptych mine RUN DATA`$"):
+    with pytest.raises(
+        RunError,
+        match=r"^lists: mined by another run, or by weights that the run no longer has.* `diptych mine RUN DATA`$",
+    ):
         lists.check("c", "other", "lists")
 
 
@@ -70,26 +74,26 @@ TEXTS, IMAGES = [[2, 3, -1], [0, 1, -1]], [[1, -1], [1, -1], [0, -1], [0, -1]]
 @pytest.mark.parametrize(
     ("tensors", "about", "expected"),
     [
-        ({"texts": int32(TEXTS)}, ABOUT, "not a file of lists"),
+        ({"texts": int32(TEXTS)}, HEADER, "not a file of lists"),
         ({"texts": int32(TEXTS), "images": int32(IMAGES)}, None, "not a file of lists"),
-        ({"texts": int32(TEXTS), "images": int32(IMAGES)}, ABOUT.model_copy(update={"kind": "x"}), "not a file of"),
-        ({"texts": int32([[2, 4, -1], [0, 1, -1]]), "images": int32(IMAGES)}, ABOUT, "do not fit"),
-        ({"texts": int32([[2, 3, -2], [0, 1, -1]]), "images": int32(IMAGES)}, ABOUT, "do not fit"),
-        ({"texts": int32(TEXTS), "images": int32([[2, -1], [1, -1], [0, -1], [0, -1]])}, ABOUT, "do not fit"),
-        ({"texts": int32([[2, 3], [0, 1]]), "images": int32(IMAGES)}, ABOUT, "do not fit"),
-        ({"texts": int32(TEXTS).long(), "images": int32(IMAGES)}, ABOUT, "do not fit"),
-        ({"texts": int32(TEXTS).view(-1), "images": int32(IMAGES)}, ABOUT, "do not fit"),
+        ({"texts": int32(TEXTS), "images": int32(IMAGES)}, HEADER.model_copy(update={"kind": "x"}), "not a file of"),
+        ({"texts": int32([[2, 4, -1], [0, 1, -1]]), "images": int32(IMAGES)}, HEADER, "do not fit"),
+        ({"texts": int32([[2, 3, -2], [0, 1, -1]]), "images": int32(IMAGES)}, HEADER, "do not fit"),
+        ({"texts": int32(TEXTS), "images": int32([[2, -1], [1, -1], [0, -1], [0, -1]])}, HEADER, "do not fit"),
+        ({"texts": int32([[2, 3], [0, 1]]), "images": int32(IMAGES)}, HEADER, "do not fit"),
+        ({"texts": int32(TEXTS).long(), "images": int32(IMAGES)}, HEADER, "do not fit"),
+        ({"texts": int32(TEXTS).view(-1), "images": int32(IMAGES)}, HEADER, "do not fit"),
     ],
     ids=["one side", "about", "kind", "text beyond", "below -1", "image beyond", "width", "dtype", "flat"],
 )
-def test_what_is_no_file_of_lists_is_refused(tmp_path, tensors, about, expected):
+def test_a_file_of_something_else_is_refused(tmp_path, tensors, about, expected):
     file = tmp_path / "lists.safetensors"
     save_tensors(file, tensors, {"something": "else"} if about is None else about.model_dump(mode="json"))
     with pytest.raises(RunError, match=rf"lists.safetensors: .*{expected}"):
         HardNegativeLists.load(file)
 
 
-def test_a_file_that_is_not_there_or_not_whole(lists, tmp_path):
+def test_a_missing_or_truncated_file_is_refused(lists, tmp_path):
     file = tmp_path / "lists.safetensors"
     with pytest.raises(RunError, match="no such file; mine the lists with `diptych mine RUN DATA`"):
         HardNegativeLists.load(file)
@@ -99,7 +103,7 @@ def test_a_file_that_is_not_there_or_not_whole(lists, tmp_path):
         HardNegativeLists.load(file)
 
 
-def test_weights_are_known_by_their_file(tmp_path):
+def test_weights_are_identified_by_the_hash_of_their_file(tmp_path):
     with pytest.raises(RunError, match=r"weights\.safetensors: no such file"):
         weights_digest(tmp_path)
     (tmp_path / "best").mkdir()

@@ -1,4 +1,4 @@
-"""Mining against sorting all scores; stopped, killed and gone on with; what is refused."""
+"""Mining compared with sorting all scores; interrupted, killed and resumed; refusals."""
 
 import errno
 import itertools
@@ -28,7 +28,7 @@ WORDS = ["a", "dog", "cat", "on", "grass", "two", "red"]
 
 
 class Table:
-    """Stands for a trained model whose score of an image and a string is known; some images cannot be read."""
+    """A stand-in for a model with known scores of images and strings; some images cannot be read."""
 
     def __init__(self, scores, strings, unreadable=()):
         self.scores, self.strings, self.unreadable = torch.as_tensor(scores), strings, unreadable
@@ -122,7 +122,7 @@ def test_lists_are_those_of_a_sort_whatever_the_block(tmp_path_factory, case, to
     again = HardNegativeLists.load(file)
     np.testing.assert_array_equal(again.texts, texts)
     np.testing.assert_array_equal(again.images, images)
-    assert again.about == lists.about
+    assert again.header == lists.header
 
 
 @pytest.fixture
@@ -147,10 +147,10 @@ def run(table, corpus, file, **options):
 def assert_same(one, other):
     np.testing.assert_array_equal(one.texts, other.texts)
     np.testing.assert_array_equal(one.images, other.images)
-    assert one.about == other.about
+    assert one.header == other.header
 
 
-def test_a_trained_model_mines_and_says_what_it_did(tmp_path):
+def test_a_trained_model_mines_and_describes_the_lists(tmp_path):
     torch.manual_seed(0)
     random = np.random.default_rng(0)
     vocabulary = Vocabulary.from_texts([" ".join(WORDS)], threshold=1)
@@ -169,14 +169,14 @@ def test_a_trained_model_mines_and_says_what_it_did(tmp_path):
     scores[torch.arange(12)[:, None] == torch.arange(24) // 2] = -torch.inf
     np.testing.assert_array_equal(lists.texts, scores.topk(4).indices)
     np.testing.assert_array_equal(lists.images, scores.T.topk(3).indices)
-    assert (lists.about.model, lists.about.splits, lists.about.corpus) == ("vse", ("train",), corpus.digest())
-    assert lists.about.hardness.first_text == pytest.approx(float(np.median(scores.amax(1))))
-    assert lists.about.hardness.last_image == pytest.approx(float(np.median(scores.T.topk(3).values[:, -1])))
+    assert (lists.header.model, lists.header.splits, lists.header.corpus) == ("vse", ("train",), corpus.digest())
+    assert lists.header.hardness.first_text == pytest.approx(float(np.median(scores.amax(1))))
+    assert lists.header.hardness.last_image == pytest.approx(float(np.median(scores.T.topk(3).values[:, -1])))
     own = trained.matcher.score(encoded.images, encoded.texts)[torch.arange(24) // 2, torch.arange(24)]
-    assert lists.about.hardness.positive == pytest.approx(float(np.median(own)))
+    assert lists.header.hardness.positive == pytest.approx(float(np.median(own)))
 
 
-def test_progress_is_told_up_to_the_end(table, corpus, tmp_path):
+def test_progress_is_reported_up_to_the_end(table, corpus, tmp_path):
     told = []
     run(table, corpus, tmp_path / "lists.safetensors", progress=lambda *progress: told.append(progress))
     assert told == sorted(told)
@@ -200,7 +200,7 @@ def stopped(corpus, file, at=5, **options):
 
 
 @pytest.mark.parametrize("at", [1, 2, 9, 13])
-def test_stopped_by_a_watcher_and_gone_on_with(table, corpus, tmp_path, at):
+def test_interrupted_by_the_progress_callback_and_resumed(table, corpus, tmp_path, at):
     whole = run(table, corpus, tmp_path / "whole.safetensors")
     tiles, file = table.tiles, tmp_path / "lists.safetensors"
     stopped(corpus, file, at)
@@ -211,7 +211,7 @@ def test_stopped_by_a_watcher_and_gone_on_with(table, corpus, tmp_path, at):
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
 
 
-def test_control_c_is_held_back_until_the_tile_is_done(table, corpus, tmp_path):
+def test_control_c_takes_effect_when_the_tile_is_done(table, corpus, tmp_path):
     before = signal.getsignal(signal.SIGINT)
     whole = run(table, corpus, tmp_path / "whole.safetensors")
     tiles, file = table.tiles, tmp_path / "lists.safetensors"
@@ -242,7 +242,7 @@ def test_control_c_is_held_back_until_the_tile_is_done(table, corpus, tmp_path):
     ],
     ids=["cut", "empty", "pickle"],
 )
-def test_a_damaged_partial_file_is_begun_again(table, corpus, tmp_path, damage):
+def test_a_damaged_partial_file_is_ignored(table, corpus, tmp_path, damage):
     whole = run(table, corpus, tmp_path / "whole.safetensors")
     file = tmp_path / "lists.safetensors"
     damage(stopped(corpus, file))
@@ -254,7 +254,7 @@ def test_a_damaged_partial_file_is_begun_again(table, corpus, tmp_path, damage):
 @pytest.mark.parametrize(
     "other", [{"weights": "x"}, {"top_texts": 8}, {"top_images": 4}, {"block": 201}, {"unreadable": [3]}], ids=str
 )
-def test_a_partial_file_of_other_work_is_not_gone_on_with(corpus, tmp_path, other):
+def test_a_partial_file_of_other_work_is_ignored(corpus, tmp_path, other):
     options = {"weights": "w", "top_texts": 7, "top_images": 5, "block": 200, **other}
     unreadable = options.pop("unreadable", ())
     tables = [make_table(), make_table()]
@@ -277,9 +277,9 @@ def test_a_finished_file_is_not_computed_again(table, corpus, tmp_path):
     assert again.encoded == 0
     np.testing.assert_array_equal(shorter.texts, whole.texts[:, :3])
     np.testing.assert_array_equal(shorter.images, whole.images[:, :2])
-    assert HardNegativeLists.load(file).about.top_texts == 7, "the longer lists stay"
+    assert HardNegativeLists.load(file).header.top_texts == 7, "the longer lists stay"
     assert run(again, corpus, file, top_texts=8).texts.shape == (30, 8)
-    assert mine(again, corpus, file, weights="other", top_texts=2, top_images=2).about.weights == "other"
+    assert mine(again, corpus, file, weights="other", top_texts=2, top_images=2).header.weights == "other"
     assert again.encoded == 2
 
 
@@ -346,8 +346,8 @@ def test_an_unreadable_image_has_no_list_and_is_in_none(corpus, tmp_path):
     assert (lists.images[12:15] == -1).all()
     assert not (lists.images == 4).any()
     assert not np.isin(lists.texts, [12, 13, 14]).any()
-    assert lists.about.skipped == {"image 4": "4.jpg: broken"}
-    assert lists.notice.endswith("the shortest list has 84 texts instead of 90, 28 images instead of 30")
+    assert lists.header.skipped == {"image 4": "4.jpg: broken"}
+    assert lists.shortage.endswith("the shortest list has 84 texts instead of 90, 28 images instead of 30")
 
 
 def test_a_score_that_is_not_a_number(table, corpus, tmp_path):

@@ -1,4 +1,4 @@
-"""The running top of scores against sorting all of them, with ties, in tiles of any size."""
+"""Top scores compared with sorting all of them, with ties, in tiles of any size."""
 
 import numpy as np
 from hypothesis import example, given
@@ -21,9 +21,9 @@ def matrices(draw):
 
 def sorted_best(scores, size):
     best = np.full((len(scores), size), -1)
-    for owner, row in enumerate(scores):
+    for query, row in enumerate(scores):
         order = [item for item in sorted(range(len(row)), key=lambda item: (-row[item], item)) if row[item] > -np.inf]
-        best[owner, : len(order[:size])] = order[:size]
+        best[query, : len(order[:size])] = order[:size]
     return best
 
 
@@ -33,9 +33,9 @@ def spans(count, size):
 
 def offered(top, scores, height, width, by_item):
     for items in spans(scores.shape[1], width):
-        for owners in spans(len(scores), height):
-            tile = scores[owners, items]
-            top.offer(np.ascontiguousarray(tile.T).T if by_item else np.ascontiguousarray(tile), owners, items)
+        for queries in spans(len(scores), height):
+            tile = scores[queries, items]
+            top.offer(np.ascontiguousarray(tile.T).T if by_item else np.ascontiguousarray(tile), queries, items)
     return top
 
 
@@ -45,12 +45,12 @@ def test_the_best_are_those_of_a_sort_whatever_the_tiles(scores, size, height, w
     keys = offered(TopScores(len(scores), size), scores, height, width, by_item).best()
     wanted = sorted_best(scores, size)
     np.testing.assert_array_equal(items_of(keys), wanted)
-    here = wanted >= 0
-    np.testing.assert_array_equal(scores_of(keys)[here], np.take_along_axis(scores, np.maximum(wanted, 0), 1)[here])
+    filled = wanted >= 0
+    np.testing.assert_array_equal(scores_of(keys)[filled], np.take_along_axis(scores, np.maximum(wanted, 0), 1)[filled])
 
 
 @given(matrices(), st.integers(1, 6), st.integers(1, 40), st.integers(0, 5))
-def test_it_goes_on_from_what_it_was(scores, size, width, left_after):
+def test_it_continues_from_a_restored_state(scores, size, width, left_after):
     cut = min(left_after * width, scores.shape[1])
     first = (
         offered(TopScores(len(scores), size), scores[:, :cut], 4, width, by_item=False)
@@ -58,7 +58,9 @@ def test_it_goes_on_from_what_it_was(scores, size, width, left_after):
         else TopScores(len(scores), size)
     )
     second = TopScores(len(scores), size)
-    second.offer(np.full_like(scores, 1e30), slice(0, len(scores)), slice(0, scores.shape[1]))  # to be forgotten
+    second.offer(
+        np.full_like(scores, 1e30), slice(0, len(scores)), slice(0, scores.shape[1])
+    )  # replaced by the restored state
     second.restore(first.best())
     for items in spans(scores.shape[1], width):
         if items.start >= cut:
@@ -73,11 +75,11 @@ def test_many_scores_in_the_worst_order():
         np.testing.assert_array_equal(items_of(keys), np.tile(np.arange(4999, 4979, -1), (7, 1)))
 
 
-def test_a_model_that_gives_one_score_to_all_keeps_the_first():
+def test_of_equal_scores_the_first_items_are_kept():
     keys = offered(TopScores(5, 10), np.full((5, 3000), -0.75, np.float32), 2, 1000, by_item=False).best()
     np.testing.assert_array_equal(items_of(keys), np.tile(np.arange(10), (5, 1)))
 
 
-def test_without_scores_there_is_nothing():
+def test_without_scores_the_lists_are_empty():
     assert (TopScores(3, 2).best() == EMPTY).all()
     assert (items_of(TopScores(3, 2).best()) == -1).all()

@@ -87,13 +87,13 @@ def _warn_of_other_data(run: Path, corpus: Corpus) -> None:
 
 def _print_lists(lists: HardNegativeLists, corpus: Corpus, file: Path) -> None:
     """Print the size of the lists, how hard the negatives are, and a few examples."""
-    print_skipped(lists.about.skipped)
-    if lists.notice:
-        print_note(lists.notice)
+    print_skipped(lists.header.skipped)
+    if lists.shortage:
+        print_note(lists.shortage)
     images, texts = (int((side[:, 0] >= 0).sum()) for side in (lists.texts, lists.images))
     size = file.stat().st_size / 1e6
     print_result(f"lists of {images:,} images and {texts:,} texts: {file} ({size:,.1f} MB)", "bold green")
-    if (hardness := lists.about.hardness) is not None:
+    if (hardness := lists.header.hardness) is not None:
         table = Table("median score", box=None)
         for column in ("positive", "hardest negative", "last of the list"):
             table.add_column(column, justify="right")

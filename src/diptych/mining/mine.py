@@ -1,6 +1,7 @@
 """Mining over a whole training set: the hardest negatives of each image and each text (Chen et al. 2020, section 3.2).
 
-Any matcher can mine: all it must do is score. Memory is that of the encodings, of the lists and of a tile of scores.
+Any matcher can mine, since only scores are needed. Memory use is that of the encodings, the lists and one tile of
+scores.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from diptych.errors import DataError, RunError
 from diptych.evaluation.metrics.scores import embedding_score
 from diptych.evaluation.metrics.tiles import BLOCK
 from diptych.mining.exclusions import Exclusions
-from diptych.mining.lists import HardNegativeLists, Hardness, ListsHeader, Rows
+from diptych.mining.hardness import Hardness
+from diptych.mining.lists import HardNegativeLists, ListRows, ListsHeader
 from diptych.mining.resumable_pass import ResumablePass
 from diptych.mining.score_pass import ScorePass
-from diptych.mining.top_scores import EMPTY, items_of, scores_of
+from diptych.mining.top_scores import EMPTY, items_of
 from diptych.model import Model
 from diptych.progress import ProgressCallback
 
 TOP_TEXTS, TOP_IMAGES = 300, 60  # as in the paper
-POSITIVES = 1000  # how many are scored to tell how hard the negatives are
+MAX_POSITIVES = 1000  # positive pairs that are scored to judge the hardness of the negatives
 
-# Scoring sets is some hundred times the work of scoring vectors: smaller tiles, so that a stop is noticed soon.
+# Scoring sets costs a few hundred times as much as scoring vectors: smaller tiles, to react to Ctrl-C in time.
 BLOCK_OF_SETS = BLOCK // 64
 
 
@@ -46,15 +48,15 @@ def mine(
     reader: ImageReader | None = None,
     block: int | None = None,
 ) -> HardNegativeLists:
-    """The hardest negatives in a corpus, which is the split to mine; they are stored in `file`, and found there again.
+    """Find the hardest negatives in a corpus, which is the split to mine, and store them in `file`.
 
-    `weights` is the digest of what `trained` was read from (`weights_digest`). Beside a file that is not finished lies
-    one that ends in `.partial`, from which the same call goes on; a finished one with lists that are long enough is
-    not computed again. `progress` is told how many items of how many are done: each image and each text is encoded, and
-    each text is compared.
+    `weights` is the digest of the file that the model was loaded from (`weights_digest`). An interrupted call leaves a
+    file that ends in `.partial`, from which the same call continues. Lists in `file` that are long enough are returned
+    without computing them again. `progress` receives the number of steps done and the total: each image and each text
+    is encoded, and each text is compared.
     """
     corpus = corpus.matched()
-    about = ListsHeader(
+    header = ListsHeader(
         weights=weights,
         corpus=corpus.digest(),
         splits=tuple(name for name in SPLITS if (corpus.image_splits == name).any()),
@@ -62,51 +64,53 @@ def mine(
         top_texts=top_texts,
         top_images=top_images,
     )
-    if (known := finished(file, about)) is not None:
-        return known.head(top_texts, top_images)
+    if (existing := existing_lists(file, header)) is not None:
+        return existing.truncate(top_texts, top_images)
     progress = progress or (lambda _done, _total: None)
-    encoded = _encode(model, corpus, workers, progress, reader)
-    score = embedding_score(model.matcher.score, encoded.images, encoded.texts)
-    exclusions = Exclusions(encoded.image_groups, encoded.text_groups, encoded.strings)
+    readable = _encode(model, corpus, workers, progress, reader)
+    score = embedding_score(model.matcher.score, readable.images, readable.texts)
+    exclusions = Exclusions(readable.image_groups, readable.text_groups, readable.strings)
     block = block or (BLOCK if model.matcher.embedding_dim is not None else BLOCK_OF_SETS)
-    tiles = ScorePass(score, exclusions, top_texts, top_images, block)
+    score_pass = ScorePass(score, exclusions, top_texts, top_images, block)
     total = len(corpus.image_ids) + 2 * len(corpus.texts)
-    partial = ResumablePass(file, {"lists": about.model_dump(mode="json"), "read": encoded.digest()})
-    partial.run(tiles, lambda compared: progress(total - score.texts + compared, total))
-    texts, images = tiles.texts_of_images.best(), tiles.images_of_texts.best()
+    resumable = ResumablePass(file, {"lists": header.model_dump(mode="json"), "read": readable.digest()})
+    resumable.run(score_pass, lambda compared: progress(total - score.texts + compared, total))
+    texts, images = score_pass.texts_of_images.best(), score_pass.images_of_texts.best()
     if (texts == EMPTY).all():
         raise DataError(f"{corpus.name}: every image has the texts of every other; there are no negatives to mine")
-    of_images, of_texts = (len(corpus.image_ids), top_texts), (len(corpus.texts), top_images)
+    hardness = Hardness.from_keys(_positive_scores(model, readable), texts, images)
+    image_count, text_count = len(corpus.image_ids), len(corpus.texts)
     lists = HardNegativeLists(
-        _rows(texts, encoded.text_rows, encoded.image_rows, (of_images[0], min(of_images[1], of_texts[0]))),
-        _rows(images, encoded.image_rows, encoded.text_rows, (of_texts[0], min(of_texts[1], of_images[0]))),
-        about.model_copy(
-            update={"skipped": encoded.skipped, "hardness": _hardness(model, encoded, texts, images)},
-        ),
+        _corpus_rows(texts, readable.text_rows, readable.image_rows, (image_count, min(top_texts, text_count))),
+        _corpus_rows(images, readable.image_rows, readable.text_rows, (text_count, min(top_images, image_count))),
+        header.model_copy(update={"skipped": readable.skipped, "hardness": hardness}),
     )
     lists.save(file)
-    partial.remove()
+    resumable.remove()
     return lists
 
 
-def finished(file: Path, wanted: ListsHeader) -> HardNegativeLists | None:
-    """The lists in a file, if they are the wanted ones and long enough; what else must not be lost is refused."""
+def existing_lists(file: Path, wanted: ListsHeader) -> HardNegativeLists | None:
+    """The lists in a file, if they have the same source and are long enough.
+
+    Raises RunError if the file holds anything but lists of the same data, which must not be overwritten.
+    """
     if not file.exists():
         return None
     try:
         lists = HardNegativeLists.load(file)
     except RunError as reason:
-        what = str(reason).partition(";")[0]
-        raise RunError(f"{what}; it is not overwritten: delete it or name another file") from None
-    if lists.about.corpus != wanted.corpus:
+        problem = str(reason).partition(";")[0]
+        raise RunError(f"{problem}; it is not overwritten: delete it or name another file") from None
+    if lists.header.corpus != wanted.corpus:
         raise RunError(f"{file}: lists of other data; it is not overwritten: delete it or name another file")
-    long_enough = lists.about.top_texts >= wanted.top_texts and lists.about.top_images >= wanted.top_images
-    return lists if lists.about.made_like(wanted) and long_enough else None
+    long_enough = lists.header.top_texts >= wanted.top_texts and lists.header.top_images >= wanted.top_images
+    return lists if lists.header.same_source(wanted) and long_enough else None
 
 
 @dataclass(frozen=True, eq=False)
-class _Encoded:
-    """The encodings of what could be read of a corpus, and which of its rows they are."""
+class _ReadablePart:
+    """The encodings of the readable part of a corpus, with their rows in the corpus."""
 
     images: Tensor
     texts: Tensor
@@ -118,73 +122,51 @@ class _Encoded:
     skipped: dict[str, str]
 
     def digest(self) -> str:
-        """What identifies the rows: a pass cannot go on when an image has become readable since."""
+        """Identifies the rows: an interrupted pass cannot continue if an image has become readable since."""
         return hashlib.sha256(self.image_rows.tobytes()).hexdigest()
 
 
 def _encode(
     model: Model, corpus: Corpus, workers: int, progress: ProgressCallback, reader: ImageReader | None
-) -> _Encoded:
-    """Encode the images that can be read, and the texts that have one of them."""
+) -> _ReadablePart:
+    """Encode the readable images, and the texts that have one of them."""
     if not len(corpus.texts):
         raise DataError(f"{corpus.name}: no image and text share a group; there is nothing to mine")
-    _need_groups(corpus, corpus.image_groups)
+    _check_groups(corpus, corpus.image_groups)
     total = len(corpus.image_ids) + 2 * len(corpus.texts)
     images, image_rows, skipped = model.torch_engine.encode_corpus_images(
         corpus, workers, lambda done, _: progress(done, total), reader
     )
     image_groups = corpus.image_groups[image_rows]
-    _need_groups(corpus, image_groups)
+    _check_groups(corpus, image_groups)
     text_rows = np.flatnonzero(np.isin(corpus.text_groups, image_groups))
     strings = [corpus.texts[text] for text in text_rows.tolist()]
     before = total - 2 * len(strings)
     texts = model.torch_engine.text_tensor(strings, lambda done, _: progress(before + done, total))
     text_groups = corpus.text_groups[text_rows]
-    return _Encoded(images, texts, image_rows, text_rows, image_groups, text_groups, strings, skipped)
+    return _ReadablePart(images, texts, image_rows, text_rows, image_groups, text_groups, strings, skipped)
 
 
-def _need_groups(corpus: Corpus, groups: Integers) -> None:
+def _check_groups(corpus: Corpus, groups: Integers) -> None:
     if len(np.unique(groups)) < 2:
         raise DataError(f"{corpus.name}: all images and texts are of one group; there are no negatives to mine")
 
 
-def _rows(keys: Integers, items: Integers, owners: Integers, shape: tuple[int, int]) -> Rows:
-    """Lists of the whole corpus, in its rows; those of whom nothing is known are empty."""
-    found = items_of(keys)
+def _corpus_rows(keys: Integers, item_rows: Integers, query_rows: Integers, shape: tuple[int, int]) -> ListRows:
+    """Lists for all rows of the corpus, from the keys of the readable part; unreadable rows have empty lists."""
+    items = items_of(keys)
     lists = np.full(shape, -1, np.int32)
-    lists[owners, : keys.shape[1]] = np.where(found < 0, -1, items[found])
+    lists[query_rows, : keys.shape[1]] = np.where(items < 0, -1, item_rows[items])
     return lists
 
 
-def _hardness(model: Model, encoded: _Encoded, texts: Integers, images: Integers) -> Hardness:
-    first_text, last_text = _ends(texts)
-    first_image, last_image = _ends(images)
-    return Hardness(
-        positive=_median(_positives(model, encoded)),
-        first_text=first_text,
-        last_text=last_text,
-        first_image=first_image,
-        last_image=last_image,
-    )
-
-
 @torch.inference_mode()
-def _positives(model: Model, encoded: _Encoded) -> Floats:
-    """The scores of some texts, from all over the corpus, each with an image of its group."""
-    some = np.unique(np.linspace(0, len(encoded.text_groups) - 1, POSITIVES).astype(np.int64))
-    by_group = np.argsort(encoded.image_groups, kind="stable")
-    own = by_group[np.searchsorted(encoded.image_groups[by_group], encoded.text_groups[some])]
-    device = encoded.images.device
-    images, texts = (torch.from_numpy(rows).to(device) for rows in (own, some))
-    return np.asarray(model.matcher.score_pairs(encoded.images[images], encoded.texts[texts]).float().cpu())
-
-
-def _ends(keys: Integers) -> tuple[float, float]:
-    """The medians of the first and of the last scores of lists."""
-    lengths = (keys != EMPTY).sum(1)
-    some = np.flatnonzero(lengths)
-    return _median(scores_of(keys[some, 0])), _median(scores_of(keys[some, lengths[some] - 1]))
-
-
-def _median(scores: Floats) -> float:
-    return float(np.nan_to_num(np.median(scores)))  # an infinite one is a very large one
+def _positive_scores(model: Model, readable: _ReadablePart) -> Floats:
+    """The scores of texts spread evenly over the corpus, each with an image of its group."""
+    texts = np.unique(np.linspace(0, len(readable.text_groups) - 1, MAX_POSITIVES).astype(np.int64))
+    by_group = np.argsort(readable.image_groups, kind="stable")
+    images = by_group[np.searchsorted(readable.image_groups[by_group], readable.text_groups[texts])]
+    device = readable.images.device
+    image_rows, text_rows = (torch.from_numpy(rows).to(device) for rows in (images, texts))
+    scores = model.matcher.score_pairs(readable.images[image_rows], readable.texts[text_rows])
+    return np.asarray(scores.float().cpu())

@@ -1,4 +1,4 @@
-"""What a pass over tiles leaves while it is not finished: a file beside the result, from which it goes on."""
+"""A pass over scores that can be interrupted: its state is kept in a file beside the result, to continue from."""
 
 from __future__ import annotations
 
@@ -19,48 +19,51 @@ SECONDS_BETWEEN_SAVES = 60.0
 
 
 class ResumablePass:
-    """The file of an unfinished pass; `about` is what must be the same for going on."""
+    """Runs a pass and saves its state; a saved state is continued only if `identity` is the same."""
 
-    def __init__(self, file: Path, about: dict[str, Any]) -> None:
+    def __init__(self, file: Path, identity: dict[str, Any]) -> None:
         self.path = file.with_name(f"{file.name}.partial")
-        self._about = about
+        self._identity = identity
 
-    def run(self, tiles: ScorePass, tell: Callable[[int], None]) -> None:
-        """Do all that is left; on Ctrl-C, or whatever `tell` raises, what was done is saved first."""
-        self._take_up(tiles)
+    def run(self, score_pass: ScorePass, report: Callable[[int], None]) -> None:
+        """Process all remaining tiles; on Ctrl-C, or if `report` raises, the state is saved first.
+
+        `report` receives the number of texts compared so far.
+        """
+        self._restore(score_pass)
         saved = time.monotonic()
-        with interrupt_event() as stopped, closing(tiles.left()) as left:
-            for texts in left:
+        with interrupt_event() as stopped, closing(score_pass.remaining()) as remaining:
+            for texts in remaining:
                 try:
-                    tell(texts)
+                    report(texts)
                     if stopped.is_set():
                         raise KeyboardInterrupt
                 except BaseException:
-                    self._save(tiles)
+                    self._save(score_pass)
                     raise
                 if time.monotonic() - saved >= SECONDS_BETWEEN_SAVES:
-                    self._save(tiles)
+                    self._save(score_pass)
                     saved = time.monotonic()
 
     def remove(self) -> None:
-        """Remove the file: the pass is finished."""
+        """Remove the saved state, once the pass is complete."""
         self.path.unlink(missing_ok=True)
 
-    def _header(self, tiles: ScorePass, done: object) -> dict[str, Any]:
-        return {**self._about, "tiles": [len(tiles.rows), len(tiles.columns)], "done": done}
+    def _header(self, score_pass: ScorePass, done: object) -> dict[str, Any]:
+        return {**self._identity, "tiles": [len(score_pass.rows), len(score_pass.columns)], "done": done}
 
-    def _save(self, tiles: ScorePass) -> None:
-        best = {"texts": tiles.texts_of_images.best(), "images": tiles.images_of_texts.best()}
+    def _save(self, score_pass: ScorePass) -> None:
+        best = {"texts": score_pass.texts_of_images.best(), "images": score_pass.images_of_texts.best()}
         tensors = {name: torch.from_numpy(keys) for name, keys in best.items()}
-        save_tensors(self.path, tensors, self._header(tiles, tiles.done))
+        save_tensors(self.path, tensors, self._header(score_pass, score_pass.done))
 
-    def _take_up(self, tiles: ScorePass) -> None:
-        """Go on from the file if it is whole and of this pass, else from the beginning."""
+    def _restore(self, score_pass: ScorePass) -> None:
+        """Continue from the saved state if it is intact and of this pass, else start from the beginning."""
         try:
-            tensors, about = load_tensors(self.path)
+            tensors, header = load_tensors(self.path)
         except RunError:
             return
-        if about == self._header(tiles, about.get("done")):
-            tiles.texts_of_images.restore(tensors["texts"].numpy())
-            tiles.images_of_texts.restore(tensors["images"].numpy())
-            tiles.done = about["done"]
+        if header == self._header(score_pass, header.get("done")):
+            score_pass.texts_of_images.restore(tensors["texts"].numpy())
+            score_pass.images_of_texts.restore(tensors["images"].numpy())
+            score_pass.done = header["done"]

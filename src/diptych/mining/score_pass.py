@@ -1,4 +1,4 @@
-"""The pass over all scores of a corpus, tile by tile, each of which serves both directions."""
+"""One pass over all scores of a corpus, tile by tile; each tile fills the lists of both directions."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from diptych.mining.top_scores import TopScores
 
 
 class ScorePass:
-    """The lists so far of a pass over all tiles, which can be left after any tile and taken up again."""
+    """A pass that fills the top lists of images and texts; it can stop after any tile and continue later."""
 
     def __init__(self, score: Score, exclusions: Exclusions, top_texts: int, top_images: int, block: int) -> None:
         self.score, self.exclusions = score, exclusions
         self.texts_of_images = TopScores(score.images, min(top_texts, score.texts))
         self.images_of_texts = TopScores(score.texts, min(top_images, score.images))
-        height = min(block, max(1, int((block * score.images / score.texts) ** 0.5)))  # shaped like the whole
+        # tiles with the proportions of the whole matrix
+        height = min(block, max(1, int((block * score.images / score.texts) ** 0.5)))
         height -= height % ROW_MULTIPLE if height > ROW_MULTIPLE else 0
         self.rows = _spans(score.images, height)
         self.columns = _spans(score.texts, max(1, block // height))
-        self.done = 0  # tiles: all images with the first texts, then with the next ones
+        self.done = 0  # number of tiles: all images with the first texts, then with the next ones
 
-    def left(self) -> Generator[int, None, None]:
-        """Go through the tiles that are left; after each, it gives how many texts have been compared."""
-        with ThreadPoolExecutor(1) as beside:
+    def remaining(self) -> Generator[int, None, None]:
+        """Process the remaining tiles; yields, after each, the number of texts compared so far."""
+        with ThreadPoolExecutor(1) as second_thread:
             while self.done < len(self.rows) * len(self.columns):
                 column, row = divmod(self.done, len(self.rows))
                 columns = self.columns[column]
@@ -40,18 +41,19 @@ class ScorePass:
                 for rows in self.rows[row:]:
                     with torch.inference_mode():
                         scores = _checked(against(rows), rows, columns)  # (images, texts)
-                    scores = _without(scores, excluded(rows))
-                    texts = beside.submit(self.images_of_texts.offer, scores.T, columns, rows)  # shares nothing with:
+                    scores = _exclude(scores, excluded(rows))
+                    # the two directions share only the scores, which they read
+                    images_done = second_thread.submit(self.images_of_texts.offer, scores.T, columns, rows)
                     self.texts_of_images.offer(scores, rows, columns)
-                    texts.result()
+                    images_done.result()
                     self.done += 1
                     yield columns.start + (columns.stop - columns.start) * rows.stop // self.score.images
 
 
-def _without(scores: Floats, excluded: tuple[Integers, Integers]) -> Floats:
-    """The scores with minus infinity where a pair is excluded."""
+def _exclude(scores: Floats, excluded: tuple[Integers, Integers]) -> Floats:
+    """The scores, with minus infinity for excluded pairs."""
     if len(excluded[0]):
-        scores = scores.copy()  # it may be a part of somebody's matrix
+        scores = scores.copy()  # it may be a view of the caller's matrix
         scores[excluded] = -np.inf
     return scores
 
@@ -61,7 +63,7 @@ def _spans(count: int, size: int) -> list[slice]:
 
 
 def _checked(tile: Tensor, rows: slice, columns: slice) -> Floats:
-    """The tile as an array, row by row in memory, if it has no NaN."""
+    """The tile as a C-contiguous array; raises ScoreError if it has a NaN."""
     # the sum is NaN if any score is, or if infinities cancel: only then is it worth looking at each
     if tile.sum().isnan() and len(wrong := tile.isnan().nonzero()):
         image, text = rows.start + int(wrong[0, 0]), columns.start + int(wrong[0, 1])

@@ -147,7 +147,9 @@ def teacher(whole, tmp_path):
 def test_a_teachers_lists(whole, teacher, corpus, tmp_path):
     shutil.copy(whole / "best" / "weights.safetensors", teacher / "best" / "weights.safetensors")
     how = recipe(tmp_path, MODEL, OFFLINE, overrides=[f"stage.1.offline.lists='{teacher}'"])
-    with pytest.raises(RunError, match="mined by another run, or by other weights"):  # those of stage 1, not its best
+    with pytest.raises(
+        RunError, match="mined by another run, or by weights that the run no longer has"
+    ):  # those of stage 1, not its best
         train(how, corpus, tmp_path / "run", device="cpu")
     shutil.copy(whole / "stage-1" / "weights.safetensors", teacher / "best" / "weights.safetensors")
     train(how, corpus, tmp_path / "run", device="cpu")
@@ -203,7 +205,9 @@ def test_a_run_that_goes_on_must_find_the_lists_it_began_with(teacher, corpus, t
     weights = teacher / "best" / "weights.safetensors"
     before = weights.read_bytes()
     save_tensors(weights, *load_tensors(teacher / "stage-1" / "weights.safetensors")[:1], {"other": "weights"})
-    replace(lists, about=lists.about.model_copy(update={"weights": weights_digest(teacher)})).save(lists_file(teacher))
+    replace(lists, header=lists.header.model_copy(update={"weights": weights_digest(teacher)})).save(
+        lists_file(teacher)
+    )
     with pytest.raises(RunError, match=r"stage 1 began with lists of .* that other weights had mined"):
         train(how, corpus, tmp_path / "run", device="cpu", resume=True)
     weights.write_bytes(before)
@@ -236,7 +240,7 @@ def test_more_than_there_is_is_said_and_used(corpus, tmp_path):
     watcher = Stopping()
     how = recipe(tmp_path, MODEL, ONLINE, OFFLINE, overrides=["stage.2.offline.top_texts=5000"])
     train(how, corpus, tmp_path / "run", device="cpu", watcher=watcher)
-    assert any("fewer negatives than asked for" in line for line in watcher.said)
+    assert any("fewer negatives than requested" in line for line in watcher.said)
 
 
 TOWERS = {"joint": 5, "text": GRUSettings(hidden=5, word=3), "image": FeatureSettings(shape=(6,)), "words": 9}

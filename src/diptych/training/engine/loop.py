@@ -152,9 +152,9 @@ class StageLoop:
         lists = stage_lists(
             self.stage.offline, train, weights, self.model, self.around.stores, self.around.workers, progress
         )
-        if lists.notice:
-            self.around.watcher.say(lists.notice)
-        self._remember_lists(self.stage.offline.lists, lists.about.weights)
+        if lists.shortage:
+            self.around.watcher.say(lists.shortage)
+        self._remember_lists(self.stage.offline.lists, lists.header.weights)
         return OfflineSampler(train, lists.texts, lists.images, self.stage.offline)
 
     def _remember_lists(self, source: str, weights: str) -> None:

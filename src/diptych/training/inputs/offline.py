@@ -58,16 +58,16 @@ def lists_of_run(settings: OfflineSettings, train: Corpus) -> HardNegativeLists:
     lists = HardNegativeLists.load(file)
     lists.check(train.digest(), weights_digest(run) if run.is_dir() else None, file)
     for found, asked, there in (
-        (lists.texts, lists.about.top_texts, settings.top_texts),
-        (lists.images, lists.about.top_images, settings.top_images),
+        (lists.texts, lists.header.top_texts, settings.top_texts),
+        (lists.images, lists.header.top_images, settings.top_images),
     ):
         if found.shape[1] == asked < there:  # cut by who mined, and not for lack of negatives
             raise RunError(
-                f"{file}: lists of {lists.about.top_texts} texts and {lists.about.top_images} images, and the stage "
+                f"{file}: lists of {lists.header.top_texts} texts and {lists.header.top_images} images, and the stage "
                 f"draws from {settings.top_texts} and {settings.top_images}; mine longer ones with `diptych mine {run} "
                 f"DATA --top-texts {settings.top_texts} --top-images {settings.top_images}`"
             )
-    return lists.head(settings.top_texts, settings.top_images)
+    return lists.truncate(settings.top_texts, settings.top_images)
 
 
 def stage_lists(
