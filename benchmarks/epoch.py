@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from diptych.training.engine.stage import CollapseWatch, make_optimiser
 from nltk.tokenize import NLTKWordTokenizer
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -36,7 +37,6 @@ from diptych.models.matchers.vse import VSE, VSESettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.objectives.hinge import Hinge
 from diptych.text.vocabulary import END, SPECIALS, START, UNKNOWN, Vocabulary
-from diptych.training.engine.stage import CollapseWatch, make_optimiser
 from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
 from harness import Timing, arguments, finish, timed

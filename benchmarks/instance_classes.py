@@ -15,13 +15,13 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import torch
+from diptych.training.inputs.sampled import SampledRows
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 from torch.optim import SGD
 
 from diptych.machine import available_cores, keep_freed_memory
 from diptych.objectives.softmax import class_losses
-from diptych.training.inputs.sampled import SampledRows
 from harness import arguments, finish, interleaved
 
 CLASSES, SIZE, PAIRS, SAMPLED = 113_287, 2048, 64, 4096

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from diptych.training.engine.stage import make_optimiser
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -37,7 +38,6 @@ from diptych.models.towers.text.gru import GRUSettings
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.quintuplet import Quintuplet
 from diptych.text.vocabulary import TokenTable
-from diptych.training.engine.stage import make_optimiser
 from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
 from harness import Timing, arguments, finish, interleaved

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from diptych.training.engine.stage import prepare_step, set_trainable, train_mode
+from diptych.training.inputs.classes import Classes
 from PIL import Image
 
 from diptych.data.corpus import Corpus
@@ -32,9 +34,7 @@ from diptych.models.towers.image.views import ViewsSettings
 from diptych.models.towers.text.cnn import TextCNNSettings
 from diptych.objectives.instance import Instance
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.engine.stage import prepare_step, set_trainable, train_mode
 from diptych.training.engine.step import Step
-from diptych.training.inputs.classes import Classes
 from diptych.training.recipe import Optimiser, Stage
 from harness import arguments, finish
 

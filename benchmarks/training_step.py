@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from diptych.training.engine.stage import make_optimiser
 from torch import Tensor
 
 from diptych.data.sampling.pairs import PairBatch
@@ -18,7 +19,6 @@ from diptych.models.layers.prefix_gru import PrefixTree
 from diptych.models.matchers.vse import VSE, VSESettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.objectives.hinge import Hinge
-from diptych.training.engine.stage import make_optimiser
 from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
 from harness import Timing, arguments, finish, interleaved

@@ -4,8 +4,8 @@ import statistics
 
 import pytest
 
+from diptych.cli.training_bar import TrainingBar
 from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
-from diptych.training.engine.callbacks import Bar
 from diptych.training.recipe_loader import load_recipe
 
 SCENES = "scenes:train=16,val=6,test=8,texts=2"
@@ -105,7 +105,7 @@ def test_another_split_is_measured_without_training(seeds, invoke, train):
 
 
 def test_after_an_interrupt_the_same_command_continues(seeds, tmp_path, monkeypatch, train):
-    step, steps = Bar.step, []
+    step, steps = TrainingBar.on_step, []
 
     def stopped(bar, *figures):
         step(bar, *figures)
@@ -114,7 +114,7 @@ def test_after_an_interrupt_the_same_command_continues(seeds, tmp_path, monkeypa
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Bar, "step", stopped)
+        patched.setattr(TrainingBar, "on_step", stopped)
         ended = train("--seeds", "0,3", "--into", str(tmp_path))
     assert ended.exit_code != 0
     assert f"stopped; run the same command again to continue (folder {tmp_path})" in ended.stderr

@@ -104,7 +104,7 @@ def distinct(draw):
 def test_values_equal_the_equations(batch, temperature, variant):
     loss = Contrastive(temperature=temperature, **variant)(scored(torch.tensor(batch[0]).double(), batch[1]))
     assert list(loss.terms) == ["image_to_text", "text_to_image"]
-    assert loss.averaged
+    assert loss.is_mean
     expected = [float(term) for term in reference(torch.tensor(batch[0]).tolist(), batch[1], temperature, **variant)]
     assert [term.item() for term in loss.terms.values()] == pytest.approx(expected, rel=1e-9, abs=1e-9)
     assert loss.total.item() == pytest.approx(sum(expected), rel=1e-9, abs=1e-9)
@@ -205,12 +205,13 @@ def test_low_temperatures_stay_finite_and_right_in_low_precision(variant, temper
 def test_the_gradient_of_a_learned_temperature_is_the_slope_of_the_equations(batch, temperature):
     objective = Contrastive(temperature=temperature, learn_temperature=True)
     start = {
-        name: value.double().requires_grad_() for name, value in objective.start_learned(ObjectiveContext()).items()
+        name: value.double().requires_grad_()
+        for name, value in objective.initial_parameters(ObjectiveContext()).items()
     }
     assert list(start) == ["log_temperature"]
     assert start["log_temperature"].exp().item() == pytest.approx(temperature, rel=1e-6)
     scores = torch.tensor(batch[0], dtype=torch.float64)
-    loss = objective(scored(scores, batch[1], learned=start)).total
+    loss = objective(scored(scores, batch[1], parameters=start)).total
     logarithm = start["log_temperature"].item()
     ends = [float(sum(reference(*batch, math.exp(logarithm + move), negatives="sum"))) for move in (1e-5, -1e-5)]
     middle = float(sum(reference(*batch, math.exp(logarithm), negatives="sum")))
@@ -225,8 +226,8 @@ WANTS_WARMER = [[0.1, 0.9], [0.8, 0.2]]  # each negative is ahead: the higher th
 @pytest.mark.parametrize("temperature", [0.005, 0.01, 0.1])
 def test_a_temperature_that_is_learned_has_a_gradient_where_it_starts(temperature):
     objective = Contrastive(temperature=temperature, learn_temperature=True)
-    learned = {name: value.requires_grad_() for name, value in objective.start_learned(ObjectiveContext()).items()}
-    objective(scored(torch.tensor(WANTS_WARMER), same_group([0, 1]), learned=learned)).total.backward()
+    learned = {name: value.requires_grad_() for name, value in objective.initial_parameters(ObjectiveContext()).items()}
+    objective(scored(torch.tensor(WANTS_WARMER), same_group([0, 1]), parameters=learned)).total.backward()
     assert learned["log_temperature"].grad < 0
 
 
@@ -234,7 +235,7 @@ def test_a_temperature_that_is_learned_has_a_gradient_where_it_starts(temperatur
 def test_a_temperature_that_fell_below_its_floor_can_rise_again(temperature):
     objective = Contrastive(temperature=temperature, learn_temperature=True)
     below = torch.tensor(math.log(min(0.01, temperature)) - 0.01, requires_grad=True)
-    batch = scored(torch.tensor(WANTS_WARMER), same_group([0, 1]), learned={"log_temperature": below})
+    batch = scored(torch.tensor(WANTS_WARMER), same_group([0, 1]), parameters={"log_temperature": below})
     loss = objective(batch).total
     loss.backward()
     floor = min(0.01, temperature)
@@ -244,7 +245,7 @@ def test_a_temperature_that_fell_below_its_floor_can_rise_again(temperature):
 
 
 def test_without_learning_there_is_nothing_to_learn():
-    assert Contrastive().start_learned(ObjectiveContext()) == {}
+    assert Contrastive().initial_parameters(ObjectiveContext()) == {}
 
 
 CONTRASTIVE = "stage.1.objective={name='contrastive', temperature=0.1}"
@@ -257,8 +258,8 @@ CONTRASTIVE = "stage.1.objective={name='contrastive', temperature=0.1}"
         (["temperature=-0.1"], r"stage\.1\.objective: temperature = -0\.1"),
         (["temperature=nan"], r"stage\.1\.objective: temperature = nan"),
         (["temperature=inf"], r"stage\.1\.objective: temperature = inf"),
-        (["margin=0.2"], r"margin = 0\.2: a margin belongs to negatives = 'max'"),
-        (["margin=0.2", "negatives=sum"], r"margin = 0\.2: a margin belongs to negatives = 'max'"),
+        (["margin=0.2"], r"margin = 0\.2: needs negatives = 'max'"),
+        (["margin=0.2", "negatives=sum"], r"margin = 0\.2: needs negatives = 'max'"),
         (["negatives=max", "margin=-0.2"], r"margin = -0\.2"),
         (["negatives=max", "learn_temperature=true"], r"leave learn_temperature out"),
         (["learn_temperature=true", "negatives=max", "margin=0.2"], r"leave learn_temperature out"),
@@ -282,7 +283,7 @@ def test_equal_scores_are_a_trap_with_a_margin_only():
     with_margin = Contrastive(negatives="max", margin=0.2, temperature=0.1)
     trap = with_margin(equal).total.item()
     assert trap == pytest.approx(2 * 0.2 / 0.1)
-    assert with_margin.stuck(equal.summary(), trap)
-    assert not with_margin.stuck(equal.summary(), trap / 2)
+    assert with_margin.has_collapsed(with_margin.summary(equal), trap)
+    assert not with_margin.has_collapsed(with_margin.summary(equal), trap / 2)
     for objective in (Contrastive(), Contrastive(negatives="max")):
-        assert not objective.stuck(equal.summary(), objective(equal).total.item())
+        assert not objective.has_collapsed(objective.summary(equal), objective(equal).total.item())

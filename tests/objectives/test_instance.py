@@ -8,9 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diptych.data.sampling.extras import Extras
 from diptych.errors import RecipeError
+from diptych.objectives.extras import ClassifierInputs
 from diptych.objectives.instance import BIAS, CLASSIFIER, Instance
-from diptych.objectives.objective import Instances, Objective, ObjectiveContext, ScoredPairs
+from diptych.objectives.objective import Objective, ObjectiveContext, ScoredPairs
 from diptych.registry import resolve
 
 SIZE = 3
@@ -28,8 +30,8 @@ def made(seed, pairs=6, images=4, groups=3, classes=5, bias=False, correction=Fa
     group_of_image = torch.randint(0, groups, (images,), generator=random)
     class_of_group = torch.randperm(classes, generator=random)[:groups]
     of_pairs = group_of_image[image_of]
-    learned = {CLASSIFIER: numbers(classes, SIZE)} | ({BIAS: numbers(classes)} if bias else {})
-    instances = Instances(
+    parameters = {CLASSIFIER: numbers(classes, SIZE)} | ({BIAS: numbers(classes)} if bias else {})
+    inputs = ClassifierInputs(
         numbers(int(image_of.max()) + 1, SIZE),
         numbers(pairs, SIZE),
         image_of,
@@ -38,14 +40,14 @@ def made(seed, pairs=6, images=4, groups=3, classes=5, bias=False, correction=Fa
         numbers(classes) if correction else None,
     )
     scores = numbers(pairs, pairs) / 2
-    return ScoredPairs(scores, of_pairs[:, None] == of_pairs, instances=instances, learned=learned)
+    return ScoredPairs(scores, of_pairs[:, None] == of_pairs, Extras(inputs), parameters)
 
 
 def logits_of(feature, batch):
     """W^T f, a class a number."""
-    rows = batch.learned[CLASSIFIER].tolist()
+    rows = batch.parameters[CLASSIFIER].tolist()
     offsets = [0.0] * len(rows)
-    for added in (batch.learned.get(BIAS), batch.instances.correction):
+    for added in (batch.parameters.get(BIAS), batch.extras[ClassifierInputs].logit_correction):
         offsets = offsets if added is None else [a + b for a, b in zip(offsets, added.tolist(), strict=True)]
     return [
         math.fsum(w * f for w, f in zip(row, feature, strict=True)) + b for row, b in zip(rows, offsets, strict=True)
@@ -57,7 +59,7 @@ def classified(features, of, batch):
     lost, wrong = [], 0
     for pair, row in enumerate(of.tolist()):
         exponentials = [math.exp(logit) for logit in logits_of(features[row].tolist(), batch)]
-        own = exponentials[int(batch.instances.classes[pair])]
+        own = exponentials[int(batch.extras[ClassifierInputs].classes[pair])]
         lost.append(-math.log(own / math.fsum(exponentials)))
         wrong += sum(each >= own for each in exponentials) != 1
     return math.fsum(lost) / len(lost), wrong / len(lost)
@@ -79,7 +81,7 @@ def ranked(batch, margin):
 
 def reference(batch, rank, visual, textual, margin=1.0):
     """Eq. 9 term by term, the terms without weight left out, and the errors of the classifier."""
-    terms, errors, found = {}, {}, batch.instances
+    terms, errors, found = {}, {}, batch.extras[ClassifierInputs]
     if rank:
         of_images, of_texts = ranked(batch, margin)
         terms |= {"image_to_text": rank * of_images, "text_to_image": rank * of_texts}
@@ -111,20 +113,25 @@ def test_terms_and_errors_equal_the_equations(seed, pairs, weights, bias, correc
     loss = Instance(**numbers, bias=bias, classes_at_once=at_once)(batch)
     terms, errors = reference(batch, **numbers)
     assert {name: term.item() for name, term in loss.terms.items()} == pytest.approx(terms, abs=1e-9)
-    assert {name: share.item() for name, share in loss.errors.items()} == pytest.approx(errors, abs=1e-6)
+    assert {name: share.item() for name, share in loss.error_rates.items()} == pytest.approx(errors, abs=1e-6)
     assert loss.total.item() == pytest.approx(math.fsum(terms.values()), abs=1e-9)
-    assert loss.averaged
+    assert loss.is_mean
 
 
 def leaves(batch):
     """What a gradient goes to."""
-    inputs = [batch.scores, batch.instances.images, batch.instances.texts, *batch.learned.values()]
+    inputs = [
+        batch.scores,
+        batch.extras[ClassifierInputs].images,
+        batch.extras[ClassifierInputs].texts,
+        *batch.parameters.values(),
+    ]
     return [each.requires_grad_() for each in inputs]
 
 
 def plain(batch, rank, visual, textual, margin):
     """The same equations in tensors, a pair at a time, for autograd."""
-    found, pairs = batch.instances, len(batch.scores)
+    found, pairs = batch.extras[ClassifierInputs], len(batch.scores)
     total = 0 * batch.scores.sum()  # all pairs may be of one group
     for pair in range(pairs):
         others = [(pair + step) % pairs for step in range(1, pairs)]
@@ -137,8 +144,8 @@ def plain(batch, rank, visual, textual, margin):
             (visual, found.images[found.image_of[pair]]),
             (textual, found.texts[found.text_of[pair]]),
         ):
-            logits = batch.learned[CLASSIFIER] @ feature
-            for added in (batch.learned.get(BIAS), found.correction):
+            logits = batch.parameters[CLASSIFIER] @ feature
+            for added in (batch.parameters.get(BIAS), found.logit_correction):
                 logits = logits if added is None else logits + added
             likely = logits.exp() / logits.exp().sum()
             total = total - weight * likely[found.classes[pair]].log()
@@ -157,17 +164,23 @@ def test_gradients_equal_those_of_the_equations(at_once, bias, correction):
         theirs = torch.autograd.grad(plain(batch, **weights), inputs)
         for got, expected in zip(ours, theirs, strict=True):
             torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-12)
-        assert len(batch.instances.images) < len(batch.instances.classes), "no image is in several pairs"
+        assert len(batch.extras[ClassifierInputs].images) < len(batch.extras[ClassifierInputs].classes), (
+            "no image is in several pairs"
+        )
 
 
 def test_an_image_in_several_pairs_counts_once_for_each():
     batch = made(0, pairs=5, images=1)
-    assert len(batch.instances.images) == 1
-    once = replace(batch.instances, image_of=torch.zeros(1, dtype=torch.long), classes=batch.instances.classes[:1])
-    images = batch.instances.images.requires_grad_()
+    assert len(batch.extras[ClassifierInputs].images) == 1
+    once = replace(
+        batch.extras[ClassifierInputs],
+        image_of=torch.zeros(1, dtype=torch.long),
+        classes=batch.extras[ClassifierInputs].classes[:1],
+    )
+    images = batch.extras[ClassifierInputs].images.requires_grad_()
     gradients = []
-    for found in (batch.instances, once):
-        loss = Instance(textual=0.0)(replace(batch, instances=found))
+    for found in (batch.extras[ClassifierInputs], once):
+        loss = Instance(textual=0.0)(replace(batch, extras=Extras(found)))
         gradients.append(torch.autograd.grad(loss.total, images)[0])
     torch.testing.assert_close(*gradients)  # five pairs of five are one of one
     assert gradients[0].abs().sum() > 0
@@ -175,23 +188,26 @@ def test_an_image_in_several_pairs_counts_once_for_each():
 
 def test_both_sides_share_one_classifier():
     batch = made(1)
-    weight = batch.learned[CLASSIFIER].requires_grad_()
+    weight = batch.parameters[CLASSIFIER].requires_grad_()
     both, images, texts = (
         torch.autograd.grad(Instance(visual=visual, textual=textual)(batch).total, weight)[0]
         for visual, textual in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0))
     )
     torch.testing.assert_close(both, images + texts)
-    assert list(Instance().start_learned(ObjectiveContext(SIZE, 9))) == [CLASSIFIER]
+    assert list(Instance().initial_parameters(ObjectiveContext(SIZE, {"classes": 9}))) == [CLASSIFIER]
 
 
 def test_the_classifier_starts_with_a_row_a_class_and_a_bias_of_zero_where_asked():
     torch.manual_seed(0)
-    learned = Instance(bias=True).start_learned(ObjectiveContext(size=40, classes=60))
+    learned = Instance(bias=True).initial_parameters(ObjectiveContext(40, {"classes": 60}))
     assert {name: tuple(start.shape) for name, start in learned.items()} == {CLASSIFIER: (60, 40), BIAS: (60,)}
     bound = math.sqrt(6 / 100)
     assert 0.9 * bound < learned[CLASSIFIER].abs().max() <= bound
     assert not learned[BIAS].any()
-    assert Instance(rank=1.0, visual=0.0, textual=0.0, bias=True).start_learned(ObjectiveContext(40, 60)) == {}
+    assert (
+        Instance(rank=1.0, visual=0.0, textual=0.0, bias=True).initial_parameters(ObjectiveContext(40, {"classes": 60}))
+        == {}
+    )
 
 
 def test_the_defaults_are_the_papers_first_stage():
@@ -229,19 +245,19 @@ def equal_scores(groups):
 @pytest.mark.parametrize("rank", [1.0, 3.0])
 def test_ranking_alone_has_the_trap_of_hinges(negatives, rank):
     objective = Instance(rank=rank, visual=0.0, textual=0.0, margin=0.5, negatives=negatives)
-    assert not objective.needs_classes
+    assert "classes" not in objective.needs
     batch = equal_scores([0, 0, 1, 2])
     loss = objective(batch)  # without classes
-    assert loss.errors == {}
+    assert loss.error_rates == {}
     total = loss.total.item()
     assert total == pytest.approx(rank * 2 * 0.5)  # a pair, and a mean over pairs
-    assert objective.stuck(batch.summary(), total)
-    assert not objective.stuck(batch.summary(), 0.9 * total)
+    assert objective.has_collapsed(objective.summary(batch), total)
+    assert not objective.has_collapsed(objective.summary(batch), 0.9 * total)
     spread = ScoredPairs(torch.linspace(0, 1, 16).view(4, 4), batch.positives)
-    assert not objective.stuck(spread.summary(), total)
+    assert not objective.has_collapsed(objective.summary(spread), total)
     alone = equal_scores([3, 3])
     assert objective(alone).total.item() == 0
-    assert not objective.stuck(alone.summary(), 0.0)
+    assert not objective.has_collapsed(objective.summary(alone), 0.0)
     assert "2 x margin" in objective.collapse_hint
     assert "visual = 1" in objective.collapse_hint
 
@@ -249,15 +265,15 @@ def test_ranking_alone_has_the_trap_of_hinges(negatives, rank):
 @pytest.mark.parametrize("rank", [0.0, 1.0])
 def test_a_classifier_keeps_it_out_of_the_trap(rank):
     objective = Instance(rank=rank)
-    assert objective.needs_classes
+    assert "classes" in objective.needs
     batch = equal_scores([0, 1, 2])
-    assert not any(objective.stuck(batch.summary(), total) for total in (0.0, 2.0, 2.0 * rank))
+    assert not any(objective.has_collapsed(objective.summary(batch), total) for total in (0.0, 2.0, 2.0 * rank))
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"visual": 0, "textual": 0}, "nothing is left to minimise; set rank, visual or textual above 0"),
+        ({"visual": 0, "textual": 0}, "nothing to minimise; set rank, visual or textual above 0"),
         ({"rank": -1}, "rank = -1"),
         ({"visual": -0.1}, "visual = -0.1"),
         ({"negatives": "hardest"}, "use 'max', 'sum', 'next' or a softness"),

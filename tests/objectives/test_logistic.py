@@ -7,6 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diptych.data.sampling.extras import Extras
+from diptych.objectives.extras import NegativeScores
 from diptych.objectives.logistic import Logistic
 from diptych.objectives.objective import Objective, ScoredPairs
 from diptych.registry import resolve
@@ -18,10 +20,10 @@ def cost(label, score):
 
 
 def batch(scores):
+    """Each row is the score of a pair, then those of its negatives."""
     scores = torch.as_tensor(scores, dtype=torch.float64)
-    positives = torch.zeros(scores.shape, dtype=torch.bool)
-    positives[:, 0] = True
-    return ScoredPairs(scores, positives)
+    positives = torch.ones(len(scores), 1, dtype=torch.bool)
+    return ScoredPairs(scores[:, :1], positives, Extras(NegativeScores(texts=scores[:, 1:])))
 
 
 @st.composite
@@ -37,16 +39,16 @@ def test_value_equals_the_equation(drawn, balanced):
     loss = Logistic(balanced=balanced)(batch(drawn))
     costs = [cost(-1, score) for row in drawn for score in row[1:] if score > -math.inf]
     weight = len(drawn) / len(costs) if balanced and costs else 1
-    assert loss.averaged
+    assert loss.is_mean
     assert loss.terms["positive"].item() == pytest.approx(math.fsum(cost(1, row[0]) for row in drawn) / len(drawn))
     assert loss.terms["negative"].item() == pytest.approx(weight * math.fsum(costs) / len(drawn))
 
 
 def test_gradients_are_those_of_probabilities_and_none_where_a_rival_lacks():
     scores = torch.tensor([[0.3, -1.0], [900.0, -torch.inf], [-900.0, 900.0]], dtype=torch.float64, requires_grad=True)
-    positives = batch(scores.detach()).positives
-    Logistic(balanced=False)(ScoredPairs(scores, positives)).total.backward()
-    wanted = (torch.sigmoid(scores.detach()) - positives.double()) / 3
+    Logistic(balanced=False)(batch(scores)).total.backward()
+    is_positive = torch.tensor([[1.0, 0.0]] * 3, dtype=torch.float64)
+    wanted = (torch.sigmoid(scores.detach()) - is_positive) / 3
     torch.testing.assert_close(scores.grad, wanted)
     assert scores.grad[1, 1] == 0
 
@@ -66,17 +68,17 @@ def test_scores_that_say_nothing_are_a_trap():
     for scores in ([[0.001, -0.002]] * 4, [[0.001, -0.002]] * 3 + [[0.0, -math.inf]]):
         undecided = batch(scores)
         total = objective(undecided).total.item()
-        assert objective.stuck(undecided.summary(), total)
-        assert not objective.stuck(undecided.summary(), 0.9 * total)
+        assert objective.has_collapsed(objective.summary(undecided), total)
+        assert not objective.has_collapsed(objective.summary(undecided), 0.9 * total)
     decided = batch([[2.0, -2.0]] * 4)
-    assert not objective.stuck(decided.summary(), objective(decided).total.item())
+    assert not objective.has_collapsed(objective.summary(decided), objective(decided).total.item())
     rejecting = batch([[0.0, -9.0]] * 3 + [[0.0, -math.inf]])
-    assert not objective.stuck(rejecting.summary(), objective(rejecting).total.item())
+    assert not objective.has_collapsed(objective.summary(rejecting), objective(rejecting).total.item())
     assert "optimiser.rate" in objective.collapse_hint
 
 
 def test_a_recipe_names_it():
     found = resolve("objectives", {"name": "logistic", "balanced": False}, "stage.1.objective", Objective)
     assert isinstance(found, Logistic)
-    assert found.pairs_only
-    assert not found.needs_within
+    assert not found.scores_all_pairs
+    assert found.needs == ("negatives",)

@@ -8,8 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diptych.data.sampling.extras import Extras
 from diptych.errors import RecipeError
 from diptych.objectives.contrastive import Contrastive
+from diptych.objectives.extras import WithinScores
 from diptych.objectives.mvn import MVN
 from diptych.objectives.objective import ObjectiveContext, ScoredPairs
 from diptych.training.recipe_loader import load_recipe
@@ -61,8 +63,8 @@ def slopes(sides, groups, temperature):
 
 def scored(images, texts, groups, **named):
     numbers = torch.tensor(groups)
-    within = (images @ images.T, texts @ texts.T)
-    return ScoredPairs(images @ texts.T, numbers[:, None] == numbers[None, :], within, **named)
+    within = WithinScores(images @ images.T, texts @ texts.T)
+    return ScoredPairs(images @ texts.T, numbers[:, None] == numbers[None, :], Extras(within), **named)
 
 
 @st.composite
@@ -79,7 +81,7 @@ def test_values_equal_the_equations(batch, temperature):
     sides, groups = batch
     loss = MVN(temperature=temperature)(scored(*(torch.tensor(side).double() for side in sides), groups))
     assert list(loss.terms) == ["image_to_text", "text_to_image"]
-    assert loss.averaged
+    assert loss.is_mean
     expected = [
         float(term) for term in reference(*(torch.tensor(side).tolist() for side in sides), groups, temperature)
     ]
@@ -117,11 +119,11 @@ def test_what_belongs_together_is_pushed_apart_in_no_modality():
     random = torch.Generator().manual_seed(0)
     scores, images, texts = (torch.rand(3, 3, generator=random).requires_grad_() for _ in range(3))
     positives = siblings | torch.eye(3, dtype=torch.bool)
-    MVN()(ScoredPairs(scores, positives, (images, texts))).total.backward()
+    MVN()(ScoredPairs(scores, positives, Extras(WithinScores(images, texts)))).total.backward()
     assert (scores.grad[siblings] == 0).all()
     for same in (images, texts):
         assert (same.grad[positives] == 0).all()  # nor is an embedding pushed away from itself
-    image_to_text = MVN()(ScoredPairs(scores, positives, (images, texts))).terms["image_to_text"]
+    image_to_text = MVN()(ScoredPairs(scores, positives, Extras(WithinScores(images, texts)))).terms["image_to_text"]
     assert (torch.autograd.grad(image_to_text, images)[0][~positives] > 0).all()
 
 
@@ -129,11 +131,11 @@ def test_without_negatives_of_its_own_modality_it_is_contrastive():
     random = torch.Generator().manual_seed(0)
     scores, positives = torch.rand(4, 4, generator=random), torch.eye(4, dtype=torch.bool)
     far = torch.full((4, 4), -1e4)
-    ours = MVN(temperature=0.1)(ScoredPairs(scores, positives, (far, far)))
+    ours = MVN(temperature=0.1)(ScoredPairs(scores, positives, Extras(WithinScores(far, far))))
     theirs = Contrastive(temperature=0.1)(ScoredPairs(scores, positives))
     for name, term in ours.terms.items():
         torch.testing.assert_close(term, theirs.terms[name])
-    near = MVN(temperature=0.1)(ScoredPairs(scores, positives, (scores, scores)))
+    near = MVN(temperature=0.1)(ScoredPairs(scores, positives, Extras(WithinScores(scores, scores))))
     assert near.total > ours.total
 
 
@@ -147,15 +149,15 @@ def test_low_temperatures_stay_finite_and_right_in_low_precision(temperature, dt
     ):
         images, texts = (torch.tensor(side, dtype=dtype) for side in sides)
         plain = scored(images, texts, list(range(len(images))))
-        batch = ScoredPairs(
-            plain.scores.requires_grad_(), plain.positives, tuple(same.requires_grad_() for same in plain.within)
-        )
+        same = plain.extras[WithinScores]
+        within = WithinScores(same.images.requires_grad_(), same.texts.requires_grad_())
+        batch = ScoredPairs(plain.scores.requires_grad_(), plain.positives, Extras(within))
         loss = MVN(temperature=temperature)(batch).total
         assert loss.dtype == torch.float32
         expected = float(sum(reference(*sides, list(range(len(images))), temperature)))
         assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-4)
         loss.backward()
-        assert all(leaf.grad.isfinite().all() for leaf in (batch.scores, *batch.within))
+        assert all(leaf.grad.isfinite().all() for leaf in (batch.scores, within.images, within.texts))
 
 
 @settings(max_examples=15)
@@ -164,10 +166,11 @@ def test_the_gradient_of_a_learned_temperature_is_the_slope_of_the_equations(bat
     sides, groups = batch
     objective = MVN(temperature=temperature, learn_temperature=True)
     learned = {
-        name: value.double().requires_grad_() for name, value in objective.start_learned(ObjectiveContext()).items()
+        name: value.double().requires_grad_()
+        for name, value in objective.initial_parameters(ObjectiveContext()).items()
     }
     leaves = [torch.tensor(side, dtype=torch.float64) for side in sides]
-    objective(scored(*leaves, groups, learned=learned)).total.backward()
+    objective(scored(*leaves, groups, parameters=learned)).total.backward()
     logarithm = learned["log_temperature"].item()
     ends = [float(sum(reference(*sides, groups, math.exp(logarithm + move)))) for move in (1e-5, -1e-5)]
     assert learned["log_temperature"].grad.item() == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-4, abs=1e-4)

@@ -7,10 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diptych.data.sampling.extras import Extras
 from diptych.errors import RecipeError
+from diptych.objectives.extras import NegativeScores, PairRoles, WithinScores
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.neighbourhood import Neighbourhood
-from diptych.objectives.objective import Objective, RivalScores, ScoredPairs
+from diptych.objectives.objective import Objective, ScoredPairs
 from diptych.registry import resolve
 
 TERMS = ["image_to_text", "text_to_image", "image_to_image", "text_to_text"]
@@ -86,10 +88,11 @@ def scored(drawn):
         for items in map(drawn.get, ("images", "texts"))
     )
     scores, *within = drawn["scores"]
-    rivals = None if drawn["rivals"] is None else RivalScores(images=drawn["rivals"])
-    asking = tuple(torch.tensor(each) for each in drawn["asking"])
-    positives = groups[:, None] == groups
-    return ScoredPairs(scores, positives, tuple(within), rivals=rivals, first=first, asking=asking)
+    roles = PairRoles(*first, *(torch.tensor(each) for each in drawn["asking"]))
+    extras = Extras(WithinScores(*within), roles)
+    if drawn["rivals"] is not None:
+        extras = extras.add(NegativeScores(images=drawn["rivals"]))
+    return ScoredPairs(scores, groups[:, None] == groups, extras)
 
 
 WEIGHTS = {"image_to_text": 0.5, "text_to_image": 2.0, "image_to_image": 0.3, "text_to_text": 0.7}
@@ -105,7 +108,7 @@ def test_value_and_gradient_equal_the_triplets(drawn, most, margin):
     loss = objective(scored(drawn))
     expected = reference(drawn, objective)
     assert list(loss.terms) == TERMS
-    assert loss.averaged
+    assert loss.is_mean
     for name in TERMS:
         assert loss.terms[name].item() == pytest.approx(torch.as_tensor(expected[name]).item(), abs=1e-12)
     gradients = torch.autograd.grad(loss.total, leaves, allow_unused=True)
@@ -138,7 +141,7 @@ def test_one_violation_is_the_max_of_hinges_and_all_are_their_sum(most, negative
 def test_the_paper_weighs_texts_twice_and_looks_across_only():
     scores, positives = plain()
     objective = Neighbourhood()
-    assert (objective.margin, objective.most, objective.needs_within) == (0.1, 50, False)
+    assert (objective.margin, objective.most, "within" in objective.needs) == (0.1, 50, False)
     loss = objective(ScoredPairs(scores[0], positives))
     even = Neighbourhood(text_to_image=1.0)(ScoredPairs(scores[0], positives))
     assert list(loss.terms) == ["image_to_text", "text_to_image"]
@@ -150,8 +153,8 @@ def test_the_paper_weighs_texts_twice_and_looks_across_only():
 def test_a_weight_of_zero_leaves_its_term_out(name):
     scores, positives = plain()
     alone = Neighbourhood(**{**dict.fromkeys(TERMS, 0.0), name: 1.0})
-    assert alone.needs_within == (name in TERMS[2:])
-    batch = ScoredPairs(scores[0], positives, (scores[1], scores[2]))
+    assert ("within" in alone.needs) == (name in TERMS[2:])
+    batch = ScoredPairs(scores[0], positives, Extras(WithinScores(scores[1], scores[2])))
     assert list(alone(batch).terms) == [name]
     assert alone(batch).total > 0
 
@@ -160,14 +163,16 @@ def test_rivals_are_the_only_negatives_of_their_direction():
     scores, positives = plain()
     missing = torch.full((6, 2), -torch.inf, dtype=torch.float64)
     for side, name in (("images", "text_to_image"), ("texts", "image_to_text")):
-        loss = Neighbourhood()(ScoredPairs(scores[0], positives, rivals=RivalScores(**{side: missing})))
+        loss = Neighbourhood()(ScoredPairs(scores[0], positives, Extras(NegativeScores(**{side: missing}))))
         assert loss.terms[name] == 0
         assert loss.total > 0
 
 
 def test_a_batch_of_one_group_loses_nothing():
     scores, _ = plain()
-    batch = ScoredPairs(scores[0].requires_grad_(), torch.ones(6, 6, dtype=torch.bool), (scores[1], scores[2]))
+    batch = ScoredPairs(
+        scores[0].requires_grad_(), torch.ones(6, 6, dtype=torch.bool), Extras(WithinScores(*scores[1:]))
+    )
     loss = Neighbourhood(**WEIGHTS)(batch)
     loss.total.backward()
     assert loss.total == 0
@@ -180,10 +185,10 @@ def test_equal_distances_are_a_trap():
     objective = Neighbourhood(most=3)
     total = objective(equal).total.item()
     assert total == pytest.approx(0.1 * 3 * (1 + 2))
-    assert objective.stuck(equal.summary(), total)
-    assert not objective.stuck(equal.summary(), 0.0)  # no negatives, nothing to be stuck at
+    assert objective.has_collapsed(objective.summary(equal), total)
+    assert not objective.has_collapsed(objective.summary(equal), 0.0)  # no negatives, nothing to be stuck at
     apart = ScoredPairs(torch.full((6, 6), -0.5) + 0.05 * torch.eye(6), positives)
-    assert not objective.stuck(apart.summary(), total)
+    assert not objective.has_collapsed(objective.summary(apart), total)
     assert "optimiser.rate" in objective.collapse_hint
 
 
@@ -191,7 +196,8 @@ def test_what_cannot_be_weighed_is_refused():
     nothing = {"name": "neighbourhood", "image_to_text": 0.0, "text_to_image": 0.0}
     with pytest.raises(RecipeError, match=r"stage\.1\.objective: text_to_text = 0\.0: all four weights are 0"):
         resolve("objectives", nothing, "stage.1.objective", Objective)
-    assert resolve("objectives", {**nothing, "text_to_text": 0.1}, "stage.1.objective", Objective).needs_within
+    some = resolve("objectives", {**nothing, "text_to_text": 0.1}, "stage.1.objective", Objective)
+    assert "within" in some.needs
     for wrong in ({"most": 0}, {"margin": -0.1}, {"text_to_image": -1.0}, {"lambda": 1.0}):
         with pytest.raises(RecipeError, match=next(iter(wrong))):
             resolve("objectives", {"name": "neighbourhood", **wrong}, "stage.1.objective", Objective)

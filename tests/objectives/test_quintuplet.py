@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diptych import registry
+from diptych.data.sampling.extras import Extras
 from diptych.errors import RecipeError
-from diptych.objectives.objective import Objective, OfflineScores, ScoredPairs
+from diptych.objectives.extras import OfflineScores
+from diptych.objectives.objective import Objective, ScoredPairs
 from diptych.objectives.quintuplet import Quintuplet
 
 NAMES = ("text", "image", "both", "derived")
@@ -23,7 +25,7 @@ def offline_of(values, drawn=None, apart=None):
 def scored(scores, groups, offline):
     groups = torch.tensor(groups)
     return ScoredPairs(
-        torch.as_tensor(scores, dtype=torch.float64), groups[:, None] == groups[None, :], offline=offline
+        torch.as_tensor(scores, dtype=torch.float64), groups[:, None] == groups[None, :], Extras(offline)
     )
 
 
@@ -129,7 +131,7 @@ def test_the_weights_carry_the_gradient_of_eq_6(scores, far):
     both = torch.tensor([0.1, -9.0], dtype=torch.float64)
     derived = torch.tensor([-9.0, -9.0], dtype=torch.float64)
     yes = torch.ones(2, dtype=torch.bool)
-    batch = ScoredPairs(table, torch.eye(2).bool(), offline=OfflineScores(*columns, both, derived, yes, yes))
+    batch = ScoredPairs(table, torch.eye(2).bool(), Extras(OfflineScores(*columns, both, derived, yes, yes)))
     Quintuplet()(batch).total.backward()
     of_own, of_far, of_near = sides(scores, far)
     # The pair's text has S(i_on, t) = -3 and S(i_off, t) = -9 as negatives, too; only the first may be active.
@@ -160,9 +162,11 @@ def test_equal_scores_are_a_trap_that_is_noticed(way):
     pairs = 4
     batch = scored(torch.full((pairs, pairs), 0.7), range(pairs), offline_of([[0.7] * pairs] * 4))
     total = how(batch).total.item()
-    assert how.stuck(batch.summary(), total)
-    assert not how.stuck(batch.summary(), total + 0.5)
-    assert not how.stuck(scored(torch.eye(pairs), range(pairs), batch.offline).summary(), total)
+    assert how.has_collapsed(how.summary(batch), total)
+    assert not how.has_collapsed(how.summary(batch), total + 0.5)
+    assert not how.has_collapsed(
+        how.summary(scored(torch.eye(pairs), range(pairs), batch.extras[OfflineScores])), total
+    )
     assert "sum of hinges" in how.collapse_hint
 
 

@@ -7,7 +7,7 @@ import torch
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import RunError
-from diptych.training.engine.stage import set_trainable
+from diptych.training.engine.trainable import set_trainable
 from diptych.training.recipe_catalogue import recipe_names
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train

@@ -19,7 +19,7 @@ from diptych.model import Model
 from diptych.models.towers import pretrained
 from diptych.models.towers.text import cnn
 from diptych.training.engine.checkpoint import snapshot_path
-from diptych.training.engine.stage import set_trainable
+from diptych.training.engine.trainable import set_trainable
 from diptych.training.recipe_catalogue import catalogue
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from diptych.training.engine.stage import set_trainable
+from diptych.training.engine.trainable import set_trainable
 from diptych.training.recipe_catalogue import catalogue
 from diptych.training.recipe_loader import load_recipe
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from diptych.data.formats.scenes import make_scenes
-from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_catalogue import catalogue
 from diptych.training.recipe_loader import load_recipe
@@ -31,12 +31,12 @@ def first_of_each_kind():
     return list(found.values())
 
 
-class TwoSteps(Silent):
+class TwoSteps(NoCallback):
     """Counts the steps, and presses Ctrl-C at the second."""
 
     count = 0
 
-    def step(self, epoch, loss, pairs_per_second):
+    def on_step(self, epoch, loss, pairs_per_second):
         self.count += 1
         if self.count == 2:
             os.kill(os.getpid(), signal.SIGINT)
@@ -46,7 +46,7 @@ def two_steps(recipe, corpus, into, stores):
     """Train until the second step, and see that it is saved."""
     steps = TwoSteps()
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, into, device="cpu", workers=0, watcher=steps, features=stores)
+        train(recipe, corpus, into, device="cpu", workers=0, callback=steps, features=stores)
     assert steps.count == 2
     assert snapshot_path(into).is_file()
 

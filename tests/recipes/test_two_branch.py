@@ -17,8 +17,8 @@ from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.evaluation.runs import evaluate
 from diptych.model import Model
 from diptych.report.run_evaluator import RunEvaluator
-from diptych.training.engine.callbacks import Silent
-from diptych.training.engine.stage import set_trainable
+from diptych.training.engine.callbacks import NoCallback
+from diptych.training.engine.trainable import set_trainable
 from diptych.training.recipe_catalogue import catalogue
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
@@ -320,13 +320,13 @@ def test_every_recipe_trains_on_scenes(name, corpus, stores, tmp_path):
         assert found.metrics["ceiling"] == 100
 
 
-class StopsTheFit(Silent):
+class StopsTheFit(NoCallback):
     """Presses Ctrl-C when a text tower begins to be fitted."""
 
     def __init__(self):
         self.told = []
 
-    def preparing(self, what, done, total):
+    def on_preparation(self, what, done, total):
         self.told.append(what)
         if self.told == ["text tower"]:
             os.kill(os.getpid(), signal.SIGINT)
@@ -335,7 +335,7 @@ class StopsTheFit(Silent):
 def test_control_c_ends_the_fit_of_a_text_tower(corpus, stores, tmp_path):
     watcher, folder = StopsTheFit(), tmp_path / "features"
     with pytest.raises(KeyboardInterrupt):
-        train(tiny("cca-small", stores), corpus, tmp_path / "run", device="cpu", watcher=watcher, features=folder)
+        train(tiny("cca-small", stores), corpus, tmp_path / "run", device="cpu", callback=watcher, features=folder)
     assert watcher.told == ["text tower"]  # at once, not when all was done
     assert not (folder / "texts").exists()
     assert not (tmp_path / "run" / "recipe.toml").exists()

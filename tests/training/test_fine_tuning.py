@@ -14,7 +14,7 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.features import readers as reader
 from diptych.features.backbones.registry import load_backbone
 from diptych.model import Model
-from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
@@ -24,13 +24,13 @@ SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "text.th
 BACKBONE = "image.backbone."
 
 
-class StopAt(Silent):
+class StopAt(NoCallback):
     """Counts the steps, and presses Ctrl-C at some of them."""
 
     def __init__(self, *steps):
         self.count, self.stops = 0, steps
 
-    def step(self, epoch, loss, pairs_per_second):
+    def on_step(self, epoch, loss, pairs_per_second):
         self.count += 1
         if self.count in self.stops:
             os.kill(os.getpid(), signal.SIGINT)
@@ -85,7 +85,7 @@ def random_crops(monkeypatch):
 def test_the_whole_network_is_fine_tuned_after_the_frozen_stage(corpus, stores, tmp_path, random_crops):
     recipe = every_stage("vsepp-rc-rv-vgg19-ft", "stage.1.batches.size=4", "stage.2.batches.size=4")
     watcher = StopAt()
-    run = train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=watcher, features=stores)
+    run = train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=watcher, features=stores)
     assert [line["stage"] for line in epochs_of(run)] == [1, 2]
     assert watcher.count == 2 * 2  # six pairs in batches of four: restval was trained on in both stages
     assert len(random_crops) == 2 * 6
@@ -136,8 +136,8 @@ def test_stopping_amid_dropout_crops_a_cosine_and_parts_changes_nothing(corpus, 
     stopped, watcher = tmp_path / "stopped", StopAt(2, 5)
     for turn in range(2):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, corpus, stopped, resume=turn > 0, device="cpu", watcher=watcher, features=stores)
-    train(recipe, corpus, stopped, resume=True, device="cpu", workers=2, watcher=watcher, features=stores)
+            train(recipe, corpus, stopped, resume=turn > 0, device="cpu", callback=watcher, features=stores)
+    train(recipe, corpus, stopped, resume=True, device="cpu", workers=2, callback=watcher, features=stores)
     assert watcher.count == 2 * 3  # every step was trained once, none twice
     assert snapshot_path(whole).read_bytes() == snapshot_path(stopped).read_bytes()
     best = (run / "best" / "weights.safetensors" for run in (whole, stopped))

@@ -21,7 +21,7 @@ from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.matchers.projected import Projected
 from diptych.models.matchers.vse import VSE
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
@@ -55,11 +55,11 @@ optimiser = { rate = 0.005 }
 """
 
 
-class Interrupt(Silent):
+class Interrupt(NoCallback):
     def __init__(self, at):
         self.count, self.at = 0, at
 
-    def step(self, epoch, loss, pairs_per_second):
+    def on_step(self, epoch, loss, pairs_per_second):
         self.count += 1
         if self.count in self.at:
             os.kill(os.getpid(), signal.SIGINT)
@@ -179,8 +179,8 @@ def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(at, headed, b
     watcher = Interrupt(at)
     for turn in range(len(at)):
         with pytest.raises(KeyboardInterrupt):
-            train(both, corpus, tmp_path, resume=turn > 0, device="cpu", workers=0, watcher=watcher)
-    train(both, corpus, tmp_path, resume=True, device="cpu", workers=1, watcher=watcher)
+            train(both, corpus, tmp_path, resume=turn > 0, device="cpu", workers=0, callback=watcher)
+    train(both, corpus, tmp_path, resume=True, device="cpu", workers=1, callback=watcher)
     assert watcher.count == 12  # every step once
     for name in ("best/weights.safetensors", "stage-1/weights.safetensors", "last/snapshot.safetensors"):
         assert (tmp_path / name).read_bytes() == (headed / name).read_bytes()
@@ -211,7 +211,7 @@ def test_such_a_run_resumes_bit_for_bit(base, head_only, corpus, tmp_path):
     recipe = head_only(base)
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0)
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, watcher=Interrupt((2,)))
+        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, callback=Interrupt((2,)))
     train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", workers=0)
     for name in ("best/weights.safetensors", "last/snapshot.safetensors", "recipe.toml"):
         assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes()
@@ -337,7 +337,7 @@ def test_a_learned_temperature_belongs_to_its_stage_and_resumes_bit_for_bit(base
     recipe = head_only(base, *changes)
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0)
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, watcher=Interrupt((4,)))
+        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, callback=Interrupt((4,)))
     train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", workers=0)
     for name in ("best/weights.safetensors", "last/snapshot.safetensors"):
         assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes()

@@ -1,5 +1,6 @@
 import pytest
 
+from diptych.data.sampling.regions import PhraseSettings
 from diptych.errors import RecipeError
 from diptych.training.recipe import parse_recipe
 
@@ -38,3 +39,23 @@ def test_a_figure_that_was_not_published_is_a_dash():
     row["i2t"] = [1.0, "x", 3.0]
     with pytest.raises(RecipeError, match="i2t"):
         parse_recipe(content)
+
+
+def test_momentum_is_of_gradient_descent():
+    stage = {"objective": {"name": "hinge"}, "optimiser": {"momentum": 0.5}}
+    with pytest.raises(
+        RecipeError, match=r"stage\.1\.optimiser\.momentum = 0\.5: is only for name = 'sgd'.*leave it out"
+    ):
+        parse_recipe({"stage": [stage]})
+    stage["optimiser"]["name"] = "sgd"
+    assert parse_recipe({"stage": [stage]}).stage[0].optimiser.momentum == 0.5
+
+
+def test_a_stage_on_phrases_is_selected_by_localisation_unless_told():
+    def select(**stage):
+        return parse_recipe({"stage": [{"objective": {"name": "neighbourhood"}, **stage}]}).stage[0].select
+
+    assert (select(), select(phrases={}), select(phrases={"rivals": 3})) == ("rsum", "phrase_sum", "phrase_sum")
+    assert select(phrases={}, select="phrase_r1") == "phrase_r1"
+    recipe = parse_recipe({"stage": [{"objective": {"name": "neighbourhood"}, "phrases": {"positives": "all"}}]})
+    assert recipe.stage[0].phrases == PhraseSettings(positives="all")

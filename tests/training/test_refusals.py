@@ -28,7 +28,7 @@ def test_refusals(whole, corpus, recipe, tmp_path):
         train(recipe, make_scenes(train=24, val=6, test=6, texts=2, seed=9), whole, resume=True)
     with pytest.raises(RecipeError, match=r"stage\.1\.select = 'rsun'.*did you mean 'rsum'"):
         train(load_recipe("scenes", [*TINY, "stage.1.select=rsun"]), corpus, tmp_path / "select")
-    with pytest.raises(RecipeError, match="no stage before"):
+    with pytest.raises(RecipeError, match="this is the first stage"):
         train(load_recipe("scenes", [*TINY, "stage.1.start=previous"]), corpus, tmp_path / "start")
     with pytest.raises(DataError, match="the val split is empty"):
         train(recipe, corpus.split("train", "test"), tmp_path / "val")
@@ -126,7 +126,7 @@ def test_what_cannot_be_resumed_is_left_as_it_is(whole, corpus, recipe, tmp_path
             ["stage.1.batches={size=16}"],
             r"^stage\.1\.objective: 'instance' makes each group of images and texts a class; phrases have no groups",
         ),
-        ("scan-t2i-small", [], r"^stage\.1\.objective: 'instance' classifies vectors, which needs an embedding model"),
+        ("scan-t2i-small", [], r"^stage\.1\.objective: 'instance' classifies vectors; use an embedding model"),
     ],
     ids=["chunk", "phrases", "sets"],
 )

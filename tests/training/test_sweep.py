@@ -13,7 +13,7 @@ from diptych.errors import RecipeError, RunError
 from diptych.files import locked_folder
 from diptych.text.vocabulary import Vocabulary
 from diptych.training import sweep as several
-from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.sweep import copy_run, train_runs
@@ -24,7 +24,7 @@ TINY = [*SMALL, "model.image.width=2", "model.image.pixels=16", "stage.2.batches
 STEPS = 2  # of an epoch: 32 pairs, 16 a step
 
 
-class Steps(Silent):
+class Steps(NoCallback):
     """Counts steps, remembers titles, and stops at a step as Ctrl-C would."""
 
     def __init__(self, stop=None):
@@ -34,7 +34,7 @@ class Steps(Silent):
         self.titles.append(title)
         return nullcontext(self)
 
-    def step(self, epoch, loss, pairs_per_second):
+    def on_step(self, epoch, loss, pairs_per_second):
         self.count += 1
         if self.count == self.stop:
             raise KeyboardInterrupt

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from diptych.data.corpus import Features
 from diptych.errors import DataError, ImageError, RecipeError, RunError
 from diptych.model import Model
-from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import Snapshot, snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
@@ -25,18 +25,18 @@ SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1
 TINY = [*SMALL, "model.image.width=2", "model.image.pixels=32", "stage.2.batches.size=16", "stage.2.epochs=2"]
 
 
-class Steps(Silent):
+class Steps(NoCallback):
     """Calls something at a given step; remembers what was said."""
 
     def __init__(self, at=(), call=None):
         self.count, self.at, self.call, self.said = 0, at, call, []
 
-    def step(self, epoch, loss, pairs_per_second):
+    def on_step(self, epoch, loss, pairs_per_second):
         self.count += 1
         if self.count in self.at:
             self.call()
 
-    def say(self, message, style=""):
+    def message(self, message, style=""):
         self.said.append(message)
 
 
@@ -87,8 +87,8 @@ def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(at, whole, co
     steps = Steps(at, lambda: os.kill(os.getpid(), signal.SIGINT))
     for turn in range(len(at)):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, corpus, tmp_path, resume=turn > 0, device="cpu", workers=turn % 3, watcher=steps)
-    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=2, watcher=steps)
+            train(recipe, corpus, tmp_path, resume=turn > 0, device="cpu", workers=turn % 3, callback=steps)
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=2, callback=steps)
     assert steps.count == 3 * 3  # every step was trained once, none twice
     assert_same_run(whole, tmp_path)
 
@@ -97,7 +97,7 @@ def test_resuming_a_finished_run_changes_nothing(whole, corpus, recipe, tmp_path
     copy = tmp_path / "copy"
     shutil.copytree(whole, copy)
     steps = Steps()
-    train(recipe, corpus, copy, resume=True, device="cpu", watcher=steps)
+    train(recipe, corpus, copy, resume=True, device="cpu", callback=steps)
     assert steps.count == 0
     assert_same_run(whole, copy)
 
@@ -120,7 +120,7 @@ def test_a_timed_snapshot_is_one_to_go_on_from(whole, corpus, recipe, tmp_path, 
         raise OSError("power cut")
 
     with pytest.raises(OSError, match="power cut"):
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((5,), power_cut))
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=Steps((5,), power_cut))
     train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
     assert_same_run(whole, tmp_path)
 
@@ -152,20 +152,20 @@ def test_the_journal_tells_a_loss_a_pair_whether_an_objective_sums_or_averages(c
 def test_patience_stops_early_and_the_schedule_lowers_the_rate(corpus, tmp_path):
     changes = ["stage.1.epochs=30", "stage.1.patience=2", "stage.1.schedule.every=2", "stage.1.optimiser.rate=1e-12"]
     steps = Steps()
-    lines = journal(train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path, watcher=steps))
+    lines = journal(train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path, callback=steps))
     assert len(lines) == 3  # the first is the best, two more without a better one
     assert [line["rate"] for line in lines] == pytest.approx([1e-12, 1e-12, 1e-13])
     assert any("stopped early" in line for line in steps.said)
 
 
 def test_a_collapsed_run_is_named_with_the_way_out(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("diptych.training.engine.loop.STUCK_STEPS", 4)
+    monkeypatch.setattr("diptych.training.engine.collapse.MIN_STEPS", 4)
     same = with_features(corpus)
     same = replace(same, features=Features([np.ones((len(same.image_ids), 4), np.float32)]))
     same = replace(same, texts=["word"] * len(same.texts))
     recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=3", "text.threshold=1"])
     steps = Steps()
-    lines = journal(train(recipe, same, tmp_path, watcher=steps))
+    lines = journal(train(recipe, same, tmp_path, callback=steps))
     (event,) = [line for line in lines if line["event"] == "collapsed"]
     assert "2 x margin" in event["message"]
     assert "negatives = 'sum'" in event["message"]
@@ -207,7 +207,7 @@ def test_word_vectors_are_a_start(corpus, tmp_path):
     vectors.write_text("red " + " ".join(["0.5"] * 8) + "\n")
     steps = Steps()
     changes = [f"text.vectors={vectors}", "stage.1.epochs=1", "text.threshold=1", "stage.1.optimiser.rate=1e-9"]
-    run = train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path / "run", watcher=steps)
+    run = train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path / "run", callback=steps)
     trained = Model.load(run, "cpu")
     word = trained.matcher.text.words.weight[trained.vocabulary.ids["red"]]
     torch.testing.assert_close(word.detach(), torch.full((8,), 0.5), atol=1e-5, rtol=0)
@@ -226,7 +226,7 @@ def test_only_the_named_parts_are_trained(corpus, tmp_path):
 
 def test_a_full_disk_is_one_line_and_keeps_the_snapshot_before(corpus, recipe, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((4,), interrupt))
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=Steps((4,), interrupt))
     before = snapshot_path(tmp_path).read_bytes()
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -256,9 +256,9 @@ def test_ctrl_c_during_a_validation_stops_there_and_resumes_alike(whole, corpus,
     steps = Steps()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Model, "encode_corpus", interrupted_encode)
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=steps)
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=steps)
     assert steps.count == 3  # stage 2 has not begun
-    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0, watcher=steps)
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0, callback=steps)
     assert steps.count == 9
     assert_same_run(whole, tmp_path)
 
@@ -275,7 +275,7 @@ def test_a_stage_that_goes_on_has_the_best_before_to_beat(corpus, tmp_path):
 
 def test_stages_that_have_not_begun_may_change_before_a_resume(corpus, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        train(load_recipe("scenes", TINY), corpus, tmp_path, device="cpu", watcher=Steps((2,), interrupt))
+        train(load_recipe("scenes", TINY), corpus, tmp_path, device="cpu", callback=Steps((2,), interrupt))
     changed = load_recipe("scenes", [*TINY, "stage.2.epochs=1"])
     train(changed, corpus, tmp_path, resume=True, device="cpu")
     assert load_recipe(str(tmp_path / "recipe.toml")) == changed
@@ -298,7 +298,7 @@ def test_two_at_once_are_refused(whole, corpus, recipe, tmp_path):
         with pytest.raises(RunError, match=f"process {os.getpid()} is writing to it"):
             train(recipe, corpus, tmp_path, resume=True, device="cpu")
 
-    train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((2,), second))
+    train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=Steps((2,), second))
     assert_same_run(whole, tmp_path)
 
 
@@ -331,7 +331,7 @@ def test_unreadable_images_and_an_interruption_leave_the_same_journal(corpus, re
     train(recipe, broken, tmp_path / "whole", device="cpu", workers=2)
     for turn, at in enumerate((1, 4, 2)):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, broken, tmp_path / "cut", resume=turn > 0, device="cpu", watcher=Steps((at,), interrupt))
+            train(recipe, broken, tmp_path / "cut", resume=turn > 0, device="cpu", callback=Steps((at,), interrupt))
     train(recipe, broken, tmp_path / "cut", resume=True, device="cpu", workers=0)
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
@@ -344,5 +344,5 @@ def test_a_second_ctrl_c_stops_at_once(corpus, recipe, tmp_path):
         time.sleep(0.01)
 
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, watcher=Steps((2,), twice))
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=Steps((2,), twice))
     assert Snapshot.read(tmp_path).position.step == 0  # only the one that every run begins with

@@ -37,6 +37,7 @@ def command(
 
         diptych demo --into runs/demo
     """
+    from diptych.cli.training_bar import TrainingBar
     from diptych.data.open import open_corpus
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.machine import keep_freed_memory
@@ -44,7 +45,6 @@ def command(
     from diptych.report.run_report import write_report
     from diptych.report.sections.hard_negatives import hard_negatives_section
     from diptych.report.tables.evaluation import retrieval_table
-    from diptych.training.engine.callbacks import Bar
     from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
 
@@ -56,8 +56,8 @@ def command(
         f"training {recipe.title!r} on {TRAIN_SCENES:,} scenes into {into}; "
         "after Ctrl-C, run the same command again to continue"
     )
-    with Bar(stderr) as watcher:
-        train(recipe, corpus, into, resume=(into / "recipe.toml").exists(), watcher=watcher)
+    with TrainingBar(stderr) as callback:
+        train(recipe, corpus, into, resume=(into / "recipe.toml").exists(), callback=callback)
 
     model = Model.load(into)
     test = corpus.split("test")

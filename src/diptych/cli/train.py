@@ -77,8 +77,8 @@ def _train_one(
 ) -> None:
     """Train one run and write its report on val."""
     from diptych.cli.training import open_training_corpus, run_evaluator
+    from diptych.cli.training_bar import TrainingBar
     from diptych.model import Model
-    from diptych.training.engine.callbacks import Bar
     from diptych.training.engine.checkpoint import snapshot_path
     from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
@@ -86,7 +86,7 @@ def _train_one(
     chosen = load_recipe(recipe, overrides)
     corpus = open_training_corpus(data)
     try:
-        with Bar(stderr) as watcher:
+        with TrainingBar(stderr) as callback:
             train(
                 chosen,
                 corpus,
@@ -94,7 +94,7 @@ def _train_one(
                 resume=resume,
                 device=device,
                 workers=workers,
-                watcher=watcher,
+                callback=callback,
                 features=features,
             )
     except KeyboardInterrupt:

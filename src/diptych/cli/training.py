@@ -13,7 +13,7 @@ from diptych.cli.options import thread_count
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
     from diptych.report.run_evaluator import RunEvaluator
-    from diptych.training.engine.callbacks import Watcher
+    from diptych.training.engine.callbacks import TrainingCallback
     from diptych.training.recipe import Recipe
 
 
@@ -60,10 +60,10 @@ def train_runs(
 
 
 @contextmanager
-def _titled_bar(title: str) -> Iterator[Watcher]:
+def _titled_bar(title: str) -> Iterator[TrainingCallback]:
     """A progress bar for one training, below a line with its title."""
-    from diptych.training.engine.callbacks import Bar
+    from diptych.cli.training_bar import TrainingBar
 
     print_note(title)
-    with Bar(stderr) as watcher:
-        yield watcher
+    with TrainingBar(stderr) as callback:
+        yield callback

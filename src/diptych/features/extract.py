@@ -18,7 +18,7 @@ from torch import Tensor
 
 from diptych.data.corpus import Features, Floats, Integers, Picture
 from diptych.data.images import PictureFile
-from diptych.data.sampling.pairs import read_ahead
+from diptych.data.read_ahead import read_ahead
 from diptych.errors import DataError
 from diptych.features.backbone import Backbone, crop_side, grid_shape
 from diptych.features.hashes import HashCache

@@ -18,7 +18,7 @@ from PIL import Image
 
 from diptych.data.corpus import Floats
 from diptych.data.images import PictureFile, decode_bytes, read_header
-from diptych.data.sampling.pairs import read_ahead
+from diptych.data.read_ahead import read_ahead
 from diptych.errors import DataError, ImageError
 from diptych.features.hashes import pixels_hash
 from diptych.index.decoding import PhotoOptions, photo_options

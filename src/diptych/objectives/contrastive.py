@@ -1,20 +1,19 @@
-"""Contrastive matching: a pair's score, over a temperature, must stand out from those of its negatives in the batch.
+"""Contrastive matching: softmax cross-entropy of each pair against its negatives in the batch, with a temperature.
 
     sum:                 -log( exp(s(i, c) / t) / sum_c' exp(s(i, c') / t) )  +  the same over images       (Eq. 6-8)
     max without margin:  -log( exp(s(i, c) / t) / exp(s(i, c*) / t) )  +  the same over images              (Eq. 9-11)
     max with margin:     [ -log( exp(s(i, c) / t) / exp((s(i, c*) + m) / t) ) ]+  +  the same over images   (Eq. 12-14)
 
-c* is the hardest negative text of the batch.
+c* is the hardest negative text in the batch.
 
 Reference: Jain and Verma, Contrastive Learning of Visual-Semantic Embeddings: ConVSE is `sum`, ConVSE++ is `max` with a
 margin. The sum is the loss of CLIP up to a factor.
-Needs: scores of the batch, best cosines, and the positives mask.
-When to use it: `sum` starts at once, where max of hinges lies near chance for epochs; it wants large batches. `max`
-wants a model that was trained before.
-Relation to others: with a margin, `max` is max of hinges divided by (pairs x temperature), and nothing else. There the
-temperature only scales the loss, and Adam does not care for the scale of a loss: what it changes is how soon the
-gradient is clipped. Without a margin nothing ever stops pushing. The loss is the mean over the pairs. Same-group pairs
-are never negatives.
+Needs: the scores of the batch, preferably cosines, and the positives mask.
+When to use it: `sum` learns from the first step, where max of hinges stays near chance for epochs; it works best with
+large batches. `max` needs a model that is already trained.
+Relation to others: with a margin, `max` equals max of hinges divided by (pairs x temperature). There the temperature
+only scales the loss; Adam is invariant to that scale, so it merely changes how soon the gradient is clipped. Without a
+margin the loss never reaches zero. The loss is the mean over the pairs. Pairs of the same group are never negatives.
 """
 
 from __future__ import annotations
@@ -26,14 +25,15 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from torch import Tensor
 
-from diptych.objectives.hinge import Hinge, hardest_negatives, own_scores
-from diptych.objectives.objective import Queries, Summary
-from diptych.objectives.temperature import Tempered, wide
+from diptych.objectives.hinge import Hinge, hardest_negatives
+from diptych.objectives.objective import ScoreSummary
+from diptych.objectives.ranking import Queries
+from diptych.objectives.temperature import Tempered, at_least_float32
 from diptych.settings import Number
 
 
 class Contrastive(Tempered):
-    """Cross-entropy over the batch, or a pair against its hardest negatives; see the module's description."""
+    """Cross-entropy over the batch, or against the hardest negatives only; see the module docstring."""
 
     name: Literal["contrastive"] = "contrastive"
     negatives: Literal["sum", "max"] = "sum"
@@ -44,7 +44,7 @@ class Contrastive(Tempered):
     def _no_learned_scale(cls, negatives: str, fields: ValidationInfo) -> str:
         if negatives == "max" and fields.data.get("learn_temperature"):
             message = (
-                "with max the temperature only scales the loss and would grow for ever; leave learn_temperature out"
+                "with max the temperature only scales the loss and would grow forever; leave learn_temperature out"
             )
             raise PydanticCustomError("learned", message)
         return negatives
@@ -55,26 +55,27 @@ class Contrastive(Tempered):
         if margin is not None and fields.data.get("negatives") == "sum":
             raise PydanticCustomError(
                 "margin",
-                "a margin belongs to negatives = 'max'; leave it out, or set all of it: objective={name='contrastive'}",
+                "needs negatives = 'max'; leave it out, or replace the whole objective: objective={name='contrastive'}",
             )
         return margin
 
-    def lost(self, queries: Queries) -> Tensor:
-        """Minus the logarithm of each query's share for its own: (queries,)."""
+    def per_query_loss(self, queries: Queries) -> Tensor:
+        """The negative log-likelihood of each query's positive: (queries,)."""
         if self.negatives == "sum":
-            return self.rivals(queries).logsumexp(1)
-        lead = wide(hardest_negatives(queries, queries.positives)) - wide(own_scores(queries)).squeeze(1)
+            return self.negative_logits(queries).logsumexp(1)
+        hardest = at_least_float32(hardest_negatives(queries, queries.positives))
+        violation = hardest - at_least_float32(queries.positive_scores).squeeze(1)
         if self.margin is not None:
-            return ((lead + self.margin) / self.temperature).clamp(min=0)
-        return lead.masked_fill(lead == -torch.inf, 0) / self.temperature  # a query without a negative loses nothing
+            return ((violation + self.margin) / self.temperature).clamp(min=0)
+        return violation.masked_fill(violation == -torch.inf, 0) / self.temperature  # 0 for a query without a negative
 
-    def stuck(self, batch: Summary, total: float) -> bool:
-        """With a margin, where max of hinges sticks; the others have nothing to be stuck in."""
+    def has_collapsed(self, batch: ScoreSummary, total: float) -> bool:
+        """With a margin, as for max of hinges; otherwise never."""
         if self.margin is None:
             return False
-        return Hinge(margin=self.margin).stuck(batch, total * self.temperature * len(batch.positives))
+        return Hinge(margin=self.margin).has_collapsed(batch, total * self.temperature * len(batch.positives))
 
     @property
     def collapse_hint(self) -> str:
-        """What being stuck looks like, and what to do."""
+        """What a collapse looks like, and what to do about it."""
         return "all embeddings are equal; start from a trained model, use negatives = 'sum', or lower optimiser.rate"

@@ -1,9 +1,9 @@
-"""What canonical correlation analysis maximises, which is solved for in one pass and not descended.
+"""The correlation that canonical correlation analysis maximises, solved for in one pass over the data.
 
 Reference: see `diptych.models.matchers.cca`.
-Needs: the model `cca`, which takes in each training pair once and solves for its projections at the end.
-When to use it: as the objective of the one stage of a `cca` recipe.
-Relation to others: no other objective is solved; a batch has no loss of this one.
+Needs: the model `cca`, which accumulates each training pair once and solves for its projections at the end.
+When to use it: as the objective of the only stage of a `cca` recipe.
+Relation to others: all other objectives follow gradients; this one has no loss for a batch.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from diptych.errors import RecipeError
-from diptych.objectives.objective import Loss, Objective, ScoredPairs, Summary
+from diptych.objectives.objective import Loss, Objective, ScoredPairs, ScoreSummary
 
 
 class Correlation(Objective):
-    """The correlation of a pair's two sides over the whole training set; see the module's description."""
+    """The correlation of the two sides over the whole training set; see the module docstring."""
 
     name: Literal["correlation"] = "correlation"
-    solved: ClassVar[bool] = True
+    closed_form: ClassVar[bool] = True
 
     def __call__(self, batch: ScoredPairs) -> Loss:
-        """Refused: a batch has no such loss."""
+        """Not supported: a batch has no such loss."""
         raise RecipeError(
-            "objective 'correlation' is solved over all training pairs, not descended batch by batch; "
-            "use it with model 'cca', and another objective with any other model"
+            "objective 'correlation' is solved over all training pairs and has no loss per batch; "
+            "use it with model 'cca', or choose another objective"
         )
 
-    def stuck(self, batch: Summary, total: float) -> bool:
-        """Never: nothing is descended."""
+    def has_collapsed(self, batch: ScoreSummary, total: float) -> bool:
+        """Never: no gradient is followed."""
         return False

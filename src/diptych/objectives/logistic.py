@@ -1,14 +1,14 @@
-"""Logistic regression on pairs that belong together and pairs that do not: the similarity network's loss.
+"""Logistic regression on matching and non-matching pairs: the similarity network's loss.
 
-    sum_ij log(1 + exp(-z_ij p_ij)),  z = +1 for a pair of the corpus, -1 for one with a rival        (Eq. 7)
+    sum_ij log(1 + exp(-z_ij p_ij)),  z = +1 for a pair of the corpus, -1 for one with a drawn negative        (Eq. 7)
 
 Reference: Wang, Li, Lazebnik 2018, Learning Two-Branch Neural Networks for Image-Text Matching Tasks, section 3.3.
-Needs: each pair's own score and those of the rivals drawn for it (`batches.rivals`); nothing else of the batch.
+Needs: each pair's own score and those of the negatives drawn for it (`batches.rivals` or `phrases`).
 When to use it: with `similarity_net`, whose score is a logit.
-Relation to others: every pair is a question of its own, where the hinges compare. The paper writes a sum; here it is
-divided by the number of pairs, so that the rate of the optimiser does not depend on the batch. The paper finds that as
-many positives as negatives are needed: one rival a pair gives that, and with several `balanced` lets all negatives
-together weigh as much as all positives.
+Relation to others: each pair is classified by itself, where hinges compare pairs. The paper writes a sum; here it is
+divided by the number of pairs, so that the learning rate does not depend on the batch size. The paper finds that
+training needs as many positives as negatives: one negative per pair gives that, and with more of them `balanced` weighs
+all negatives together as much as all positives.
 """
 
 from __future__ import annotations
@@ -17,40 +17,63 @@ import math
 from typing import ClassVar, Literal
 
 import torch
+from torch import Tensor
 from torch.nn.functional import softplus
 
-from diptych.objectives.objective import Loss, Objective, ScoredPairs, Summary
+from diptych.objectives.extras import NegativeScores
+from diptych.objectives.objective import Loss, Objective, ScoredPairs, ScoreSummary
 from diptych.settings import Flag
 
-UNDECIDED = 0.02  # logits this close to 0 say nothing
+UNDECIDED = 0.02  # logits this close to 0 carry no decision
 
 
 class Logistic(Objective):
-    """A yes or a no for each pair and each of its rivals; see the module's description."""
+    """Classifies each pair and each of its drawn negatives; see the module docstring."""
 
     name: Literal["logistic"] = "logistic"
-    pairs_only: ClassVar[bool] = True
+    scores_all_pairs: ClassVar[bool] = False
     balanced: Flag = True
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The negatives drawn for each pair."""
+        return ("negatives",)
+
     def __call__(self, batch: ScoredPairs) -> Loss:
-        """What pairs lose and what rivals lose, as terms; a rival at minus infinity is not there."""
-        pairs = len(batch.scores)
-        rivals = ~batch.positives & (batch.scores > -torch.inf)
-        positive = softplus(-batch.scores[batch.positives]).sum() / pairs
-        negative = softplus(batch.scores[rivals]).sum() / pairs
+        """The losses of positives and negatives as terms; a negative at minus infinity does not exist."""
+        scores, is_positive = _with_negatives(batch)
+        pairs = len(scores)
+        is_negative = ~is_positive & (scores > -torch.inf)
+        positive = softplus(-scores[is_positive]).sum() / pairs
+        negative = softplus(scores[is_negative]).sum() / pairs
         if self.balanced:
-            negative = negative * batch.positives.sum() / rivals.sum().clamp(min=1)
-        return Loss({"positive": positive, "negative": negative}, averaged=True)
+            negative = negative * is_positive.sum() / is_negative.sum().clamp(min=1)
+        return Loss({"positive": positive, "negative": negative}, is_mean=True)
 
-    def stuck(self, batch: Summary, total: float) -> bool:
-        """Stuck where every score is about 0, whatever the pair: each costs log 2.
+    def summary(self, batch: ScoredPairs) -> ScoreSummary:
+        """The range of all scores, those of the negatives included."""
+        return ScoreSummary.of(*_with_negatives(batch))
 
-        Where a rival lacks, the lowest score says nothing; but such a loss without a score above 0 has none far below.
+    def has_collapsed(self, batch: ScoreSummary, total: float) -> bool:
+        """Whether every score is about 0, at a loss of log 2 per pair and negative.
+
+        If a negative is missing, the lowest score is unknown; but at such a loss, with no score above 0, none is far
+        below 0.
         """
         undecided = abs(batch.highest) < UNDECIDED and (batch.lowest > -UNDECIDED or math.isinf(batch.lowest))
         return undecided and total > 2 * math.log(2) * (1 - UNDECIDED)
 
     @property
     def collapse_hint(self) -> str:
-        """What being stuck looks like, and what to do."""
-        return "every pair scores about 0, as if nothing was known of it; raise optimiser.rate, or train longer"
+        """What a collapse looks like, and what to do about it."""
+        return "every pair scores about 0, so nothing is told apart; raise optimiser.rate, or train longer"
+
+
+def _with_negatives(batch: ScoredPairs) -> tuple[Tensor, Tensor]:
+    """The scores of each pair and its negatives, (pairs, 1 + negatives), and which of them are positives."""
+    drawn = batch.extras[NegativeScores]
+    negatives = [side for side in (drawn.images, drawn.texts) if side is not None]
+    scores = torch.cat([batch.scores, *negatives], dim=1)
+    is_positive = torch.zeros_like(scores, dtype=torch.bool)
+    is_positive[:, 0] = True
+    return scores, is_positive

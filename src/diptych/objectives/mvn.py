@@ -5,8 +5,8 @@
 
 Reference: Alayrac et al. 2020, as Jain and Verma (ConVSE, section III-B) adapt it: 2 (N - 1) negatives for each anchor.
 They give no temperature for it; the default is that of their own losses.
-Needs: scores of the batch, of its images among themselves and of its texts among themselves, and the positives mask.
-When to use it: to compare with. It also pushes images from images, which matching does not ask for.
+Needs: the scores of the batch, of its images with each other and of its texts with each other, and the positives mask.
+When to use it: as a baseline. It also pushes images away from images, which matching does not require.
 Relation to others: without the last sum of each line it is `contrastive`.
 """
 
@@ -17,23 +17,23 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from diptych.objectives.objective import Queries
+from diptych.objectives.ranking import Queries
 from diptych.objectives.temperature import Tempered
 
 
 class MVN(Tempered):
-    """Cross-entropy over everything in the batch; see the module's description."""
+    """Cross-entropy over both modalities of the batch; see the module docstring."""
 
     name: Literal["mvn"] = "mvn"
 
     @property
-    def needs_within(self) -> bool:
+    def needs(self) -> tuple[str, ...]:
         """Images are compared with images, texts with texts."""
-        return True
+        return ("within",)
 
-    def lost(self, queries: Queries) -> Tensor:
-        """Minus the logarithm of each query's share for its own: (queries,)."""
-        assert queries.within is not None, "asked for by needs_within"
-        # Groups decide in either modality, so the positives are in the same places.
-        same = self.leads(queries, queries.within).masked_fill_(queries.positives, -torch.inf)
-        return torch.cat([self.rivals(queries), same], 1).logsumexp(1)
+    def per_query_loss(self, queries: Queries) -> Tensor:
+        """The negative log-likelihood of each query's positive: (queries,)."""
+        assert queries.within is not None, "declared in needs"
+        # Groups decide within a modality, too, so the positives are in the same places.
+        same_side = self.relative_logits(queries, queries.within).masked_fill_(queries.positives, -torch.inf)
+        return torch.cat([self.negative_logits(queries), same_side], 1).logsumexp(1)

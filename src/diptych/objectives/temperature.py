@@ -1,4 +1,4 @@
-"""What the objectives with a temperature share: its bounds, and learning it.
+"""What objectives with a temperature share: its bounds, and learning it.
 
 Scores are divided by the temperature: the lower it is, the more the hardest negatives count.
 """
@@ -12,50 +12,53 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from diptych.objectives.hinge import own_places, own_scores
-from diptych.objectives.objective import ObjectiveContext, Queries, Ranking, Summary
+from diptych.objectives.objective import ObjectiveContext, ScoreSummary
+from diptych.objectives.ranking import Queries, Ranking
 from diptych.settings import Flag, Number
 
-# Below this, gradients of a small batch in half precision overflow: they are 1 / (pairs x temperature).
-COLDEST = 1e-4
+# Below this, gradients of a small batch overflow in half precision: they are 1 / (pairs x temperature).
+MIN_TEMPERATURE = 1e-4
 
-# A learned temperature stays above this one, as CLIP's does, unless it starts below.
-COLDEST_LEARNED = 0.01
+# A learned temperature stays above this value, as CLIP's does, unless it starts below.
+MIN_LEARNED_TEMPERATURE = 0.01
 
 
 class Tempered(Ranking):
     """An objective whose scores are divided by a temperature; `learn_temperature` makes it a parameter."""
 
-    averaged: ClassVar[bool] = True
-    temperature: Annotated[Number, Field(ge=COLDEST)] = 0.1
+    is_mean: ClassVar[bool] = True
+    temperature: Annotated[Number, Field(ge=MIN_TEMPERATURE)] = 0.1
     learn_temperature: Flag = False
 
-    def start_learned(self, given: ObjectiveContext) -> dict[str, Tensor]:
-        """The logarithm of the temperature, where it is learned."""
+    def initial_parameters(self, context: ObjectiveContext) -> dict[str, Tensor]:
+        """The logarithm of the temperature, if it is learned."""
         return {"log_temperature": torch.tensor(math.log(self.temperature))} if self.learn_temperature else {}
 
-    def leads(self, queries: Queries, scores: Tensor) -> Tensor:
-        """How far scores of the queries lie above those with their own, over the temperature, in single precision.
+    def relative_logits(self, queries: Queries, scores: Tensor) -> Tensor:
+        """(score - score of the positive) / temperature, in single precision.
 
-        Half precision ends at 65,504, and at a low temperature differences are exact where quotients are not.
+        Half precision ends at 65,504. Subtracting before dividing keeps the differences exact at low temperatures.
         """
-        above = wide(scores) - wide(own_scores(queries))
+        above = at_least_float32(scores) - at_least_float32(queries.positive_scores)
         if not self.learn_temperature:
             return above.div_(self.temperature)
-        learned, coldest = queries.learned["log_temperature"], math.log(min(COLDEST_LEARNED, self.temperature))
-        bounded = learned + (learned.clamp(min=coldest) - learned).detach()  # at its bound it still has a gradient
+        learned, lowest = (
+            queries.parameters["log_temperature"],
+            math.log(min(MIN_LEARNED_TEMPERATURE, self.temperature)),
+        )
+        bounded = learned + (learned.clamp(min=lowest) - learned).detach()  # keeps its gradient at the bound
         return above / bounded.exp()
 
-    def rivals(self, queries: Queries) -> Tensor:
-        """The leads of each query's negatives, and of its own, which is 0: (queries, pairs)."""
-        siblings = queries.positives & ~own_places(queries)  # neither asked for by this query nor negatives
-        return self.leads(queries, queries.scores).masked_fill_(siblings, -torch.inf)
+    def negative_logits(self, queries: Queries) -> Tensor:
+        """The relative logits of each query's negatives, and of its positive, which is 0: (queries, pairs)."""
+        siblings = queries.positives & ~queries.is_positive_column  # neither the positive of this query nor negatives
+        return self.relative_logits(queries, queries.scores).masked_fill_(siblings, -torch.inf)
 
-    def stuck(self, batch: Summary, total: float) -> bool:
-        """Nothing to be stuck in: where all scores are equal, the gradient still tells pairs from negatives."""
+    def has_collapsed(self, batch: ScoreSummary, total: float) -> bool:
+        """Never: even if all scores are equal, the gradient tells pairs from negatives."""
         return False
 
 
-def wide(scores: Tensor) -> Tensor:
+def at_least_float32(scores: Tensor) -> Tensor:
     """Scores in at least single precision."""
     return scores if scores.dtype == torch.float64 else scores.float()

@@ -20,7 +20,7 @@ from diptych.report.run_report import REPORT, write_phrase_report, write_report
 from diptych.report.sections.hard_negatives import hard_negatives_section
 from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import trained_on_phrases
-from diptych.training.sweep import WatcherFactory, train_runs
+from diptych.training.sweep import CallbackFactory, train_runs
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def train_and_measure(
     device: str = "auto",
     workers: int | None = None,
     features: Path = Path("features"),
-    watching: WatcherFactory | None = None,
+    watching: CallbackFactory | None = None,
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Train the runs that are not finished and measure all: metrics by run, split and name.
 

@@ -19,17 +19,17 @@ from diptych.data.corpus import Corpus
 from diptych.errors import DiptychError, RunError
 from diptych.files import locked_folder
 from diptych.models.storage import load_about
-from diptych.training.engine.callbacks import Silent, Watcher
+from diptych.training.engine.callbacks import NoCallback, TrainingCallback
 from diptych.training.engine.checkpoint import Position, snapshot_path
 from diptych.training.recipe import Recipe, Stage
 from diptych.training.recipe_loader import load_recipe
-from diptych.training.start import Start, with_model
+from diptych.training.start import StartingPoint, with_model
 from diptych.training.train import train
 
 SHARED = "shared"
 
-# Makes the watcher of one training from its title, such as "run 2 of 5: seed-1".
-WatcherFactory = Callable[[str], AbstractContextManager[Watcher]]
+# Makes the callback of one training from its title, such as "run 2 of 5: seed-1".
+CallbackFactory = Callable[[str], AbstractContextManager[TrainingCallback]]
 
 
 def train_runs(
@@ -40,7 +40,7 @@ def train_runs(
     device: str = "auto",
     workers: int | None = None,
     features: Path | str = "features",
-    watching: WatcherFactory | None = None,
+    watching: CallbackFactory | None = None,
 ) -> Iterator[tuple[str, Path]]:
     """Train recipes into folders of their names below `into`; yields each name and folder when its run is finished.
 
@@ -62,8 +62,8 @@ def train_runs(
             yield name, folder / name
 
 
-def _silently(_title: str) -> AbstractContextManager[Watcher]:
-    return nullcontext(Silent())
+def _silently(_title: str) -> AbstractContextManager[TrainingCallback]:
+    return nullcontext(NoCallback())
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class _RunSet:
     device: str
     workers: int | None
     features: Path
-    watching: WatcherFactory
+    watching: CallbackFactory
 
     def check(self) -> None:
         """Fail now for recipes that cannot be trained, not after hours of training the runs before them."""
@@ -87,7 +87,8 @@ class _RunSet:
             if self._finished(run, recipe) or unseeded in checked:
                 continue
             try:
-                Start.of(recipe, self.corpus, run if snapshot_path(run).exists() else None, self.features, Silent())
+                resumed = run if snapshot_path(run).exists() else None
+                StartingPoint.check(recipe, self.corpus, resumed, self.features, NoCallback())
             except DiptychError as error:
                 raise type(error)(f"{name}: {error}") from None
             checked.append(unseeded)
@@ -103,7 +104,7 @@ class _RunSet:
             which = "stage 1" if stages == 1 else f"stages 1 to {stages}"
             self.train(shared, start, f"{which}, shared by {self._sharing[_key(start)]} runs", stages)
             copy_run(shared, run)
-        with self.watching(title) as watcher:
+        with self.watching(title) as callback:
             train(
                 recipe,
                 self.corpus,
@@ -111,7 +112,7 @@ class _RunSet:
                 resume=(run / "recipe.toml").exists(),
                 device=self.device,
                 workers=self.workers,
-                watcher=watcher,
+                callback=callback,
                 features=self.features,
             )
 

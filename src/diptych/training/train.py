@@ -1,4 +1,4 @@
-"""`train`: from a recipe and a corpus to a run folder, fresh or resumed."""
+"""Train a recipe on a corpus into a run folder, fresh or resumed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from diptych.errors import RunError
 from diptych.files import atomic_write, locked_folder, remove_leftovers, write_text
 from diptych.machine import available_cores, choose_device, interrupt_event
 from diptych.model import Model
-from diptych.training.engine.callbacks import Silent, Watcher
+from diptych.training.context import TrainingContext, stage_file
+from diptych.training.engine.callbacks import NoCallback, TrainingCallback
 from diptych.training.engine.checkpoint import Position, Snapshot, snapshot_path
 from diptych.training.engine.journal import Journal
-from diptych.training.engine.loop import StageLoop, TrainingContext
+from diptych.training.engine.loop import StageLoop
 from diptych.training.origin import Origin
+from diptych.training.prepare import prepare_stage
 from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import load_recipe
-from diptych.training.start import Start, stage_file, with_model
+from diptych.training.start import StartingPoint, with_model
 
 
 def train(
@@ -32,31 +34,31 @@ def train(
     resume: bool = False,
     device: str = "auto",
     workers: int | None = None,
-    watcher: Watcher | None = None,
+    callback: TrainingCallback | None = None,
     features: Path | str = "features",
 ) -> Path:
-    """Train a recipe (or its name) on a corpus (or its address) into a run folder, and give that folder back.
+    """Train a recipe (or its name) on a corpus (or its address) into a run folder, and return that folder.
 
     A folder that already holds a run is refused unless `resume` is set; a resumed run ends with the same weights as
-    one that was never stopped. `workers` threads read images ahead and never change what is read. What a frozen
-    backbone makes of the images is computed once and kept in a store below the folder `features`.
+    one that was never stopped. `workers` threads read images ahead; their number does not change the result. The
+    features of a frozen backbone are computed once and stored below the folder `features`.
     """
     run = Path(into)
     recipe = with_model(load_recipe(recipe) if isinstance(recipe, str) else recipe, run if resume else None)
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
-    watcher = watcher or Silent()
+    callback = callback or NoCallback()
     place = choose_device(device)
     snapshot = _find_snapshot(run, recipe) if resume else None
     if not resume:
         _check_empty(run)
-    start = Start.of(recipe, corpus, run if snapshot else None, Path(features), watcher)
+    start = StartingPoint.check(recipe, corpus, run if snapshot else None, Path(features), callback)
     digest = corpus.digest()
     if snapshot is not None:
         snapshot.check(start.vocabulary, digest)
     with locked_folder(run, RunError), interrupt_event() as interrupted:
         threads = available_cores() if workers is None else workers
         start = replace(start, interrupted=interrupted)
-        around = TrainingContext(recipe, corpus, digest, run, threads, watcher, Path(features), interrupted)
+        training = TrainingContext(recipe, corpus, digest, run, threads, callback, Path(features), interrupted)
         remove_leftovers(run)
         position = snapshot.position if snapshot else Position()
         Journal(run).rewind(position.stage, position.epoch, position.step)
@@ -68,18 +70,18 @@ def train(
             if position.stage_done:
                 _keep_stage(run, position.stage)
                 position, snapshot = _next_stage(position, recipe), None
-            with _nothing_left_before_the_first_snapshot(run):
+            with _no_run_before_the_first_snapshot(run):
                 matcher = start.matcher(run, position.stage, snapshot)
                 model = Model.from_matcher(matcher.to(place), start.vocabulary, place)
-                loop = StageLoop(around, model, position, snapshot)
+                loop = StageLoop(prepare_stage(training, model, position.stage, snapshot), position)
             loop.run()
             position = loop.position
     return run
 
 
 @contextmanager
-def _nothing_left_before_the_first_snapshot(run: Path) -> Iterator[None]:
-    """A start that fails, or is stopped while features are computed, leaves no run behind that would be in the way."""
+def _no_run_before_the_first_snapshot(run: Path) -> Iterator[None]:
+    """Remove the run's files if its preparation fails or is interrupted, so that the folder can be used again."""
     try:
         yield
     except BaseException:
@@ -90,18 +92,18 @@ def _nothing_left_before_the_first_snapshot(run: Path) -> Iterator[None]:
 
 
 def _next_stage(done: Position, recipe: Recipe) -> Position:
-    """The start of the stage after one that is done; going on with that model and objective, it has its best to beat.
+    """The start of the next stage, which must beat the previous best if it continues with that model and objective.
 
-    With another objective it is another training, whose best is to be told even if it is worse.
+    With another objective it is another training, whose best is reported even if it is worse.
     """
     before, after = recipe.stage[done.stage - 1 : done.stage + 1]
     same = (before.select, before.objective, before.offline) == (after.select, after.objective, after.offline)
-    goes_on = after.start == "previous" and same and after.head is None
-    return Position(stage=done.stage + 1, best=done.best if goes_on else None)
+    continues = after.start == "previous" and same and after.head is None
+    return Position(stage=done.stage + 1, best=done.best if continues else None)
 
 
 def _check_empty(run: Path) -> None:
-    """A fresh run needs a folder that holds no other."""
+    """Refuse a folder that already holds a run."""
     if run.exists() and not run.is_dir():
         raise RunError(f"{run}: is a file; name a folder")
     if (run / "recipe.toml").exists():
@@ -114,7 +116,7 @@ def _check_empty(run: Path) -> None:
 
 
 def _find_snapshot(run: Path, recipe: Recipe) -> Snapshot | None:
-    """Where a run goes on; stages that it has not begun may have changed since."""
+    """The snapshot to resume from, if any; stages that have not begun may have changed in the recipe."""
     saved = run / "recipe.toml"
     if not saved.is_file():
         raise RunError(f"{run}: no run to resume here; train without --resume first")
@@ -130,8 +132,8 @@ def _find_snapshot(run: Path, recipe: Recipe) -> Snapshot | None:
 
 
 def _keep_stage(run: Path, stage: int) -> None:
-    """Keep a finished stage's best snapshot: the next stage starts from it and will overwrite best/."""
+    """Copy a finished stage's best weights: the next stage may start from them and will overwrite best/."""
     kept = stage_file(run, stage)
-    for file in (run / "best").glob("*.safetensors"):  # the weights, and a classifier where there is one
+    for file in (run / "best").glob("*.safetensors"):  # the weights, and the state of the objective, if any
         with atomic_write(kept.with_name(file.name)) as temporary:
             shutil.copyfile(file, temporary)

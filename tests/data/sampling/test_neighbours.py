@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.data.corpus import Corpus
-from diptych.data.sampling.neighbours import Neighbours, Others, with_second
-from diptych.data.sampling.pairs import PairSampler
+from diptych.data.sampling.neighbours import GroupMembers, QueryDirections, SecondPositives, add_second_positives
+from diptych.data.sampling.pairs import Pairs, PairSampler
 
 
 @st.composite
@@ -22,8 +22,9 @@ def batches(draw):
 
 
 def added(image_groups, text_groups, pairs, seed):
-    found = Neighbours(image_groups, text_groups).add(pairs[:, 0], pairs[:, 1], np.random.default_rng(seed))
-    return [side.tolist() for side in found]
+    drawn = Pairs(pairs[:, 0], pairs[:, 1], ())
+    found = SecondPositives(image_groups, text_groups).extend(drawn, np.random.default_rng(seed))
+    return [found.images.tolist(), found.texts.tolist(), found.extras[QueryDirections].is_query.tolist()]
 
 
 @given(batches())
@@ -52,10 +53,10 @@ def test_who_lacks_a_second_positive_gets_one_where_there_is_one_and_nobody_else
 
 def test_every_other_of_the_group_is_drawn_about_as_often():
     text_groups = np.array([7, 3, 7, 7, 3, 7, 5])
-    others, drawn = Others(text_groups, np.array([3, 7, 5])), Counter()
+    others, drawn = GroupMembers(text_groups, np.array([3, 7, 5])), Counter()
     random = np.random.default_rng(0)
     for _ in range(200):
-        found = others.draw(np.array([1, 1, 0, 2, 1]), np.array([2, 2, 4, 6, 5]), random).tolist()
+        found = others.draw_other(np.array([1, 1, 0, 2, 1]), np.array([2, 2, 4, 6, 5]), random).tolist()
         assert found[2:4] == [1, -1]  # the only other of group 3, and nobody else in group 5
         drawn.update(("of 2", number) for number in found[:2])
         drawn["of 5", found[4]] += 1
@@ -66,8 +67,9 @@ def test_every_other_of_the_group_is_drawn_about_as_often():
 
 
 def test_what_could_be_added_is_added_for_those_in_one_pair():
-    images, texts = np.array([4, 4, 5, 6]), np.array([0, 1, 2, 3])
-    found = with_second(images, texts, np.array([7, 8, 9, -1]), np.array([1, -1, 2, 3]))
+    pairs = Pairs(np.array([4, 4, 5, 6]), np.array([0, 1, 2, 3]), ())
+    found = add_second_positives(pairs, np.array([1, -1, 2, 3]), np.array([7, 8, 9, -1]))
+    is_query = found.extras[QueryDirections].is_query.tolist()
     expected = [
         (4, 0, 1, 1),
         (4, 1, 1, 1),
@@ -78,7 +80,7 @@ def test_what_could_be_added_is_added_for_those_in_one_pair():
         (2, 2, 0, 1),
         (3, 3, 0, 1),
     ]
-    assert [(i, t, *who) for i, t, who in zip(found[0], found[1], found[2].tolist(), strict=True)] == expected
+    assert [(i, t, *who) for i, t, who in zip(found.images, found.texts, is_query, strict=True)] == expected
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.lists(st.integers(0, 3), min_size=1, max_size=12))
@@ -88,12 +90,13 @@ def test_a_sampler_with_neighbours_has_every_text_as_before(image_groups, text_g
         *("test", [str(i) for i in range(len(image_groups))], np.array(image_groups), names[0]),
         *([str(j) for j in range(len(text_groups))], np.array(text_groups), names[1]),
     )
-    for plain, more in zip(
-        *(PairSampler(corpus, 4, (1,), neighbours=on).epoch(2) for on in (False, True)), strict=True
-    ):
+    neighbours = SecondPositives(corpus.image_groups, corpus.text_groups)
+    samplers = (PairSampler(corpus, 4, (1,), (), extensions) for extensions in ([], [neighbours]))
+    for plain, more in zip(*(sampler.epoch(2) for sampler in samplers), strict=True):
         count = len(plain.texts)
-        assert plain.asking is None
+        assert plain.extras.get(QueryDirections) is None
+        is_query = more.extras[QueryDirections].is_query
         assert more.texts[:count].tolist() == plain.texts.tolist()
-        assert more.asking[:count].all()
-        assert not more.asking[count:].all(1).any()
+        assert is_query[:count].all()
+        assert not is_query[count:].all(1).any()
         assert (corpus.image_groups[more.images] == corpus.text_groups[more.texts]).all()

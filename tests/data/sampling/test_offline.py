@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.data.corpus import Corpus, Features
-from diptych.data.sampling.offline import OfflineSampler, OfflineSettings
-from diptych.data.sampling.pairs import PairReader, PairSampler, read_ahead
+from diptych.data.read_ahead import read_ahead
+from diptych.data.sampling.batch import PairReader
+from diptych.data.sampling.offline import OfflineNegatives, OfflineSampler, OfflineSettings
+from diptych.data.sampling.pairs import Pairs, PairSampler
 from diptych.features.readers import FeatureReader
 from diptych.text.vocabulary import Vocabulary
 
@@ -57,17 +59,17 @@ settings = st.builds(
 @given(corpora, settings, st.integers(1, 12), st.integers(0, 99))
 def test_draws_come_from_the_lists_and_groups(corpus, how, width, seed):
     texts_of, images_of = lists_of(corpus, width)
-    pairs = PairSampler(corpus, 4, (seed,), OfflineSampler(corpus, texts_of, images_of, how)).epoch(1)
+    pairs = PairSampler(corpus, 4, (seed,), [OfflineSampler(corpus, texts_of, images_of, how)]).epoch(1)
     for batch in pairs:
-        offline = batch.offline
+        offline = batch.extras[OfflineNegatives]
         for k, (image, text) in enumerate(zip(batch.images, batch.texts, strict=True)):
             allowed = texts_of[image][: how.top_texts], images_of[text][: how.top_images]
             lists = [set(row[row >= 0].tolist()) for row in allowed]
-            assert offline.drawn[k] == all(lists)
-            if not offline.drawn[k]:
+            assert offline.is_drawn[k] == all(lists)
+            if not offline.is_drawn[k]:
                 assert (offline.texts[k] == text).all()
                 assert (offline.images[k] == image).all()
-                assert not offline.apart[k]
+                assert not offline.is_negative[k]
                 continue
             assert offline.texts[k, 0] in lists[0]
             assert offline.images[k, 0] in lists[1]
@@ -77,15 +79,16 @@ def test_draws_come_from_the_lists_and_groups(corpus, how, width, seed):
             )
             assert image_group[1] == text_group[0]  # an image of the drawn text
             assert text_group[1] == image_group[0]  # a text of the drawn image
-            assert offline.apart[k] == (image_group[0] != text_group[0])
+            assert offline.is_negative[k] == (image_group[0] != text_group[0])
 
 
 def draws(how, epochs=400):
     texts_of, images_of = lists_of(FOUR, 5)
-    sampler = PairSampler(FOUR, 3, (1,), OfflineSampler(FOUR, texts_of, images_of, OfflineSettings(lists="x", **how)))
+    sampler = PairSampler(FOUR, 3, (1,), [OfflineSampler(FOUR, texts_of, images_of, OfflineSettings(lists="x", **how))])
     found = [batch for epoch in range(epochs) for batch in sampler.epoch(epoch)]
     joined = [
-        np.concatenate([getattr(batch.offline, name) for batch in found]) for name in ("images", "texts", "apart")
+        np.concatenate([getattr(batch.extras[OfflineNegatives], name) for batch in found])
+        for name in ("images", "texts", "is_negative")
     ]
     return np.concatenate([batch.texts for batch in found]), *joined
 
@@ -100,8 +103,8 @@ def test_lists_that_only_correspond_are_left_as_they_are():
     corpus = corpus_of([0, 1], [0, 1])  # the only negatives of a pair are each other's own
     offline = OfflineSampler(corpus, *lists_of(corpus, 3), OfflineSettings(lists="x"))
     drawn = offline.draw(np.array([0, 1]), np.array([0, 1]), np.random.default_rng(0))
-    assert drawn.drawn.all()
-    assert not drawn.apart.any()
+    assert drawn.is_drawn.all()
+    assert not drawn.is_negative.any()
 
 
 def test_uniform_draws_are_even():
@@ -139,7 +142,9 @@ def test_a_single_draw_takes_the_same_place_of_both_lists():
 
 def test_the_pairs_do_not_depend_on_whether_there_are_offline_negatives():
     plain = PairSampler(FOUR, 3, (7,)).epoch(2)
-    offline = PairSampler(FOUR, 3, (7,), OfflineSampler(FOUR, *lists_of(FOUR, 5), OfflineSettings(lists="x"))).epoch(2)
+    offline = PairSampler(FOUR, 3, (7,), [OfflineSampler(FOUR, *lists_of(FOUR, 5), OfflineSettings(lists="x"))]).epoch(
+        2
+    )
     assert [batch.texts.tolist() for batch in plain] == [batch.texts.tolist() for batch in offline]
 
 
@@ -158,31 +163,33 @@ def test_each_image_and_text_is_read_once_and_found_by_its_row(workers, unreadab
     table = vocabulary.encode_all(FOUR.texts)
     features = FOUR.features
     images = FeatureReader(features) if unreadable is None else Unreadable(features, unreadable)
-    sampler = PairSampler(FOUR, 3, (7,), OfflineSampler(FOUR, *lists_of(FOUR, 5), OfflineSettings(lists="x")))
+    sampler = PairSampler(FOUR, 3, (7,), [OfflineSampler(FOUR, *lists_of(FOUR, 5), OfflineSettings(lists="x"))])
     reader = PairReader(FOUR.text_groups, images, table)
     drawn = sampler.epoch(1)
     for pairs, batch in zip(drawn, read_ahead(reader.read, drawn, workers), strict=True):
         kept = np.ones(len(pairs.texts), bool)
         if unreadable is not None:
             kept = pairs.images != unreadable
-        offline = pairs.offline.take(kept)
-        whole = (offline.images != unreadable).all(1) if unreadable is not None else offline.drawn
+        offline = pairs.extras[OfflineNegatives].take(kept)
+        whole = (offline.images != unreadable).all(1) if unreadable is not None else offline.is_drawn
         images, texts = pairs.images[kept], pairs.texts[kept]
-        offline = offline.only(whole, images, texts)
+        if unreadable is not None:
+            readable = np.array([image for image in range(len(features)) if image != unreadable])
+            offline = offline.without_unreadable(readable, Pairs(images, texts, ()))
         assert (offline.images[~whole] == images[~whole, None]).all()
-        assert not offline.apart[~whole].any()
+        assert not offline.is_negative[~whole].any()
         numbers = batch.images[:, 0]  # an image's feature is its number
         assert len(set(numbers)) == len(numbers)
         assert numbers[batch.image_of].tolist() == pairs.images[kept].tolist()
-        assert numbers[batch.offline.images].tolist() == offline.images.tolist()
-        assert batch.offline.drawn.tolist() == offline.drawn.tolist()
+        assert numbers[batch.extras[OfflineNegatives].images].tolist() == offline.images.tolist()
+        assert batch.extras[OfflineNegatives].is_drawn.tolist() == offline.is_drawn.tolist()
         assert batch.image_of.max(initial=-1) < len(np.unique(pairs.images))  # the pairs' own come first
         every = table.batch(pairs.texts[kept])[0]
         assert len(batch) == kept.sum()
         assert batch.ids[: len(batch), : every.shape[1]].tolist() == every.tolist()
         rows = [tuple(row) for row in batch.ids.tolist()]
         assert len(set(rows)) == len(rows)
-        for place, text in zip(batch.offline.texts.ravel(), offline.texts.ravel(), strict=True):
+        for place, text in zip(batch.extras[OfflineNegatives].texts.ravel(), offline.texts.ravel(), strict=True):
             ids, lengths = table.batch(np.array([text]))
             assert batch.lengths[place] == lengths[0]
             assert batch.ids[place, : lengths[0]].tolist() == ids[0, : lengths[0]].tolist()
@@ -196,4 +203,4 @@ def test_a_text_that_the_drawn_image_also_says_is_no_negative_of_it():
         np.zeros(50, np.int64), np.zeros(50, np.int64), np.random.default_rng(0)
     )
     assert set(drawn.texts[:, 0]) == {1, 2}  # image 2 with text 1: of another group, and right
-    assert not drawn.apart.any()
+    assert not drawn.is_negative.any()

@@ -11,7 +11,15 @@ from pydantic import ValidationError
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.phrases import Mentions, find_mentions
-from diptych.data.sampling.regions import PhraseSettings, Places, RegionSampler, annotated_boxes, place_of_things
+from diptych.data.sampling.negatives import DrawnNegatives
+from diptych.data.sampling.neighbours import QueryDirections
+from diptych.data.sampling.regions import (
+    PhraseSettings,
+    RegionRoles,
+    RegionSampler,
+    annotated_boxes,
+    rank_within_photo,
+)
 
 SIDE = 8
 NONE = (0, 0, 0, 0)
@@ -54,7 +62,7 @@ class World:
 
     def sampler(self, size=4, seed=(1, 2), neighbours=False, **settings):
         settings = PhraseSettings(**settings)
-        places = Places(self.mentions, self.boxes, self.places, settings)
+        places = RegionRoles(self.mentions, self.boxes, self.places, settings)
         return RegionSampler(self.mentions, places, size, seed, settings, neighbours)
 
     def box_of(self, region):
@@ -103,8 +111,17 @@ def worlds(draw):
 
 
 def rows(pairs):
-    asking = np.ones((len(pairs.images), 2), bool) if pairs.asking is None else pairs.asking
-    return list(zip(pairs.images.tolist(), pairs.texts.tolist(), asking.tolist(), pairs.rivals.images, strict=True))
+    directions = pairs.extras.get(QueryDirections)
+    asking = np.ones((len(pairs.images), 2), bool) if directions is None else directions.is_query
+    return list(
+        zip(
+            pairs.images.tolist(),
+            pairs.texts.tolist(),
+            asking.tolist(),
+            pairs.extras[DrawnNegatives].images,
+            strict=True,
+        )
+    )
 
 
 @given(worlds())
@@ -112,12 +129,12 @@ def test_the_data_s_boxes_stand_behind_the_proposals(world):
     assert world.annotated.shape[1] == max(
         len({thing for thing, _ in world.said if world.things[thing][0] == photo}) for photo in range(len(world.boxes))
     )
-    places = Places(world.mentions, world.boxes, world.places, PhraseSettings())
+    places = RegionRoles(world.mentions, world.boxes, world.places, PhraseSettings())
     seen = set()
     for thing, number in world.number.items():
-        assert world.box_of(places.own[number]) == world.things[thing]
-        assert places.first[number] == world.things[thing][0] * world.places
-        seen.add(int(places.own[number]))
+        assert world.box_of(places.annotated[number]) == world.things[thing]
+        assert places.first_region[number] == world.things[thing][0] * world.places
+        seen.add(int(places.annotated[number]))
     assert len(seen) == len(world.number)  # no two things at one place
     filled = (world.annotated[..., 2:] > world.annotated[..., :2]).all(-1)
     assert filled.sum() == len(seen)
@@ -125,7 +142,7 @@ def test_the_data_s_boxes_stand_behind_the_proposals(world):
 
 
 def test_things_are_counted_in_their_photo():
-    assert place_of_things(np.array([3, 0, 3, 3, 0, 9])).tolist() == [0, 0, 1, 2, 1, 0]
+    assert rank_within_photo(np.array([3, 0, 3, 3, 0, 9])).tolist() == [0, 0, 1, 2, 1, 0]
 
 
 @given(worlds(), st.sampled_from(["annotated", "one", "all"]), st.integers(2, 5))
@@ -136,7 +153,7 @@ def test_an_epoch_has_every_mention_with_the_positives_that_were_asked_for(world
     drawn = Counter(mention for pairs in batches for mention in set(pairs.texts.tolist()))
     assert drawn == Counter(range(len(world.said)))
     for pairs in batches:
-        assert pairs.asking is None
+        assert pairs.extras.get(QueryDirections) is None
         assert len(set(pairs.texts.tolist())) <= size + 1
         found = {mention: Counter() for mention in pairs.texts.tolist()}
         for region, mention, _, _ in rows(pairs):
@@ -155,8 +172,8 @@ def test_rivals_are_other_regions_of_the_photo(world, count, positives, neighbou
     neighbours = neighbours and positives != "all"
     for pairs in world.sampler(positives=positives, rivals=count, neighbours=neighbours).epoch(2):
         wide = world.boxes.shape[1] if count is None else min(count, world.boxes.shape[1])
-        assert pairs.rivals.texts is None
-        assert pairs.rivals.images.shape == (len(pairs.texts), wide)
+        assert pairs.extras[DrawnNegatives].texts is None
+        assert pairs.extras[DrawnNegatives].images.shape == (len(pairs.texts), wide)
         for _, mention, (_, text_asks), drawn in rows(pairs):
             there = drawn[drawn >= 0].tolist()
             if not text_asks:
@@ -206,11 +223,11 @@ def test_some_mentions_of_a_corpus_have_the_regions_that_they_had(world, neighbo
     """Places know all mentions; texts without a known word, or of photos that cannot be read, are left out later."""
     kept = sorted(data.draw(st.sets(st.integers(0, len(world.said) - 1), min_size=1)))
     settings = PhraseSettings(rivals=2)
-    places = Places(world.mentions, world.boxes, world.places, settings)
+    places = RegionRoles(world.mentions, world.boxes, world.places, settings)
     some = world.mentions.take(np.array(kept))
     drawn = Counter()
     for pairs in RegionSampler(some, places, 3, (5,), settings, neighbours).epoch(1):
-        drawn.update(pairs.texts[: (len(pairs.texts) if pairs.asking is None else pairs.asking.all(1).sum())].tolist())
+        drawn.update(mention for _, mention, asking, _ in rows(pairs) if asking == [True, True])
         for region, row, _, rivals in rows(pairs):
             assert world.told(region, kept[row]) in world.shown(kept[row])
             assert {world.told(rival, kept[row])[:4] for rival in rivals[rivals >= 0]} <= set(world.rivals(kept[row]))
@@ -252,7 +269,9 @@ def test_the_overlaps_that_count_can_be_set():
 
     def regions(**settings):
         (pairs,) = world.sampler(positives="all", **settings).epoch(1)
-        return sorted(pairs.images.tolist()), sorted(set(pairs.rivals.images[pairs.rivals.images >= 0].tolist()))
+        return sorted(pairs.images.tolist()), sorted(
+            set(pairs.extras[DrawnNegatives].images[pairs.extras[DrawnNegatives].images >= 0].tolist())
+        )
 
     assert regions() == ([0, 1, 2, 8], [3, 4, 5, 6])
     assert regions(alike=1.0) == ([0, 8], [3, 4, 5, 6])
@@ -260,7 +279,7 @@ def test_the_overlaps_that_count_can_be_set():
     assert regions(alike=0.5, apart=0.5) == ([0, 1, 2, 7, 8], [3, 4, 5, 6])
     assert regions(alike=0.51, apart=0.51) == ([0, 1, 2, 8], [3, 4, 5, 6, 7])
     assert regions(apart=0.0625)[1] == []  # less than 4 of 64, and no proposal is that far
-    with pytest.raises(ValidationError, match=r"no more than alike, which is 0\.5: a region would be both"):
+    with pytest.raises(ValidationError, match=r"must not exceed alike = 0\.5: a region would be both"):
         PhraseSettings(alike=0.5, apart=0.6)
 
 
@@ -270,12 +289,17 @@ def test_batches_depend_on_seed_and_epoch_alone():
     boxes = np.random.default_rng(0).random((6, 12, 2, 2)).astype(np.float32)
     boxes = np.sort(boxes, axis=2).reshape(6, 12, 4)
     settings = PhraseSettings(alike=0.3, apart=0.1, rivals=3)
-    places = Places(known, boxes, 12 + annotated_boxes(known, 6).shape[1], settings)
+    places = RegionRoles(known, boxes, 12 + annotated_boxes(known, 6).shape[1], settings)
 
     def drawn(seed, epoch):
         batches = RegionSampler(known, places, 5, seed, settings, neighbours=True).epoch(epoch)
         assert [pairs.draw for pairs in batches] == [(*seed, epoch, step) for step in range(len(batches))]
-        return str([(pairs.images.tolist(), pairs.texts.tolist(), pairs.rivals.images.tolist()) for pairs in batches])
+        return str(
+            [
+                (pairs.images.tolist(), pairs.texts.tolist(), pairs.extras[DrawnNegatives].images.tolist())
+                for pairs in batches
+            ]
+        )
 
     assert drawn((1, 1), 3) == drawn((1, 1), 3)
     assert len({drawn(*key) for key in [((1, 1), 3), ((2, 1), 3), ((1, 2), 3), ((1, 1), 4)]}) == 4
@@ -286,7 +310,7 @@ def test_a_scene_of_several_pictures_has_a_thing_in_each():
     known = find_mentions(scenes)
     annotated = annotated_boxes(known, 6)
     boxes = np.tile(np.array([[0, 0, 1, 1]], np.float32), (6, 1, 1))
-    places = Places(known, boxes, 1 + annotated.shape[1], PhraseSettings(positives="annotated"))
+    places = RegionRoles(known, boxes, 1 + annotated.shape[1], PhraseSettings(positives="annotated"))
     for pairs in RegionSampler(known, places, 4, (0,), PhraseSettings(positives="annotated")).epoch(1):
         photos, place = np.divmod(pairs.images, 1 + annotated.shape[1])
         assert photos.tolist() == known.images[pairs.texts].tolist()
@@ -300,9 +324,9 @@ def test_a_scene_of_several_pictures_has_a_thing_in_each():
 
 def test_things_are_found_in_blocks(monkeypatch):
     world = World([[*LIKE, *FAR]] * 3, [(photo, (0, 0, 8, 8)) for photo in (2, 0, 1)], [(0, "a"), (1, "a"), (2, "a")])
-    whole = Places(world.mentions, world.boxes, world.places, PhraseSettings())
+    whole = RegionRoles(world.mentions, world.boxes, world.places, PhraseSettings())
     monkeypatch.setattr("diptych.data.sampling.regions.THINGS_AT_ONCE", 2)
-    cut = Places(world.mentions, world.boxes, world.places, PhraseSettings())
-    for name in ("first", "own", "alike", "apart"):
+    cut = RegionRoles(world.mentions, world.boxes, world.places, PhraseSettings())
+    for name in ("first_region", "annotated", "is_positive", "is_negative"):
         np.testing.assert_array_equal(getattr(cut, name), getattr(whole, name))
-    assert whole.first.tolist() == [2 * world.places, 0, world.places]
+    assert whole.first_region.tolist() == [2 * world.places, 0, world.places]

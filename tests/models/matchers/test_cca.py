@@ -13,7 +13,7 @@ from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.registry import resolve
-from diptych.training.engine.stage import set_trainable
+from diptych.training.engine.trainable import set_trainable
 
 TOKENS = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0], [1, 7, 7, 2]]), torch.tensor([4, 3, 4]))
 

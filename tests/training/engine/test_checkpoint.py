@@ -8,7 +8,7 @@ from diptych.models.towers.text.gru import GRUSettings
 from diptych.objectives.contrastive import Contrastive
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.engine.checkpoint import Position, Snapshot, save_snapshot
-from diptych.training.engine.stage import prepare_step
+from diptych.training.prepare import make_step
 from diptych.training.recipe import Stage
 
 WORDS = Vocabulary.from_texts(["a red circle"], 1)
@@ -18,7 +18,7 @@ def step(learn_temperature=False):
     image = FeatureSettings(shape=(6,))
     matcher = VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=image, words=len(WORDS)).build()
     stage = Stage(objective=Contrastive(temperature=0.3, learn_temperature=learn_temperature))
-    return prepare_step(matcher, stage, torch.device("cpu"))
+    return make_step(matcher, stage, torch.device("cpu"))
 
 
 def test_the_random_state_comes_back(tmp_path):
@@ -41,7 +41,7 @@ def test_the_position_comes_back(tmp_path):
 
 def test_what_the_objective_learned_comes_back_with_its_optimiser(tmp_path):
     made = step(learn_temperature=True)
-    parameter = made.learned["log_temperature"]
+    parameter = made.parameters["log_temperature"]
     for _ in range(3):
         made.optimiser.zero_grad()
         (5 * parameter).backward()
@@ -49,8 +49,8 @@ def test_what_the_objective_learned_comes_back_with_its_optimiser(tmp_path):
     save_snapshot(tmp_path, WORDS, made, Position(), "corpus")
     again = step(learn_temperature=True)
     Snapshot.read(tmp_path).restore(again)
-    restored = again.learned["log_temperature"]
+    restored = again.parameters["log_temperature"]
     assert torch.equal(restored, parameter)
-    assert not torch.equal(restored, step(learn_temperature=True).learned["log_temperature"])
+    assert not torch.equal(restored, step(learn_temperature=True).parameters["log_temperature"])
     for key, value in made.optimiser.state[parameter].items():
         assert torch.equal(again.optimiser.state[restored][key], value)

@@ -11,7 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import PrivateAttr
 
-from diptych.data.sampling.pairs import PairBatch, Rivals
+from diptych.data.sampling.batch import PairBatch
+from diptych.data.sampling.extras import Extras
+from diptych.data.sampling.negatives import DrawnNegatives
+from diptych.data.sampling.neighbours import QueryDirections
 from diptych.models.matchers.cca import CCASettings
 from diptych.models.matchers.similarity_net import SimilarityNetSettings
 from diptych.models.matchers.two_branch import TwoBranchSettings
@@ -20,11 +23,13 @@ from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
 from diptych.objectives.correlation import Correlation
+from diptych.objectives.extras import NegativeScores, PairRoles, WithinScores
 from diptych.objectives.logistic import Logistic
 from diptych.objectives.neighbourhood import Neighbourhood
 from diptych.objectives.objective import Loss, Objective
-from diptych.training.engine.stage import prepare_step
-from diptych.training.engine.step import SolvingStep
+from diptych.training.engine.step import ClosedFormStep
+from diptych.training.needs.need import find_need
+from diptych.training.prepare import make_step
 from diptych.training.recipe import Batches, Stage
 
 CPU = torch.device("cpu")
@@ -48,19 +53,25 @@ class Spy(Objective):
     _given: list = PrivateAttr(default_factory=list)
 
     @property
-    def needs_within(self):
-        return self.within
+    def needs(self):
+        return (*(("within",) if self.within else ()), "negatives", "roles")
 
     def __call__(self, batch):
         self._given.append(batch)
         return Loss({"all": weighed(batch.scores)})
 
-    def stuck(self, batch, total):
+    def has_collapsed(self, batch, total):
         return False
 
 
 class PairsSpy(Spy):
-    pairs_only: ClassVar[bool] = True
+    scores_all_pairs: ClassVar[bool] = False
+
+    def __call__(self, batch):
+        self._given.append(batch)
+        negatives = batch.extras[NegativeScores]
+        sides = [side for side in (batch.scores, negatives.images, negatives.texts) if side is not None]
+        return Loss({"all": weighed(torch.cat(sides, dim=1))})
 
 
 def weighed(scores):
@@ -89,20 +100,14 @@ def batches(draw, kinds=("none", "images", "texts", "both")):
     lengths = random.integers(2, 6, texts)
     ids = random.integers(4, 9, (texts, 7))
     ids[np.arange(7) >= lengths[:, None]] = 0
-    rivals = Rivals(
+    negatives = DrawnNegatives(
         random.integers(-1, images, (pairs, 3)) if kind in ("images", "both") else None,
         random.integers(-1, texts, (pairs, 2)) if kind in ("texts", "both") else None,
     )
-    return PairBatch(
-        random.standard_normal((images, 6)),
-        image_of,
-        ids,
-        lengths,
-        groups,
-        text_of=text_of if len(order) < pairs else None,
-        rivals=None if kind == "none" else rivals,
-        asking=random.random((pairs, 2)) < 0.5 if draw(st.booleans()) else None,
-    )
+    extras = Extras() if kind == "none" else Extras(negatives)
+    if draw(st.booleans()):
+        extras = extras.add(QueryDirections(random.random((pairs, 2)) < 0.5))
+    return PairBatch(random.standard_normal((images, 6)), image_of, ids, lengths, text_of, groups, extras=extras)
 
 
 class Plain:
@@ -110,7 +115,7 @@ class Plain:
 
     def __init__(self, matcher, batch):
         self.matcher, self.batch = matcher, batch
-        self.text_of = np.arange(len(batch)) if batch.text_of is None else batch.text_of
+        self.text_of = batch.text_of
         self.image, self.text = cache(self._image), cache(self._text)
 
     def _image(self, row):
@@ -132,7 +137,7 @@ class Plain:
 
     def rivals(self):
         """The scores of the rivals of each pair: with its text, and with its image."""
-        rivals = self.batch.rivals
+        rivals = self.batch.extras[DrawnNegatives]
         of_images = of_texts = None
         if rivals.images is not None:
             rows = zip(rivals.images, self.text_of, strict=True)
@@ -145,7 +150,8 @@ class Plain:
 
 def trained(matcher, objective, batch):
     """What the objective was given, the loss, the summary, and the gradients of all weights."""
-    step = prepare_step(matcher, Stage(objective=objective), CPU)
+    needs = [find_need(name)() for name in objective.needs]
+    step = make_step(matcher, Stage(objective=objective), CPU, needs)
     matcher.zero_grad()
     loss, summary = step.gradients(batch)
     return step.objective, loss, summary, gradients(matcher)
@@ -182,23 +188,25 @@ def test_all_images_are_scored_with_all_texts_of_the_pairs(batch, within):
     close(given_scores.scores, expected)
     assert given_scores.positives.tolist() == [[one == other for other in batch.groups] for one in batch.groups]
     images, texts = batch.image_of.tolist(), plain.text_of.tolist()
-    for first, of in zip(given_scores.first, (images, texts), strict=True):
+    roles = given_scores.extras[PairRoles]
+    for first, of in ((roles.is_first_image, images), (roles.is_first_text, texts)):
         assert first.tolist() == [item not in of[:pair] for pair, item in enumerate(of)]
-    if batch.asking is None:
-        assert given_scores.asking is None
+    directions = batch.extras.get(QueryDirections)
+    is_query = [[True, True]] * len(batch) if directions is None else directions.is_query.tolist()
+    assert torch.stack([roles.image_is_query, roles.text_is_query], 1).tolist() == is_query
+    negatives = given_scores.extras.get(NegativeScores)
+    if batch.extras.get(DrawnNegatives) is None:
+        assert negatives is None
     else:
-        assert torch.stack(given_scores.asking, 1).tolist() == batch.asking.tolist()
-    if batch.rivals is None:
-        assert given_scores.rivals is None
-    else:
-        for found, wanted in zip((given_scores.rivals.images, given_scores.rivals.texts), plain.rivals(), strict=True):
+        for found, wanted in zip((negatives.images, negatives.texts), plain.rivals(), strict=True):
             close(found, wanted)
     if within:
-        for found, of, encode in zip(given_scores.within, (images, texts), (plain.image, plain.text), strict=True):
+        scored = given_scores.extras[WithinScores]
+        for found, of, encode in ((scored.images, images, plain.image), (scored.texts, texts, plain.text)):
             rows = [[matcher.score(encode(one), encode(other)).item() for other in of] for one in of]
             close(found, torch.tensor(rows, dtype=torch.float64))
     else:
-        assert given_scores.within is None
+        assert given_scores.extras.get(WithinScores) is None
     assert loss.total.item() == pytest.approx(weighed(expected).item())
     assert_same_gradients(ours, matcher, weighed(expected))
 
@@ -212,10 +220,9 @@ def test_an_objective_of_pairs_sees_each_pair_and_then_its_rivals(batch, model):
     plain = Plain(matcher, batch)
     own = torch.stack([plain.score(i, t) for i, t in zip(batch.image_of, plain.text_of, strict=True)])
     expected = torch.cat([own[:, None], *(side for side in plain.rivals() if side is not None)], dim=1)
-    close(given_scores.scores, expected)
-    assert given_scores.positives.tolist() == [[place == 0 for place in range(expected.shape[1])]] * len(batch)
-    there = expected[expected > -torch.inf]
-    assert (summary.lowest, summary.highest) == pytest.approx((there.min().item(), there.max().item()))
+    close(given_scores.scores, own[:, None])
+    assert given_scores.positives.tolist() == [[True]] * len(batch)
+    assert (summary.lowest, summary.highest) == pytest.approx((own.min().item(), own.max().item()))
     assert loss.total.item() == pytest.approx(weighed(expected).item())
     assert_same_gradients(ours, matcher, weighed(expected))
 
@@ -230,16 +237,17 @@ def hinges(own, others, margin, most):
 def test_the_two_branch_loss_of_a_batch_is_that_of_a_loop_over_triplets(batch):
     """Equation 6 with Algorithm 1: phrases look among regions of their photo, regions among the batch's phrases."""
     matcher, count = made(seed=3), len(batch)
-    if batch.rivals is not None:
-        batch = replace(batch, rivals=replace(batch.rivals, texts=None))
+    drawn, directions = batch.extras.get(DrawnNegatives), batch.extras.get(QueryDirections)
+    if drawn is not None:
+        batch = replace(batch, extras=batch.extras.add(replace(drawn, texts=None)))
     objective = Neighbourhood(margin=0.4, most=2, image_to_text=1.5, text_to_image=3.0)
     _, loss, _, ours = trained(matcher, objective, batch)
     plain = Plain(matcher, batch)
     scores = plain.crossed()
-    of_rivals = None if batch.rivals is None else plain.rivals()[0]
+    of_rivals = None if drawn is None else plain.rivals()[0]
     expected = torch.zeros((), dtype=torch.float64)
     for pair in range(count):
-        asks = (True, True) if batch.asking is None else batch.asking[pair]
+        asks = (True, True) if directions is None else directions.is_query[pair]
         others = [other for other in range(count) if batch.groups[other] != batch.groups[pair]]
         if asks[0]:
             texts = {plain.text_of[other]: scores[pair, other] for other in others}  # each text once
@@ -281,6 +289,7 @@ def test_what_a_fitted_tower_made_before_is_taken_as_it_is():
         np.full((3, 4), 5),
         np.full(3, 4),
         np.arange(3),
+        np.arange(3),
         text_features=features,
     )
     spy, *_ = trained(matcher, Spy(), batch)
@@ -303,8 +312,8 @@ def test_a_solved_stage_is_cca_of_all_pairs_at_once(parts):
         for _ in range(2)
     )
     direct.load_state_dict(matcher.state_dict())
-    step = prepare_step(matcher, Stage(objective=Correlation(), batches=Batches(size=4), epochs=1), CPU)
-    assert isinstance(step, SolvingStep)
+    step = make_step(matcher, Stage(objective=Correlation(), batches=Batches(size=4), epochs=1), CPU)
+    assert isinstance(step, ClosedFormStep)
     images, texts = [], []
     for batch in parts:
         loss, summary = step(batch)

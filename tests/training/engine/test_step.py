@@ -13,28 +13,33 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
+from torch.nn.functional import normalize
 
 from diptych.data.corpus import Features
 from diptych.data.formats.scenes import make_scenes
-from diptych.data.sampling.pairs import PairBatch
+from diptych.data.sampling.batch import PairBatch
+from diptych.data.sampling.extras import Extras
 from diptych.errors import RecipeError
 from diptych.models.matchers.order import OrderSettings
 from diptych.models.matchers.projected import Head, ProjectedSettings
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.tower import Tokens
-from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.towers.text.words import WordsSettings
 from diptych.objectives.contrastive import Contrastive
+from diptych.objectives.extras import WithinScores
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.mvn import MVN
 from diptych.objectives.objective import Loss, Objective, ScoredPairs
-from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
-from diptych.training.engine.stage import check_chunks, prepare_step, set_trainable
+from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.step import Step
-from diptych.training.recipe import Batches, Stage
+from diptych.training.engine.trainable import set_trainable
+from diptych.training.needs.need import find_need
+from diptych.training.prepare import make_step
+from diptych.training.recipe import Batches, Optimiser, Stage
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
@@ -72,7 +77,9 @@ def batch(seed, pairs=11, images=7):
     ids[np.arange(ids.shape[1]) >= lengths[:, None]] = 0
     distinct, image_of = np.unique(random.integers(0, images, pairs), return_inverse=True)
     assert len(distinct) < pairs
-    return PairBatch(random.standard_normal((len(distinct), 6)), image_of, ids, lengths, image_of + 100)
+    return PairBatch(
+        random.standard_normal((len(distinct), 6)), image_of, ids, lengths, np.arange(pairs), image_of + 100
+    )
 
 
 def made(settings, seed=0):
@@ -82,17 +89,18 @@ def made(settings, seed=0):
 
 def step_of(matcher, objective, chunk, **optimiser):
     stage = Stage(objective=objective, batches=Batches(size=16, chunk=chunk), optimiser=optimiser)
-    step = prepare_step(matcher, stage, CPU)
-    step.learned.double()
+    needs = [find_need(name)() for name in stage.objective.needs]
+    step = make_step(matcher, stage, CPU, needs)
+    step.parameters.double()
     return step
 
 
 def gradients(step, pairs):
     """The loss of a batch and the gradients of everything that is trained."""
-    for parameter in (*step.matcher.parameters(), *step.learned.values()):
+    for parameter in (*step.matcher.parameters(), *step.parameters.values()):
         parameter.grad = None
     loss, _ = step.gradients(pairs)
-    named = {**dict(step.matcher.named_parameters()), **dict(step.learned.items())}
+    named = {**dict(step.matcher.named_parameters()), **dict(step.parameters.items())}
     return loss, {name: parameter.grad for name, parameter in named.items() if parameter.grad is not None}
 
 
@@ -101,6 +109,60 @@ def assert_equal_gradients(ours, theirs, tolerance=1e-9):
     assert any(gradient.abs().max() > 1e-3 for gradient in theirs.values()), "this test would prove nothing"
     for name in theirs:
         torch.testing.assert_close(ours[name], theirs[name], rtol=tolerance, atol=tolerance)
+
+
+def plain_step(matcher, optimiser, made):
+    """The step as a textbook writes it: an image a pair, torch's own GRU, loops over pairs for the loss."""
+    images = torch.from_numpy(made.images[made.image_of])
+    image = normalize(images @ matcher.project.weight.T + matcher.project.bias, dim=1)
+    text = normalize(matcher.text.plain(Tokens(torch.from_numpy(made.ids), torch.from_numpy(made.lengths))), dim=1)
+    loss = torch.zeros((), dtype=torch.float64)
+    for k in range(len(made.groups)):
+        own = image[k] @ text[k]
+        others = [m for m in range(len(made.groups)) if made.groups[m] != made.groups[k]]
+        if others:
+            loss = loss + torch.stack([(0.2 + image[k] @ text[m] - own).clamp(min=0) for m in others]).max()
+            loss = loss + torch.stack([(0.2 + image[m] @ text[k] - own).clamp(min=0) for m in others]).max()
+    optimiser.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(matcher.parameters(), 2.0)
+    optimiser.step()
+    return loss.item()
+
+
+def test_the_step_equals_a_plain_loop():
+    torch.manual_seed(0)
+    settings = VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9)
+    ours = settings.build().double()
+    theirs = copy.deepcopy(ours)
+    our_optimiser = make_optimiser(ours, Optimiser(rate=0.01))
+    step = Step(ours, Hinge(), our_optimiser, CPU, clip=2.0)
+    their_optimiser = torch.optim.Adam(theirs.parameters(), lr=0.01)
+    start = copy.deepcopy(ours.state_dict())
+    for seed in range(5):
+        made = batch(seed)
+        loss, _ = step(made)
+        assert loss.total.item() == pytest.approx(plain_step(theirs, their_optimiser, made), abs=1e-10)
+    for name, value in ours.state_dict().items():
+        torch.testing.assert_close(value, theirs.state_dict()[name], rtol=1e-8, atol=1e-10)
+        assert not torch.equal(value, start[name]), f"{name} did not move: this test would prove nothing"
+
+
+def test_the_gradient_is_clipped():
+    torch.manual_seed(0)
+    matcher = (
+        VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9)
+        .build()
+        .double()
+    )
+    optimiser = make_optimiser(matcher, Optimiser())
+
+    def norm(clip):
+        Step(matcher, Hinge(), optimiser, CPU, clip)(batch(0))
+        return torch.cat([parameter.grad.flatten() for parameter in matcher.parameters()]).norm().item()
+
+    assert norm(0) > 0.5
+    assert norm(0.5) == pytest.approx(0.5, rel=1e-4)
 
 
 @pytest.mark.parametrize("model", list(MODELS))
@@ -141,8 +203,8 @@ def one_graph(matcher, objective, pairs, chunk):
         )
     image_of, groups = torch.from_numpy(pairs.image_of[order]), torch.from_numpy(pairs.groups[order])
     images, texts = torch.cat(images)[image_of], torch.cat(texts)
-    within = (matcher.score(images, images), matcher.score(texts, texts))
-    scored = ScoredPairs(matcher.score(images, texts), groups[:, None] == groups[None, :], within)
+    within = WithinScores(matcher.score(images, images), matcher.score(texts, texts))
+    scored = ScoredPairs(matcher.score(images, texts), groups[:, None] == groups[None, :], Extras(within))
     return objective(scored)
 
 
@@ -217,7 +279,7 @@ def test_a_step_in_chunks_clips_and_moves_like_the_plain_one():
         step = step_of(matcher, MVN(learn_temperature=True), chunk, rate=0.01, clip=0.1)
         for seed in range(4):
             step(batch(seed))
-        ends.append({**matcher.state_dict(), **step.learned.state_dict()})
+        ends.append({**matcher.state_dict(), **step.parameters.state_dict()})
     for name, value in ends[0].items():
         torch.testing.assert_close(ends[1][name], value, rtol=1e-7, atol=1e-9)
     assert ends[0]["log_temperature"].item() != pytest.approx(math.log(0.1), abs=1e-3)
@@ -264,21 +326,6 @@ def test_with_a_margin_the_temperature_means_nothing_to_adam_until_the_gradient_
     assert (cold - warm).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("part", ["all", "image"])
-def test_what_normalises_by_the_batch_is_not_cut_into_chunks(part):
-    settings = VSESettings(**{**TOWERS, "image": CNNSettings(pixels=16, width=2)})
-    for model in (settings, ProjectedSettings(base=settings, head=Head(hidden=4, output=4))):
-        matcher = model.build()
-        name = part if part == "all" or model is settings else f"base.{part}"
-        set_trainable(matcher, (name,))
-        with pytest.raises(RecipeError, match=r"batches\.chunk: (base\.)?image\.layers\.1 .*freeze it") as caught:
-            check_chunks(matcher, Contrastive())
-        assert "\n" not in str(caught.value)
-    set_trainable(matcher, ("base.text", "base.project", "head_images"))
-    check_chunks(matcher, Contrastive())
-    assert any(isinstance(module, nn.BatchNorm2d) for module in matcher.modules())
-
-
 class Whole(Objective):
     """An objective that does not ask query by query."""
 
@@ -287,15 +334,13 @@ class Whole(Objective):
     def __call__(self, batch):
         return Loss({"all": batch.scores.square().sum()})
 
-    def stuck(self, batch, total):
+    def has_collapsed(self, batch, total):
         return False
 
 
-def test_an_objective_that_needs_all_scores_is_not_cut_into_chunks():
+def test_an_objective_that_needs_all_scores_trains_on_whole_batches():
     matcher = made(MODELS["vse"])
-    with pytest.raises(RecipeError, match=r"batches\.chunk: 'whole' needs all scores.*leave chunk out") as caught:
-        check_chunks(matcher, Whole())
-    assert "\n" not in str(caught.value)
+    assert not Whole().supports_chunks
     _, found = gradients(step_of(matcher, Whole(), None), batch(0))  # whole batches are as good as ever
     assert found.keys() == dict(matcher.named_parameters()).keys()
 
@@ -333,11 +378,11 @@ def test_a_recipe_that_cuts_a_batch_norm_is_refused_before_anything_is_written(p
     assert not (tmp_path / "run").exists()
 
 
-class InterruptAt(Silent):
+class InterruptAt(NoCallback):
     def __init__(self, at):
         self.count, self.at = 0, at
 
-    def step(self, epoch, loss, pairs_per_second):
+    def on_step(self, epoch, loss, pairs_per_second):
         self.count += 1
         if self.count in self.at:
             os.kill(os.getpid(), signal.SIGINT)
@@ -373,8 +418,8 @@ def test_a_training_in_chunks_with_dropout_and_a_learned_temperature_resumes_bit
     watcher = InterruptAt((2, 6))
     for turn in range(2):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, features, tmp_path / "cut", resume=turn > 0, device="cpu", workers=0, watcher=watcher)
-    train(recipe, features, tmp_path / "cut", resume=True, device="cpu", workers=1, watcher=watcher)
+            train(recipe, features, tmp_path / "cut", resume=turn > 0, device="cpu", workers=0, callback=watcher)
+    train(recipe, features, tmp_path / "cut", resume=True, device="cpu", workers=1, callback=watcher)
     assert watcher.count == 9
     for name in ("best/weights.safetensors", "last/snapshot.safetensors"):
         assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes()

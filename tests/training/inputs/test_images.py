@@ -21,9 +21,9 @@ from diptych.features.extract import extract
 from diptych.features.store import FeatureStoreSpec
 from diptych.model import Model
 from diptych.models.storage import load_tensors, save_tensors
-from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
-from diptych.training.engine.stage import set_trainable
+from diptych.training.engine.trainable import set_trainable
 from diptych.training.inputs.images import StageImages
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
@@ -44,13 +44,13 @@ FINE_TUNE = [
 ]
 
 
-class StopAt(Silent):
+class StopAt(NoCallback):
     """Presses Ctrl-C at a step."""
 
     def __init__(self, step):
         self.left = step
 
-    def step(self, epoch, loss, pairs_per_second):
+    def on_step(self, epoch, loss, pairs_per_second):
         self.left -= 1
         if not self.left:
             os.kill(os.getpid(), signal.SIGINT)
@@ -83,10 +83,10 @@ def tuned(corpus, stores, tmp_path_factory):
     return train(recipe, corpus, tmp_path_factory.mktemp("runs") / "tuned", device="cpu", features=stores)
 
 
-class Listening(Silent):
+class Listening(NoCallback):
     said = ""
 
-    def say(self, message, style=""):
+    def message(self, message, style=""):
         self.said += message
 
 
@@ -95,7 +95,7 @@ def frozen(corpus, stores, tmp_path_factory):
     """A run whose backbone stayed as it was, and what was said."""
     watcher, folder = Listening(), tmp_path_factory.mktemp("runs") / "frozen"
     recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"])
-    return train(recipe, corpus, folder, device="cpu", features=stores, watcher=watcher), watcher.said
+    return train(recipe, corpus, folder, device="cpu", features=stores, callback=watcher), watcher.said
 
 
 def test_a_frozen_backbone_is_read_from_the_store(corpus, stores, tuned):
@@ -146,7 +146,7 @@ def test_a_resumed_run_on_random_crops_ends_with_the_same_weights(corpus, stores
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", features=stores, workers=0)
     stopped = tmp_path / "stopped"
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, stopped, device="cpu", features=stores, watcher=StopAt(3))
+        train(recipe, corpus, stopped, device="cpu", features=stores, callback=StopAt(3))
     again = train(recipe, corpus, stopped, resume=True, device="cpu", features=stores, workers=2)
     assert snapshot_path(whole).read_bytes() == snapshot_path(again).read_bytes()
     fixed = load_recipe("vsepp", [*SMALL, "stage.1.epochs=2", "stage.1.batches.size=6"])
@@ -217,13 +217,13 @@ def test_a_failed_start_leaves_no_run_behind(corpus, tmp_path, changes, words):
 
 
 def test_training_continues_after_an_interrupted_feature_extraction(corpus, tmp_path):
-    class Impatient(Silent):
-        def preparing(self, what, done, total):
+    class Impatient(NoCallback):
+        def on_preparation(self, what, done, total):
             os.kill(os.getpid(), signal.SIGINT)
 
     recipe, folders = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"]), (tmp_path / "run", tmp_path / "features")
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, folders[0], device="cpu", features=folders[1], watcher=Impatient())
+        train(recipe, corpus, folders[0], device="cpu", features=folders[1], callback=Impatient())
     assert train(recipe, corpus, folders[0], device="cpu", features=folders[1]) == folders[0]
 
 

@@ -23,7 +23,7 @@ from diptych.models.matchers.cca import CCASettings
 from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
-from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.inputs.pairs import ImageTextData
 from diptych.training.recipe_loader import load_recipe
@@ -78,18 +78,18 @@ def stores(tmp_path_factory):
     return tmp_path_factory.mktemp("features")
 
 
-class Watching(Silent):
+class Watching(NoCallback):
     """Presses Ctrl-C at given steps; remembers what was said."""
 
     def __init__(self, at=()):
         self.count, self.at, self.said = 0, at, []
 
-    def step(self, epoch, loss, pairs_per_second):
+    def on_step(self, epoch, loss, pairs_per_second):
         self.count += 1
         if self.count in self.at:
             os.kill(os.getpid(), signal.SIGINT)
 
-    def say(self, message, style=""):
+    def message(self, message, style=""):
         self.said.append(message)
 
 
@@ -142,10 +142,10 @@ def test_what_was_measured_in_training_is_what_an_evaluation_measures(whole, cor
 def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(whole, corpus, recipe, stores, tmp_path):
     options, watching = {"device": "cpu", "features": stores}, Watching((2, 9))
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, workers=0, watcher=watching, **options)
+        train(recipe, corpus, tmp_path, workers=0, callback=watching, **options)
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, resume=True, workers=1, watcher=watching, **options)
-    train(recipe, corpus, tmp_path, resume=True, workers=2, watcher=watching, **options)
+        train(recipe, corpus, tmp_path, resume=True, workers=1, callback=watching, **options)
+    train(recipe, corpus, tmp_path, resume=True, workers=2, callback=watching, **options)
     assert_same_run(whole, tmp_path)
 
 
@@ -182,9 +182,9 @@ def interrupted(name, corpus, stores, into):
     """A run that was interrupted at its third step, and went on; the names of what its optimiser remembers."""
     recipe, watching = load_recipe("phrases-scenes", OTHERS[name]), Watching((3,))
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, into, device="cpu", watcher=watching, features=stores)
+        train(recipe, corpus, into, device="cpu", callback=watching, features=stores)
     assert not (into / "best").exists()
-    train(recipe, corpus, into, resume=True, device="cpu", watcher=watching, features=stores)
+    train(recipe, corpus, into, resume=True, device="cpu", callback=watching, features=stores)
     return {key.rsplit(".", 1)[1] for key in load_file(snapshot_path(into)) if key.startswith("optimiser.")}
 
 
@@ -258,7 +258,7 @@ def test_phrases_without_a_known_word_are_left_out_and_told(corpus, stores, tmp_
     lost = sum(len(phrases[text]) for text in (4, 7))
     watching = Watching()
     recipe = load_recipe("phrases-scenes", [*SMALL, "stage.1.epochs=1", "text.threshold=4"])
-    run = train(recipe, changed, tmp_path, device="cpu", workers=0, watcher=watching, features=stores)
+    run = train(recipe, changed, tmp_path, device="cpu", workers=0, callback=watching, features=stores)
     (told,) = [line for line in watching.said if "left out" in line]
     assert told == f"left out {lost} training texts without a known word; the first is 'zyzzyva4'"
     assert "zyzzyva4" not in (run / "vocabulary.json").read_text()
@@ -279,7 +279,7 @@ def test_photos_that_cannot_be_read_are_left_out_and_told(corpus, stores, tmp_pa
     watching = Watching()
     recipe = load_recipe("phrases-scenes", [*SMALL, "stage.1.epochs=1"])
     changed = replace(corpus, pictures=pictures)
-    train(recipe, changed, tmp_path / "run", device="cpu", workers=0, watcher=watching, features=stores)
+    train(recipe, changed, tmp_path / "run", device="cpu", workers=0, callback=watching, features=stores)
     said = "left out 2 training photos that cannot be read; the first is broken.jpg: truncated"
     assert [line for line in watching.said if "left out" in line] == [said]
     pictures = [Broken() if split == "train" else own for split, own in zip(corpus.image_splits, pictures, strict=True)]
@@ -297,7 +297,7 @@ def test_offline_negatives_go_with_no_text_left_out(corpus):
             return np.arange(len(texts) - 1)
 
     with pytest.raises(DataError, match="offline negatives were mined among all training texts"):
-        ImageTextData(corpus, corpus.split("train"), None, (0, 1), None, Some(), offline=object())
+        ImageTextData(corpus, corpus.split("train"), None, (0, 1), None, Some(), extensions=[object()])
 
 
 def test_phrases_and_the_model_must_go_together(corpus, recipe, tmp_path):
@@ -307,6 +307,6 @@ def test_phrases_and_the_model_must_go_together(corpus, recipe, tmp_path):
         train(plain, corpus, tmp_path)
     with pytest.raises(RecipeError, match=r"^stage\.1\.phrases: the model reads whole images; use a two-branch model"):
         train(load_recipe("scenes", ["stage.1.phrases={}"]), corpus, tmp_path)
-    with pytest.raises(RecipeError, match=r"^stage\.1\.select = 'rsum': cannot select by it"):
+    with pytest.raises(RecipeError, match=r"^stage\.1\.select = 'rsum': not a metric of this stage"):
         train(load_recipe("phrases-scenes", [*SMALL, "stage.1.select=rsum"]), corpus, tmp_path)
     assert not list(tmp_path.iterdir())

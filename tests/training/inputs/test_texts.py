@@ -17,7 +17,7 @@ from diptych.models.towers.text.fisher import FisherSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
 from diptych.text.vocabulary import TokenTable, Vocabulary
 from diptych.text.word_vectors import WordVectors
-from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.callbacks import NoCallback
 from diptych.training.inputs import texts
 from diptych.training.inputs.pairs import StageTexts
 from diptych.training.inputs.texts import fit_texts, known_texts, text_features
@@ -173,11 +173,11 @@ def test_texts_without_a_known_word_are_kept_and_told(tmp_path_factory, some):
         assert said == []
 
 
-class Listening(Silent):
+class Listening(NoCallback):
     def __init__(self):
         self.said = []
 
-    def say(self, message, style=""):
+    def message(self, message, style=""):
         self.said.append(message)
 
 
@@ -190,6 +190,8 @@ def test_training_tells_of_texts_without_a_known_word(tmp_path):
     for texts_of, told in ((corpus.texts, 0), (lines, len(recipe.stage))):
         watcher = Listening()
         run = tmp_path / str(told)
-        train(recipe, replace(corpus, texts=texts_of), run, device="cpu", workers=0, watcher=watcher, features=tmp_path)
+        train(
+            recipe, replace(corpus, texts=texts_of), run, device="cpu", workers=0, callback=watcher, features=tmp_path
+        )
         line = "kept 2 training texts without a known word, as good as empty to the model; the first is 'Xyzzy!'"
         assert [said for said in watcher.said if "known word" in said] == [line] * told

@@ -15,7 +15,7 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.features.backbone import Backbone
 from diptych.models.towers import pretrained
 from diptych.models.towers.text import cnn
-from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
@@ -77,24 +77,24 @@ def tiny():
         yield
 
 
-class Watched(Silent):
+class Watched(NoCallback):
     """Keeps what is said, what is prepared and each stage's first snapshot, and presses Ctrl-C at some steps."""
 
     def __init__(self, run=None, stops=()):
         self.said, self.prepared, self.firsts, self.count = [], [], {}, 0
         self.run, self.stops = run, stops
 
-    def say(self, message, style=""):
+    def message(self, message, style=""):
         self.said.append(message)
 
-    def preparing(self, what, done, total):
+    def on_preparation(self, what, done, total):
         self.prepared.append((what, done, total))
 
-    def stage(self, number, of, steps, done):
+    def on_stage(self, number, of, steps, done):
         if self.run is not None:
             self.firsts[number] = load_file(snapshot_path(self.run))
 
-    def step(self, epoch, loss, pairs_per_second):
+    def on_step(self, epoch, loss, pairs_per_second):
         self.count += 1
         if self.count in self.stops:
             os.kill(os.getpid(), signal.SIGINT)
@@ -183,7 +183,7 @@ def trained(corpus, stores):
     def run(recipe, into, corpus=corpus, **named):
         watcher = Watched(into)
         named = {"features": stores, **named}
-        return train(recipe, corpus, into, device="cpu", workers=0, watcher=watcher, **named), watcher
+        return train(recipe, corpus, into, device="cpu", workers=0, callback=watcher, **named), watcher
 
     return run
 

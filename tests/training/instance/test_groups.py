@@ -40,7 +40,7 @@ def test_clusters_are_classes_and_stay_so_in_the_second_stage(two_stages, traine
 @pytest.mark.parametrize("stage", [1, 2])
 @pytest.mark.parametrize("clusters", [GROUPS, GROUPS + 1])
 def test_no_fewer_clusters_than_groups_are_refused_before_anything_begins(clusters, stage, two_stages, refused):
-    message = rf"objective\.clusters = {clusters}: there are 14 groups; take fewer"
+    message = rf"objective\.clusters = {clusters}: the data has 14 groups; use fewer"
     refused(RecipeError, message, two_stages(f"stage.{stage}.objective.clusters={clusters}"))
 
 
@@ -79,8 +79,7 @@ def test_other_scenes_with_as_many_groups_begin_with_a_fresh_classifier(both, on
 
 
 LEFT_OUT = (
-    "left out of training, for the lack of the other side in their groups: images 4, texts 2; "
-    "`diptych data check` names them"
+    "left out of training, because their groups lack the other side: images 4, texts 2; `diptych data check` names them"
 )
 
 
@@ -101,8 +100,8 @@ def test_groups_without_an_image_or_a_text_are_left_out_and_told_once(
 def test_a_run_that_goes_on_does_not_tell_again(one_stage, lacking, stores, tmp_path, watching):
     first, again = watching(stops=(1,)), watching()
     with pytest.raises(KeyboardInterrupt):
-        train(one_stage(), lacking, tmp_path, device="cpu", watcher=first, features=stores)
-    train(one_stage(), lacking, tmp_path, resume=True, device="cpu", watcher=again, features=stores)
+        train(one_stage(), lacking, tmp_path, device="cpu", callback=first, features=stores)
+    train(one_stage(), lacking, tmp_path, resume=True, device="cpu", callback=again, features=stores)
     assert left_out(first) == [LEFT_OUT]
     assert left_out(again) == []
 
@@ -129,7 +128,7 @@ def test_nothing_is_said_where_nothing_is_left_out(both):
 def test_one_group_alone_is_refused(one_stage, refused, corpus):
     train_groups = np.unique(corpus.split("train").image_groups)[1:]
     alone = without(without(corpus, "image", train_groups), "text", train_groups)
-    refused(DataError, "all training images and texts are of one group", one_stage(), alone)
+    refused(DataError, "all training images and texts belong to one group", one_stage(), alone)
 
 
 def test_features_for_clusters_are_read_once(one_stage, trained, scenes, tmp_path):

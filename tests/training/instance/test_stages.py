@@ -73,7 +73,7 @@ def test_the_journal_tells_the_shares_that_were_classified_wrongly(
 
     def watched(self, batch):
         loss = call(self, batch)
-        seen.append((len(batch.scores), loss.errors))
+        seen.append((len(batch.scores), loss.error_rates))
         return loss
 
     call = Instance.__call__
@@ -140,7 +140,7 @@ def test_a_corpus_with_own_features_needs_no_photos(one_stage, trained, corpus, 
 
 def test_the_classifier_is_in_the_snapshot_with_its_momentum(both):
     snapshot = Snapshot.read(both[0])
-    assert snapshot.classes.count == GROUPS
+    assert len(snapshot.tensors["classes.groups"]) == GROUPS
     assert snapshot.tensors["optimiser.objective.classifier.momentum_buffer"].abs().max() > 0
     assert snapshot.position.errors == {}  # an epoch has ended
 
@@ -194,7 +194,7 @@ def test_views_are_refused_for_a_model_of_one_vector_an_image(head, one_stage, r
     text = "{name='gru', word=4, hidden=6}"
     model = f"model={{name='vse', joint=6, image={{name='views', side=32}}, text={text}}}"
     recipe = one_stage(model, "stage.1.trainable=['all']", *head)
-    refused(RecipeError, r"^stage\.1\.model\.image: 'views' are several vectors an image", recipe)
+    refused(RecipeError, r"^stage\.1\.model\.image: 'views' gives several vectors per image", recipe)
 
 
 def test_without_a_damaged_classifier_a_stage_begins_afresh(both, one_stage, trained, tmp_path):

@@ -29,8 +29,8 @@ def test_a_run_that_was_stopped_ends_bit_for_bit_like_one_that_was_not(
     watcher, stops = watching(stops=(2, 7, 11)), 3
     for turn in range(stops):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, corpus, tmp_path / "cut", resume=turn > 0, device="cpu", watcher=watcher, features=stores)
-    train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", watcher=watcher, features=stores)
+            train(recipe, corpus, tmp_path / "cut", resume=turn > 0, device="cpu", callback=watcher, features=stores)
+    train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", callback=watcher, features=stores)
     assert watcher.count == 2 * 2 * STEPS
     files = [
         *("best/weights.safetensors", "best/objective.safetensors", "last/snapshot.safetensors"),
@@ -46,7 +46,7 @@ def test_a_run_that_was_stopped_ends_bit_for_bit_like_one_that_was_not(
 def test_a_run_does_not_go_on_with_other_groups(one_stage, corpus, stores, tmp_path, regrouped, watching):
     recipe = one_stage()
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, device="cpu", watcher=watching(stops=(2,)), features=stores)
+        train(recipe, corpus, tmp_path, device="cpu", callback=watching(stops=(2,)), features=stores)
     before = snapshot_path(tmp_path).read_bytes()
     with pytest.raises(RunError, match=r"snapshot\.safetensors: made with other data; resume with the same data"):
         train(recipe, regrouped(corpus), tmp_path, resume=True, device="cpu", features=stores)

@@ -50,7 +50,7 @@ def test_a_filtered_run_that_was_stopped_goes_on_bit_for_bit(
     recipe = one_stage(f"text.vectors={path}", f"text.use={use}")
     whole, _ = trained(recipe, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path / "cut", device="cpu", watcher=watching(stops=(2,)), features=stores)
+        train(recipe, corpus, tmp_path / "cut", device="cpu", callback=watching(stops=(2,)), features=stores)
     path.unlink()  # what has begun has its words
     train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", features=stores)
     for name in ("best/weights.safetensors", "last/snapshot.safetensors"):
@@ -59,9 +59,7 @@ def test_a_filtered_run_that_was_stopped_goes_on_bit_for_bit(
 
 @pytest.mark.parametrize("use", ["filter", "both"])
 def test_a_filter_without_vectors_is_refused(use, one_stage, refused):
-    message = (
-        rf"^text\.use = '{use}': a file of vectors says which words there are; set text\.vectors, or text\.use=start .*"
-    )
+    message = rf"^text\.use = '{use}': a file of word vectors .*; set text\.vectors, or text\.use=start .*"
     refused(RecipeError, message, one_stage(f"text.use={use}"))
 
 

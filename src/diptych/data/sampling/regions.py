@@ -1,7 +1,7 @@
-"""Batches of regions and phrases: which regions are what a phrase names, and which are not.
+"""Batches of regions and phrases: which regions of a photo a phrase names, and which it does not.
 
-A region that overlaps the box of a phrase by 0.7 or more is what it names, one of the same photo that overlaps it by
-less than 0.3 is not, and between the two nobody can say (Wang et al. 2018, section 4.1 and Algorithm 1).
+A region that overlaps the box of a phrase by 0.7 or more is a positive, one of the same photo that overlaps it by less
+than 0.3 is a negative, and those in between are neither (Wang et al. 2018, section 4.1 and Algorithm 1).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from diptych.data.boxes import box_iou
 from diptych.data.corpus import Floats, Integers
 from diptych.data.image_reader import Draw
 from diptych.data.phrases import Mentions
-from diptych.data.sampling.neighbours import Others, with_second
-from diptych.data.sampling.pairs import Pairs, Rivals, epoch_random, spans
+from diptych.data.sampling.negatives import DrawnNegatives
+from diptych.data.sampling.neighbours import GroupMembers, QueryDirections, add_second_positives
+from diptych.data.sampling.pairs import Pairs, batch_slices, epoch_random
 from diptych.settings import Count, Number, Settings
 
 THINGS_AT_ONCE = 4096
@@ -28,11 +29,11 @@ Overlap = Annotated[Number, Field(gt=0, le=1)]
 
 
 class PhraseSettings(Settings):
-    """A stage's `phrases` table: it trains on phrases and regions of photos, not on texts and whole images.
+    """A stage's `phrases` table: train on phrases and regions of photos instead of texts and whole images.
 
-    `positives` are the box that came with the data (`annotated`), `one` drawn at random among it and the proposals that
-    overlap it by `alike` or more, or `all` of those. `rivals` regions of the same photo that overlap it by less than
-    `apart` are drawn as negatives of each phrase; all of them, unless told.
+    `positives` is the annotated box (`annotated`), `one` region drawn at random from it and the proposals that overlap
+    it by `alike` or more, or `all` of those. `rivals` is the number of negatives to draw for each phrase from the
+    regions of the same photo that overlap its box by less than `apart`; all of them by default.
     """
 
     positives: Literal["annotated", "one", "all"] = "one"
@@ -45,150 +46,152 @@ class PhraseSettings(Settings):
     def _not_both(cls, apart: float, fields: ValidationInfo) -> float:
         alike = fields.data.get("alike", 1.0)
         if apart > alike:
-            raise PydanticCustomError("apart", f"no more than alike, which is {alike:g}: a region would be both")
+            raise PydanticCustomError("apart", f"must not exceed alike = {alike:g}: a region would be both")
         return apart
 
 
-class Places:
-    """What each thing's box has to do with the regions of its photo, found once, from all mentions of a corpus.
+class RegionRoles:
+    """Which regions of its photo are positives and which are negatives of each thing.
 
-    `boxes` are the proposals, (photos, proposals, 4), and `places` how many regions a photo has room for; the box of a
-    thing stands behind the proposals, at its place among those of its photo.
+    `boxes` are the proposals, (photos, proposals, 4). `regions_per_photo` is the number of regions that a photo has
+    room for: region r of photo i has the number i x regions_per_photo + r. The annotated boxes of a photo follow its
+    proposals.
     """
 
-    def __init__(self, mentions: Mentions, boxes: Floats, places: int, settings: PhraseSettings) -> None:
+    def __init__(self, mentions: Mentions, boxes: Floats, regions_per_photo: int, settings: PhraseSettings) -> None:
         _, first = np.unique(mentions.entities, return_index=True)
         photos = mentions.images[first]  # (things,)
         proposals = boxes.shape[1]
-        self.first = photos * places  # the number of each thing's first region
-        self.own = self.first + proposals + place_of_things(photos)
-        self.alike, self.apart = (np.zeros((len(photos), proposals), bool) for _ in range(2))
+        self.first_region = photos * regions_per_photo  # of each thing's photo
+        self.annotated = self.first_region + proposals + rank_within_photo(photos)
+        self.is_positive, self.is_negative = (np.zeros((len(photos), proposals), bool) for _ in range(2))
         for start in range(0, len(photos), THINGS_AT_ONCE):
-            some = slice(start, start + THINGS_AT_ONCE)
-            others = boxes[photos[some]]
-            there = (others[..., 2:] > others[..., :2]).all(-1)
-            shared = box_iou(mentions.boxes[first[some]][:, None], others)[:, 0]  # (things, proposals)
-            self.alike[some] = there & (shared >= settings.alike)
-            self.apart[some] = there & (shared < settings.apart)
+            part = slice(start, start + THINGS_AT_ONCE)
+            proposed = boxes[photos[part]]
+            exists = (proposed[..., 2:] > proposed[..., :2]).all(-1)
+            overlap = box_iou(mentions.boxes[first[part]][:, None], proposed)[:, 0]  # (things, proposals)
+            self.is_positive[part] = exists & (overlap >= settings.alike)
+            self.is_negative[part] = exists & (overlap < settings.apart)
 
 
-def place_of_things(photos: Integers) -> Integers:
-    """The place of each thing among those of its photo, in the order of the things."""
+def rank_within_photo(photos: Integers) -> Integers:
+    """The position of each thing among those of its photo, in the order of the things."""
     order = np.argsort(photos, kind="stable")
     starts = np.searchsorted(photos[order], photos[order], side="left")
-    place = np.empty(len(photos), np.int64)
-    place[order] = np.arange(len(photos)) - starts
-    return place
+    rank = np.empty(len(photos), np.int64)
+    rank[order] = np.arange(len(photos)) - starts
+    return rank
 
 
 def annotated_boxes(mentions: Mentions, photos: int) -> Floats:
-    """The boxes of each photo's things, in the order of `place_of_things`: (photos, boxes, 4), zeros behind them."""
+    """The boxes of each photo's things, in the order of `rank_within_photo`: (photos, boxes, 4), padded with zeros."""
     _, first = np.unique(mentions.entities, return_index=True)
-    of = mentions.images[first]
-    places = place_of_things(of)
-    boxes = np.zeros((photos, int(places.max(initial=-1)) + 1, 4), np.float32)
-    boxes[of, places] = mentions.boxes[first]
+    photo = mentions.images[first]
+    rank = rank_within_photo(photo)
+    boxes = np.zeros((photos, int(rank.max(initial=-1)) + 1, 4), np.float32)
+    boxes[photo, rank] = mentions.boxes[first]
     return boxes
 
 
 class RegionSampler:
-    """Every mention once an epoch, with a region that shows it and regions of its photo that do not.
+    """Draws every mention once per epoch, with a region that shows it and regions of its photo that do not.
 
-    Images of its pairs are numbers of regions, texts are numbers of mentions, and their group is the thing. With
-    `neighbours` a region has a second phrase, and a phrase a second region, where there are such.
+    The images of its pairs are numbers of regions, the texts are numbers of mentions, and the group is the thing. With
+    `neighbours`, a region gets a second phrase and a phrase a second region, if there are any.
     """
 
     def __init__(
         self,
         mentions: Mentions,
-        places: Places,
+        roles: RegionRoles,
         size: int,
         seed: Sequence[int],
         settings: PhraseSettings,
         neighbours: bool = False,
     ) -> None:
-        self._things, self._places = mentions.entities, places
+        self._things, self._roles = mentions.entities, roles
         self._size, self._seed, self._settings = size, seed, settings
-        self._phrases = _OtherWords(mentions, self._things) if neighbours else None
+        self._paraphrases = _Paraphrases(mentions) if neighbours else None
 
     def __len__(self) -> int:
-        """The number of batches an epoch."""
-        return len(spans(len(self._things), self._size))
+        """The number of batches per epoch."""
+        return len(batch_slices(len(self._things), self._size))
 
     def epoch(self, number: int) -> Sequence[Pairs]:
-        """The batches of one epoch, a pure function of the seed and the epoch's number, each drawn when asked for."""
+        """The batches of one epoch, a pure function of the seed and the epoch number, each drawn on access."""
         order = epoch_random(self._seed, number).permutation(len(self._things))
-        return _Drawn(self._batch, order, spans(len(order), self._size), (*self._seed, number))
+        return _LazyBatches(self._batch, order, batch_slices(len(order), self._size), (*self._seed, number))
 
     def _batch(self, texts: Integers, draw: Draw) -> Pairs:
         random = epoch_random(draw[:-1], draw[-1])
         things = self._things[texts]
-        asking = None
         if self._settings.positives == "all":
             rows, images = self._all_positives(things)
             texts, things = texts[rows], things[rows]
         else:
-            images = self._drawn_positives(things, random)
-        if self._phrases is not None:
-            more_images = self._another_region(images, things, random)
-            images, texts, asking = with_second(images, texts, self._phrases.draw(texts, random), more_images)
-            things = self._things[texts]
-        rivals = self._draw_rivals(things, random)
-        if asking is not None:
-            rivals[~asking[:, 1]] = -1  # nobody looks for a region there
-        return Pairs(images, texts, draw, rivals=Rivals(images=rivals), asking=asking)
+            images = self._one_positive(things, random)
+        pairs = Pairs(images, texts, draw)
+        if self._paraphrases is not None:
+            other_regions = self._other_positive(images, things, random)
+            pairs = add_second_positives(pairs, other_regions, self._paraphrases.draw(texts, random))
+        negatives = self._draw_negatives(self._things[pairs.texts], random)
+        directions = pairs.extras.get(QueryDirections)
+        if directions is not None:
+            negatives[~directions.is_query[:, 1]] = -1  # only texts that look for their region need negative regions
+        return pairs.with_extra(DrawnNegatives(images=negatives))
 
-    def _drawn_positives(self, things: Integers, random: np.random.Generator) -> Integers:
-        """A region for each thing: its own box, or one drawn among that and those like it."""
+    def _one_positive(self, things: Integers, random: np.random.Generator) -> Integers:
+        """One region for each thing: its annotated box, or a random one of that box and the positive proposals."""
         if self._settings.positives == "annotated":
-            own: Integers = self._places.own[things]
-            return own
-        return self._region(things, self._keys(things, random))
+            annotated: Integers = self._roles.annotated[things]
+            return annotated
+        return self._best_region(things, self._random_keys(things, random))
 
     def _all_positives(self, things: Integers) -> tuple[Integers, Integers]:
-        """Every region of each thing: which of the things, and the region."""
-        rows, alike = np.nonzero(self._places.alike[things])
+        """Every positive region of each thing: the row of the thing, and the number of the region."""
+        rows, proposals = np.nonzero(self._roles.is_positive[things])
+        images = np.concatenate([self._roles.annotated[things], self._roles.first_region[things][rows] + proposals])
         rows = np.concatenate([np.arange(len(things)), rows])
-        images = np.concatenate([self._places.own[things], self._places.first[things][rows[len(things) :]] + alike])
         order = np.argsort(rows, kind="stable")
         return rows[order], images[order]
 
-    def _another_region(self, images: Integers, things: Integers, random: np.random.Generator) -> Integers:
-        """Another region of the same thing than the one that is there, or -1."""
+    def _other_positive(self, images: Integers, things: Integers, random: np.random.Generator) -> Integers:
+        """A positive region of each thing other than the given one, or -1."""
         if self._settings.positives == "annotated":
             return np.full(len(images), -1)
-        keys = self._keys(things, random)
-        own = images == self._places.own[things]
-        keys[np.arange(len(things)), np.where(own, keys.shape[1] - 1, images - self._places.first[things])] = -1
-        return np.where(keys.max(1) >= 0, self._region(things, keys), -1)
+        keys = self._random_keys(things, random)
+        is_annotated = images == self._roles.annotated[things]
+        columns = np.where(is_annotated, keys.shape[1] - 1, images - self._roles.first_region[things])
+        keys[np.arange(len(things)), columns] = -1
+        return np.where(keys.max(1) >= 0, self._best_region(things, keys), -1)
 
-    def _keys(self, things: Integers, random: np.random.Generator) -> NDArray[np.float64]:
-        """A random number for each region that shows a thing, its own box the last, and -1 for each that does not."""
-        keys = random.random((len(things), self._places.alike.shape[1] + 1))
-        keys[:, :-1][~self._places.alike[things]] = -1
+    def _random_keys(self, things: Integers, random: np.random.Generator) -> NDArray[np.float64]:
+        """A random key for each positive region, the annotated box last, and -1 for the others."""
+        keys = random.random((len(things), self._roles.is_positive.shape[1] + 1))
+        keys[:, :-1][~self._roles.is_positive[things]] = -1
         return keys
 
-    def _region(self, things: Integers, keys: NDArray[np.float64]) -> Integers:
+    def _best_region(self, things: Integers, keys: NDArray[np.float64]) -> Integers:
         """The region with the highest key."""
         chosen = keys.argmax(1)
-        found: Integers = self._places.first[things] + chosen
-        return np.where(chosen == keys.shape[1] - 1, self._places.own[things], found)
+        proposed: Integers = self._roles.first_region[things] + chosen
+        return np.where(chosen == keys.shape[1] - 1, self._roles.annotated[things], proposed)
 
-    def _draw_rivals(self, things: Integers, random: np.random.Generator) -> Integers:
-        """Regions of each thing's photo that show something else: (things, rivals), -1 where there is none."""
-        apart = self._places.apart[things]
-        keys = np.where(apart, random.random(apart.shape), 2.0)
-        count = min(self._settings.rivals or apart.shape[1], apart.shape[1])
-        if count < apart.shape[1]:
+    def _draw_negatives(self, things: Integers, random: np.random.Generator) -> Integers:
+        """Regions of each thing's photo that show something else: (things, negatives), -1 for none."""
+        is_negative = self._roles.is_negative[things]
+        keys = np.where(is_negative, random.random(is_negative.shape), 2.0)
+        count = min(self._settings.rivals or is_negative.shape[1], is_negative.shape[1])
+        if count < is_negative.shape[1]:
             chosen = np.argpartition(keys, count - 1, axis=1)[:, :count]
         else:
-            chosen = np.broadcast_to(np.arange(count), apart.shape)
-        numbers = self._places.first[things][:, None] + chosen
-        return np.where(np.take_along_axis(apart, chosen, axis=1), numbers, -1)
+            chosen = np.broadcast_to(np.arange(count), is_negative.shape)
+        numbers = self._roles.first_region[things][:, None] + chosen
+        return np.where(np.take_along_axis(is_negative, chosen, axis=1), numbers, -1)
 
 
-class _Drawn(Sequence[Pairs]):
-    """Batches that are drawn when they are asked for: their rivals would fill the memory."""
+class _LazyBatches(Sequence[Pairs]):
+    """Batches that are drawn on access, because the negatives of a whole epoch would fill the memory."""
 
     def __init__(
         self, batch: Callable[[Integers, Draw], Pairs], order: Integers, cuts: list[slice], draw: Draw
@@ -200,33 +203,33 @@ class _Drawn(Sequence[Pairs]):
         return len(self._steps)
 
     @overload
-    def __getitem__(self, place: int) -> Pairs: ...
+    def __getitem__(self, index: int) -> Pairs: ...
 
     @overload
-    def __getitem__(self, place: slice) -> _Drawn: ...
+    def __getitem__(self, index: slice) -> _LazyBatches: ...
 
-    def __getitem__(self, place: int | slice) -> Pairs | _Drawn:
-        if isinstance(place, slice):
-            some = _Drawn(self._batch, self._order, self._cuts, self._draw)
-            some._steps = self._steps[place]
-            return some
-        step = self._steps[place]
+    def __getitem__(self, index: int | slice) -> Pairs | _LazyBatches:
+        if isinstance(index, slice):
+            part = _LazyBatches(self._batch, self._order, self._cuts, self._draw)
+            part._steps = self._steps[index]
+            return part
+        step = self._steps[index]
         return self._batch(self._order[self._cuts[step]], (*self._draw, step))
 
 
-class _OtherWords:
-    """For each mention another one of the same thing that says it in other words."""
+class _Paraphrases:
+    """For each mention, another mention of the same thing in other words."""
 
-    def __init__(self, mentions: Mentions, things: Integers) -> None:
+    def __init__(self, mentions: Mentions) -> None:
         numbers: dict[str, int] = {}
-        words = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in mentions.phrases], np.int64)
-        # The first mention of each thing and wording stands for all that say the same.
+        strings = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in mentions.phrases], np.int64)
+        # The first mention of each thing and string stands for all equal ones.
         wordings, self._mentions, self._wording = np.unique(
-            things * len(mentions) + words, return_index=True, return_inverse=True
+            mentions.entities * len(mentions) + strings, return_index=True, return_inverse=True
         )
-        self._others = Others(wordings // len(mentions), things)
+        self._others = GroupMembers(wordings // len(mentions), mentions.entities)
 
     def draw(self, texts: Integers, random: np.random.Generator) -> Integers:
-        """Another mention for each of these, or -1 where all say the same."""
-        drawn = self._others.draw(texts, self._wording[texts], random)
+        """Another mention for each of these, or -1 if all say the same."""
+        drawn = self._others.draw_other(texts, self._wording[texts], random)
         return np.where(drawn >= 0, self._mentions[drawn], -1)

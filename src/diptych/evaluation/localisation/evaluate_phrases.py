@@ -16,7 +16,7 @@ from torch import Tensor
 from diptych.data.corpus import Corpus, Floats
 from diptych.data.open import open_corpus
 from diptych.data.phrases import Mentions, find_mentions
-from diptych.data.sampling.pairs import read_ahead
+from diptych.data.read_ahead import read_ahead
 from diptych.errors import ScoreError
 from diptych.evaluation.localisation.localise import check_can_localise, valid_regions
 from diptych.evaluation.localisation.phrase_metrics import MIN_OVERLAP, GroundingResult, correct_regions, phrase_ranks

@@ -16,7 +16,7 @@ from torch import Tensor
 from diptych.data.corpus import Corpus, Floats, Integers, Picture
 from diptych.data.image_reader import ImageReader
 from diptych.data.images import DecodedPicture
-from diptych.data.sampling.pairs import read_ahead
+from diptych.data.read_ahead import read_ahead
 from diptych.errors import DataError, ImageError, RunError
 from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.machine import choose_device

@@ -1,4 +1,4 @@
-"""Snapshots: everything that one more training step depends on, in one file that is whole or not there."""
+"""Snapshots: everything that the next training step depends on, in one file that is complete or absent."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from torch import Tensor, nn
 from diptych.errors import RunError
 from diptych.models.storage import load_tensors, load_weights, matcher_header, save_tensors
 from diptych.text.vocabulary import Vocabulary
+from diptych.training.context import OBJECTIVE_FILE
 from diptych.training.engine.step import Step
-from diptych.training.inputs.classes import Classes
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far a training has come: `step` batches of `epoch` of `stage` (both from 1) are done."""
+    """How far a training has come: `step` batches of epoch `epoch` of stage `stage` (both from 1) are done.
+
+    `sums` and `errors` are the loss terms and error rates of the epoch so far, summed over `pairs`; `stuck` counts
+    consecutive steps that look collapsed.
+    """
 
     stage: int = 1
     epoch: int = 1
@@ -33,7 +37,7 @@ class Position:
     stage_done: bool = False
 
     def next_epoch(self) -> Position:
-        """The start of the epoch after this one."""
+        """The start of the next epoch."""
         return replace(self, epoch=self.epoch + 1, step=0, pairs=0, sums={}, errors={})
 
 
@@ -43,15 +47,13 @@ def snapshot_path(run: Path) -> Path:
 
 
 def save_snapshot(run: Path, vocabulary: Vocabulary, step: Step, position: Position, corpus: str) -> None:
-    """Write weights, optimiser, random state and position; the file before stays until this one is complete."""
+    """Write weights, optimiser, random state and position; the previous file stays until this one is complete."""
     matcher, optimiser = step.matcher, step.optimiser
     names: dict[Tensor, str] = {parameter: name for name, parameter in _parameters(step)}
     tensors = {f"model.{name}": tensor for name, tensor in matcher.state_dict().items()}
-    tensors |= {f"objective.{name}": parameter for name, parameter in step.learned.items()}
-    if step.sampled is not None:
-        tensors |= {f"sampled.{name}": table for name, table in step.sampled.tensors().items()}
-    if step.classes is not None:
-        tensors |= {f"classes.{name}": table for name, table in step.classes.tensors().items()}
+    tensors |= {f"objective.{name}": parameter for name, parameter in step.parameters.items()}
+    for need in step.needs:
+        tensors |= need.state()
     for parameter, state in optimiser.state.items():
         for key, value in state.items():
             tensors[f"optimiser.{names[parameter]}.{key}"] = torch.as_tensor(value)
@@ -60,6 +62,20 @@ def save_snapshot(run: Path, vocabulary: Vocabulary, step: Step, position: Posit
         tensors["random.cuda"] = torch.cuda.get_rng_state()
     about = {**matcher_header(matcher, vocabulary), "position": asdict(position), "corpus": corpus}
     save_tensors(snapshot_path(run), tensors, about)
+
+
+def save_objective_state(weights: Path, step: Step) -> None:
+    """Save beside the best weights what the needs keep for a later stage; remove what an earlier stage left."""
+    tensors: dict[str, Tensor] = {}
+    header: dict[str, Any] = {}
+    for need in step.needs:
+        kept, about = need.saved_with_weights(dict(step.parameters))
+        tensors, header = tensors | kept, header | about
+    path = weights.with_name(OBJECTIVE_FILE)
+    if tensors:
+        save_tensors(path, tensors, header)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -81,14 +97,8 @@ class Snapshot:
         """How far the training had come."""
         return Position(**self.about["position"])
 
-    @property
-    def classes(self) -> Classes | None:
-        """The classes that the stage's groups had, where its objective classifies."""
-        tables = self._under("classes.")
-        return Classes.of_tensors(tables) if tables else None
-
     def check(self, vocabulary: Vocabulary, corpus: str) -> None:
-        """Refuse to go on with other words or other data than the snapshot was made with."""
+        """Refuse to resume with another vocabulary or other data."""
         if self.about.get("vocabulary") != vocabulary.digest:
             raise RunError(
                 f"{self.path}: made with another vocabulary than the run's vocabulary.json; restore that file"
@@ -98,21 +108,21 @@ class Snapshot:
 
     @torch.no_grad()
     def restore(self, step: Step) -> None:
-        """Put weights, optimiser state and random state back."""
+        """Restore weights, optimiser state and random state."""
         optimiser = step.optimiser
         load_weights(step.matcher, self._under("model."), self.path)
-        for name, parameter in step.learned.items():
+        for name, parameter in step.parameters.items():
             parameter.copy_(self.tensors[f"objective.{name}"])
-        if step.sampled is not None:
-            step.sampled.restore(self._under("sampled."))
+        for need in step.needs:
+            need.load_state(self.tensors)
         saved = self._under("optimiser.")
         fused = optimiser.param_groups[0]["fused"]
         for name, parameter in _parameters(step):
             prefix = f"{name}."
             state = {key[len(prefix) :]: value for key, value in saved.items() if key.startswith(prefix)}
-            if state:  # a part that is not trainable has none
+            if state:  # frozen parts have none
                 optimiser.state[parameter] = {
-                    # Adam counts its steps on the CPU unless it is fused
+                    # Adam keeps its step count on the CPU unless it is fused
                     key: value if key == "step" and not fused else value.to(parameter.device)
                     for key, value in state.items()
                 }
@@ -125,6 +135,6 @@ class Snapshot:
 
 
 def _parameters(step: Step) -> Iterator[tuple[str, nn.Parameter]]:
-    """The parameters that an optimiser may have a state for, by names that last."""
+    """The parameters that an optimiser may have a state for, by stable names."""
     yield from step.matcher.named_parameters()
-    yield from ((f"objective.{name}", parameter) for name, parameter in step.learned.items())
+    yield from ((f"objective.{name}", parameter) for name, parameter in step.parameters.items())

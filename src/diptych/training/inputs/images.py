@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
-from diptych.errors import RecipeError
 from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.model import Model
-from diptych.models.matcher import Matcher
 from diptych.progress import ProgressCallback
 from diptych.training.recipe import Stage
 
@@ -33,7 +31,6 @@ class StageImages:
     def for_training(self, corpus: Corpus) -> InputReader:
         """The reader of the training images."""
         matcher = self.model.matcher
-        check_regions(self.stage, matcher)
         if self.stage.crops is not None:
             return image_reader(corpus, matcher.image_input, random=self.stage.crops)
         return self.for_encoding(corpus)
@@ -61,20 +58,4 @@ class StageImages:
         photos, were = ("1 photo is", "was") if len(enlarged) == 1 else (f"{len(enlarged):,} photos are", "were")
         self.say(
             f"{photos} smaller than the crop and {were} enlarged; the first is {image_ids[first]} ({width} x {height})"
-        )
-
-
-def check_regions(stage: Stage, matcher: Matcher) -> None:
-    """Refuse a stage that would change what proposed regions are pooled from; its parts are already trainable."""
-    regions, backbone = matcher.image_input.regions, matcher.pretrained
-    if regions is None or not regions.are_boxes or backbone is None:
-        return
-    if stage.crops is not None:
-        raise RecipeError(
-            f'crops = "{stage.crops}": {regions.method} finds its boxes in the whole photo; leave the crops out'
-        )
-    if any(parameter.requires_grad for parameter in backbone.parameters()):
-        raise RecipeError(
-            f"trainable: {regions.method} reads its regions from a frozen backbone; leave the backbone out of it, "
-            'or use regions = { method = "grid" }'
         )

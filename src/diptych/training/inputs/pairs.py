@@ -1,33 +1,31 @@
-"""What a stage trains on and is measured on: images and texts."""
+"""The data of a stage that trains on images and texts, and how it is validated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
-from diptych.data.corpus import Corpus, Integers
-from diptych.data.sampling.offline import OfflineSampler
-from diptych.data.sampling.pairs import PairBatch, PairReader, Pairs, PairSampler
+from diptych.data.corpus import Corpus
+from diptych.data.sampling.batch import PairBatch, PairReader
+from diptych.data.sampling.negatives import NegativeTexts
+from diptych.data.sampling.neighbours import SecondPositives
+from diptych.data.sampling.pairs import BatchExtension, EpochExtension, Pairs, PairSampler
 from diptych.errors import DataError
 from diptych.evaluation.runs import validation_metrics
-from diptych.model import Model
 from diptych.progress import ProgressCallback
-from diptych.text.vocabulary import UNKNOWN, TokenTable
 from diptych.training.inputs.images import StageImages
-from diptych.training.inputs.texts import TextFeatures, known_texts, text_features
-from diptych.training.recipe import Stage
+from diptych.training.inputs.texts import StageTexts
+from diptych.training.recipe import Batches, Stage
 
 
 class Sampler(Protocol):
-    """Draws the batches of an epoch, a pure function of a seed and the epoch's number."""
+    """Draws the batches of an epoch, as a pure function of a seed and the epoch number."""
 
     def __len__(self) -> int:
-        """The number of batches an epoch."""
+        """The number of batches per epoch."""
         ...
 
     def epoch(self, number: int) -> Sequence[Pairs]:
@@ -36,7 +34,7 @@ class Sampler(Protocol):
 
 
 class StageData(Protocol):
-    """The batches of a stage, and the measure that its best snapshot is chosen by."""
+    """The batches of a stage, and its validation, which selects the best snapshot."""
 
     sampler: Sampler
 
@@ -52,49 +50,9 @@ class StageData(Protocol):
         """Measure the model on val."""
         ...
 
-
-@dataclass(frozen=True)
-class StageTexts:
-    """What a stage does with its texts: ids of their words, or what a fitted tower makes of them."""
-
-    model: Model
-    stores: Path  # the folder that holds what is computed once
-    progress: Callable[[str, int, int], None]
-    say: Callable[[str], None]
-
-    def known(self, texts: list[str]) -> Integers:
-        """The rows of the texts that are something to the model; who is left out is told."""
-        tower = self.model.matcher.fitted_text_tower
-        if tower is None:
-            return np.arange(len(texts))
-        known = known_texts(tower, self.model.vocabulary.encode_all(texts), self.model.device)
-        if not known.all():
-            rows = np.flatnonzero(~known)
-            self.say(f"left out {_counted(rows)} without a known word; the first is {texts[rows[0]]!r}")
-        if not known.any():
-            raise DataError("none of the training texts has a known word; name word vectors of their language")
-        return np.flatnonzero(known)
-
-    def table(self, texts: Sequence[str]) -> TokenTable:
-        """The ids of the texts that are trained on; those without a known word are told, and stay in it."""
-        table = self.model.vocabulary.encode_all(texts)
-        known = np.logical_or.reduceat(table.flat > UNKNOWN, table.offsets[:-1])  # (texts,); none is without an id
-        if not known.all():
-            rows = np.flatnonzero(~known)
-            told = f"kept {_counted(rows)} without a known word, as good as empty to the model"
-            self.say(f"{told}; the first is {texts[rows[0]]!r}")
-        return table
-
-    def features(self, table: TokenTable) -> TextFeatures | None:
-        """What a fitted tower makes of all texts, once and for all; nothing where that is cheap, or trained on."""
-        tower = self.model.matcher.fitted_text_tower
-        if tower is None or not tower.caches_features:
-            return None
-        return text_features(tower, table, self.model.device, self.stores, partial(self.progress, "text features"))
-
-
-def _counted(rows: Integers) -> str:
-    return "1 training text" if len(rows) == 1 else f"{len(rows):,} training texts"
+    def describe(self, metrics: dict[str, float]) -> str:
+        """The main measures in one line."""
+        ...
 
 
 class ImageTextData:
@@ -108,25 +66,24 @@ class ImageTextData:
         seed: tuple[int, int],
         images: StageImages,
         texts: StageTexts,
-        offline: OfflineSampler | None,
+        extensions: Sequence[EpochExtension] = (),
     ) -> None:
         known = texts.known(list(train.texts))
         if len(known) < len(train.texts):
-            if offline is not None:  # the numbers in its lists are those of all texts
+            if extensions:  # their lists number all training texts
                 raise DataError(
                     f"{corpus.name}: offline negatives were mined among all training texts, and some of them have no "
-                    "known word; take those out of the data, or lower text.threshold"
+                    "known word; remove those from the data, or lower text.threshold"
                 )
             train = train.take(np.arange(len(train.image_ids)), known)
         self._model, self._workers = images.model, images.workers
         self._ids, self._images = train.image_ids, images.for_training(train)
-        self._enlarged = partial(images.report_enlarged, self._images, self._ids)
-        self._told = False
+        self._report_enlarged = partial(images.report_enlarged, self._images, self._ids)
+        self._is_first_validation = True
         table = texts.table(train.texts)
         self.read = PairReader(train.text_groups, self._images, table, texts.features(table)).read
-        batches = stage.batches
         self.sampler: Sampler = PairSampler(
-            train, batches.size, seed, offline, neighbours=batches.neighbours, rivals=batches.rivals
+            train, stage.batches.size, seed, extensions, _batch_extensions(train, stage.batches)
         )
         self._val = corpus.split("val").matched()
         self._val_images = images.for_encoding(self._val)
@@ -136,8 +93,22 @@ class ImageTextData:
         return self._ids[image], self._images.skipped[image]
 
     def validate(self, progress: ProgressCallback) -> dict[str, float]:
-        """Recall in both directions on val; after the first epoch, random crops have shown which photos are small."""
-        if not self._told:
-            self._enlarged()
-            self._told = True
+        """Recall in both directions on val."""
+        if self._is_first_validation:  # by now random crops have shown which photos are small
+            self._report_enlarged()
+            self._is_first_validation = False
         return validation_metrics(self._model.encode_corpus(self._val, self._workers, progress, self._val_images))
+
+    def describe(self, metrics: dict[str, float]) -> str:
+        """The main measures in one line."""
+        return f"rsum {metrics['rsum']:.1f}  R@1 {metrics['i2t_r1']:.1f} / {metrics['t2i_r1']:.1f}"
+
+
+def _batch_extensions(train: Corpus, batches: Batches) -> list[BatchExtension]:
+    """What a recipe's `batches` table adds to each batch."""
+    extensions: list[BatchExtension] = []
+    if batches.neighbours:
+        extensions.append(SecondPositives(train.image_groups, train.text_groups))
+    if batches.rivals:
+        extensions.append(NegativeTexts(train.text_groups, batches.rivals))
+    return extensions

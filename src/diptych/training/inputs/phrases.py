@@ -1,4 +1,4 @@
-"""What a stage on phrases trains on and is measured on: regions of photos and what is said of them."""
+"""The data of a stage that trains on regions and phrases, and how it is validated."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import numpy as np
 
 from diptych.data.corpus import Corpus
 from diptych.data.phrases import Mentions, find_mentions
-from diptych.data.sampling.pairs import PairReader
-from diptych.data.sampling.regions import Places, RegionSampler, annotated_boxes
-from diptych.errors import DataError, RecipeError
+from diptych.data.sampling.batch import PairReader
+from diptych.data.sampling.regions import RegionRoles, RegionSampler, annotated_boxes
+from diptych.errors import DataError
 from diptych.evaluation.localisation.evaluate_phrases import measure_phrases
 from diptych.features.photo_regions import PhotoRegions, photo_regions
 from diptych.features.readers import StoreOptions, image_reader
-from diptych.models.matcher import Matcher
 from diptych.progress import ProgressCallback
 from diptych.training.inputs.images import StageImages
-from diptych.training.inputs.pairs import Sampler, StageTexts
+from diptych.training.inputs.pairs import Sampler
+from diptych.training.inputs.texts import StageTexts
 from diptych.training.recipe import Stage
 
 
 class PhraseData:
-    """Pairs of a region and a phrase, each phrase with rivals from its photo; measured by localisation."""
+    """Pairs of a region and a phrase, with negative regions of the same photo; measured by localisation."""
 
     def __init__(
         self,
@@ -33,21 +33,21 @@ class PhraseData:
     ) -> None:
         assert stage.phrases is not None
         self._model, self._workers = images.model, images.workers
-        every = find_mentions(train)
-        regions = _regions(train, every, images)
-        places = Places(every, regions.boxes, regions.per_photo, stage.phrases)
-        named = every.take(texts.known(list(every.phrases)))
+        mentions = find_mentions(train)
+        regions = _regions(train, mentions, images)
+        roles = RegionRoles(mentions, regions.boxes, regions.per_photo, stage.phrases)
+        mentions = mentions.take(texts.known(list(mentions.phrases)))
         self._ids, self._skipped = train.image_ids, regions.skipped
         if regions.skipped:
             first = next(iter(regions.skipped.values()))
             if not len(regions.photos):
                 raise DataError(f"{corpus.name}: none of the training photos can be read; the first is {first}")
             images.say(f"left out {len(regions.skipped):,} training photos that cannot be read; the first is {first}")
-            named = named.take(np.flatnonzero(np.isin(named.images, regions.photos)))
-        table = texts.table(named.phrases)
-        self.read = PairReader(named.entities, regions, table, texts.features(table)).read
+            mentions = mentions.take(np.flatnonzero(np.isin(mentions.images, regions.photos)))
+        table = texts.table(mentions.phrases)
+        self.read = PairReader(mentions.entities, regions, table, texts.features(table)).read
         self.sampler: Sampler = RegionSampler(
-            named, places, stage.batches.size, seed, stage.phrases, stage.batches.neighbours
+            mentions, roles, stage.batches.size, seed, stage.phrases, stage.batches.neighbours
         )
         val = corpus.split("val")
         self._val, self._val_ids = find_mentions(val), val.image_ids
@@ -56,7 +56,7 @@ class PhraseData:
         self._val_regions = image_reader(val, matcher.image_input, matcher.pretrained, store=store)
 
     def why_skipped(self, image: int) -> tuple[str, str]:
-        """The name of a photo that a batch left out, and the reason; there is none, since all were looked at before."""
+        """The name of a photo that a batch left out, and the reason."""
         return self._ids[image], self._skipped[image]
 
     def validate(self, progress: ProgressCallback) -> dict[str, float]:
@@ -71,15 +71,20 @@ class PhraseData:
         )
         return found.metrics
 
+    def describe(self, metrics: dict[str, float]) -> str:
+        """The main measures in one line."""
+        recalls = "  ".join(f"R@{cutoff} {metrics[f'phrase_r{cutoff}']:.1f}" for cutoff in (1, 5, 10))
+        return f"phrases {recalls}"
 
-def _regions(corpus: Corpus, named: Mentions, images: StageImages) -> PhotoRegions:
+
+def _regions(corpus: Corpus, mentions: Mentions, images: StageImages) -> PhotoRegions:
     """The proposed and the annotated regions of the training photos."""
     model = images.model
     backbone = model.matcher.pretrained
-    assert backbone is not None  # checked before training began
+    assert backbone is not None, "checked by compatibility"
     return photo_regions(
         corpus,
-        annotated_boxes(named, len(corpus.image_ids)),
+        annotated_boxes(mentions, len(corpus.image_ids)),
         backbone,
         model.matcher.image_input,
         images.stores,
@@ -87,15 +92,3 @@ def _regions(corpus: Corpus, named: Mentions, images: StageImages) -> PhotoRegio
         device=model.device,
         progress=images.progress,
     )
-
-
-def check_phrases(stage: Stage, matcher: Matcher) -> None:
-    """Refuse a stage whose phrases and model do not go together."""
-    if stage.phrases is not None and not matcher.localises:
-        raise RecipeError(
-            "phrases: the model reads whole images; use a two-branch model with model.image.name = 'regions'"
-        )
-    if stage.phrases is None and matcher.localises:
-        raise RecipeError(
-            "phrases: the model reads regions of photos, and the stage has no such table; set phrases = {}"
-        )

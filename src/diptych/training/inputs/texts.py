@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diptych.errors import RunError
+from diptych.data.corpus import Integers
+from diptych.errors import DataError, RunError
 from diptych.files import atomic_write
+from diptych.model import Model
 from diptych.models.storage import load_tensors, save_tensors
 from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens
 from diptych.progress import ProgressCallback
 from diptych.text.features.bags import DistinctTexts
-from diptych.text.vocabulary import TokenTable
+from diptych.text.vocabulary import UNKNOWN, TokenTable
 from diptych.text.word_vectors import WordVectors
 
 TEXTS_AT_ONCE = 4096  # many: what a word brings is computed once for all of them
@@ -157,3 +160,51 @@ def _mapped(path: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
     if rows.shape != shape or rows.dtype != np.float32:
         raise RunError(f"{path}: not the text features that its name says; delete it, and they are computed again")
     return rows
+
+
+@dataclass(frozen=True)
+class StageTexts:
+    """The texts of a stage: their token ids, and the output of a fitted text tower if the model has one."""
+
+    model: Model
+    stores: Path  # the folder that holds fits and features
+    progress: ProgressCallback  # of computing text features
+    report: Callable[[str], None]
+
+    def known(self, texts: list[str]) -> Integers:
+        """The rows of the texts with a word that the model knows; the others are reported."""
+        tower = self.model.matcher.fitted_text_tower
+        if tower is None:
+            return np.arange(len(texts))
+        known = known_texts(tower, self.model.vocabulary.encode_all(texts), self.model.device)
+        if not known.all():
+            rows = np.flatnonzero(~known)
+            self.report(f"left out {_counted(rows)} without a known word; the first is {texts[rows[0]]!r}")
+        if not known.any():
+            raise DataError("none of the training texts has a known word; use word vectors of their language")
+        return np.flatnonzero(known)
+
+    def table(self, texts: Sequence[str]) -> TokenTable:
+        """The token ids of the texts; those without a known word are reported and stay in the table."""
+        table = self.model.vocabulary.encode_all(texts)
+        known = np.logical_or.reduceat(
+            table.flat > UNKNOWN, table.offsets[:-1]
+        )  # (texts,); every text has at least one id
+        if not known.all():
+            rows = np.flatnonzero(~known)
+            self.report(
+                f"kept {_counted(rows)} without a known word, as good as empty to the model; the first is "
+                f"{texts[rows[0]]!r}"
+            )
+        return table
+
+    def features(self, table: TokenTable) -> TextFeatures | None:
+        """The output of a fitted text tower for all texts; None if the model has none, or a cheap one."""
+        tower = self.model.matcher.fitted_text_tower
+        if tower is None or not tower.caches_features:
+            return None
+        return text_features(tower, table, self.model.device, self.stores, self.progress)
+
+
+def _counted(rows: Integers) -> str:
+    return "1 training text" if len(rows) == 1 else f"{len(rows):,} training texts"

@@ -1,7 +1,6 @@
 """Regions of a frozen backbone: from a store, or of a photo that nobody has seen."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from diptych.models.towers import pretrained as module
 from diptych.models.towers.region.backbone import RegionBackboneSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.inputs.images import check_regions
 
 CPU = torch.device("cpu")
 SEARCH = Regions(method="selective-search", count=3)
@@ -145,11 +143,3 @@ def test_proposals_need_the_whole_photo_and_a_frozen_backbone():
     matcher = trained(regions=SEARCH).matcher
     with pytest.raises(RecipeError, match="selective-search: regions are pooled beforehand"):
         matcher.encode_images(torch.zeros(1, 1, 3, 32, 32, dtype=torch.uint8))
-    check_regions(SimpleNamespace(crops=None), matcher)
-    with pytest.raises(RecipeError, match='crops = "RC": selective-search finds its boxes in the whole photo'):
-        check_regions(SimpleNamespace(crops="RC"), matcher)
-    matcher.requires_grad_(True)
-    with pytest.raises(RecipeError, match="trainable: selective-search reads its regions from a frozen backbone"):
-        check_regions(SimpleNamespace(crops=None), matcher)
-    grid = trained().matcher.requires_grad_(True)
-    check_regions(SimpleNamespace(crops="RC"), grid)

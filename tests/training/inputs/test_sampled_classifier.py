@@ -13,7 +13,7 @@ from torch.optim import SGD, Adam
 
 from diptych.errors import RecipeError
 from diptych.objectives.softmax import class_losses
-from diptych.training.inputs.sampled import SampledRows
+from diptych.training.inputs.sampled_classifier import SampledClassifier
 
 CLASSES, SIZE = 12, 3
 OPTIMISERS = {
@@ -69,7 +69,7 @@ def test_with_every_class_drawn_it_is_dense_training(make, drawn):
         loss.backward()
         dense.step()
         expected.append(loss.item())
-    sampled = SampledRows(tables(), drawn)
+    sampled = SampledClassifier(tables(), drawn)
     assert train(sampled, make(sampled.rows.values()), batches(6)) == expected
     assert torch.equal(sampled.tables["classifier"], weight)
     assert torch.equal(sampled.tables["classifier_bias"], bias)
@@ -78,7 +78,7 @@ def test_with_every_class_drawn_it_is_dense_training(make, drawn):
 @any_optimiser
 def test_only_drawn_rows_move(make):
     torch.manual_seed(0)
-    sampled = SampledRows(tables(), 6)
+    sampled = SampledClassifier(tables(), 6)
     optimiser = make(sampled.rows.values())
     train(sampled, optimiser, batches(3))
     for features, labels in batches(10):
@@ -96,7 +96,7 @@ def test_a_row_and_its_momentum_are_those_of_its_own_steps():
     """Each class as if it were trained alone, on the steps that drew it."""
     torch.manual_seed(0)
     start = tables()["classifier"]
-    sampled = SampledRows({"classifier": start.clone()}, 5)
+    sampled = SampledClassifier({"classifier": start.clone()}, 5)
     optimiser = SGD(sampled.rows.values(), lr=0.1, momentum=0.9, fused=True)
     value, momentum = start.double(), torch.zeros(CLASSES, SIZE, dtype=torch.float64)
     for _, labels in batches(20):
@@ -121,17 +121,17 @@ def test_a_row_and_its_momentum_are_those_of_its_own_steps():
 def test_a_resumed_training_ends_the_same(make):
     steps = batches(8)
     torch.manual_seed(0)
-    whole = SampledRows(tables(), 6)
+    whole = SampledClassifier(tables(), 6)
     losses = train(whole, make(whole.rows.values()), steps)
 
     torch.manual_seed(0)
-    first = SampledRows(tables(), 6)
+    first = SampledClassifier(tables(), 6)
     optimiser = make(first.rows.values())
     before = train(first, optimiser, steps[:3])
     kept = {name: table.clone() for name, table in first.tensors().items()}
     state, random = optimiser.state_dict(), torch.get_rng_state()
 
-    second = SampledRows(tables(seed=7), 6)
+    second = SampledClassifier(tables(seed=7), 6)
     optimiser = make(second.rows.values())
     optimiser.load_state_dict(state)
     torch.manual_seed(99)
@@ -151,11 +151,11 @@ def test_any_draw(classes, wanted, numbers, seed):
     torch.manual_seed(seed)
     labels = torch.tensor([number % classes for number in numbers])
     own = set(labels.tolist())
-    sampled = SampledRows({"classifier": torch.arange(classes, dtype=torch.float32)[:, None]}, wanted)
+    sampled = SampledClassifier({"classifier": torch.arange(classes, dtype=torch.float32)[:, None]}, wanted)
     optimiser = SGD(sampled.rows.values(), lr=1)
     count = min(wanted, classes)
     if count < len(own) or (count == len(own) < classes):
-        words = rf"objective.sampled = {count}: a batch has {len(own)} classes, .*; set more than {len(own)}, or lower"
+        words = rf"objective.sampled = {count}: a batch has {len(own)} classes .*; set more than {len(own)}, or lower"
         with pytest.raises(RecipeError, match=words):
             sampled.draw(labels)
         return
@@ -173,7 +173,7 @@ def test_any_draw(classes, wanted, numbers, seed):
 @given(st.integers(0, 1000))
 def test_the_sum_of_exponentials_is_right_on_average(seed):
     torch.manual_seed(seed)
-    sampled = SampledRows({"classifier": torch.randn(30, 1)}, 8)
+    sampled = SampledClassifier({"classifier": torch.randn(30, 1)}, 8)
     optimiser = SGD(sampled.rows.values(), lr=1)
     labels = torch.tensor([4, 29, 4, 0])
     sums = []
@@ -190,7 +190,7 @@ def test_the_sum_of_exponentials_is_right_on_average(seed):
 def test_every_set_is_as_likely(wanted):
     """The others of 7 classes, one of them the batch's: each set of 2 or of 4 of 6, by chi-squared."""
     torch.manual_seed(0)
-    sampled = SampledRows({"classifier": torch.arange(7.0)[:, None]}, wanted + 1)
+    sampled = SampledClassifier({"classifier": torch.arange(7.0)[:, None]}, wanted + 1)
     optimiser = SGD(sampled.rows.values(), lr=1)
     counts = Counter()
     for _ in range(3000):
@@ -215,7 +215,7 @@ def test_a_draw_makes_nothing_as_large_as_all_classes():
                 self.elements = max(self.elements, each.numel() if isinstance(each, torch.Tensor) else 0)
             return made
 
-    sampled = SampledRows({"classifier": torch.zeros(100_000, 1)}, 50)
+    sampled = SampledClassifier({"classifier": torch.zeros(100_000, 1)}, 50)
     with Largest() as largest:
         sampled.draw(torch.arange(20) * 5000)
     assert 0 < largest.elements < 200

@@ -13,8 +13,9 @@ from safetensors.torch import load_file
 
 from diptych.data.corpus import Features
 from diptych.data.formats.scenes import make_scenes
-from diptych.data.sampling.offline import Offline
-from diptych.data.sampling.pairs import PairBatch
+from diptych.data.sampling.batch import PairBatch
+from diptych.data.sampling.extras import Extras
+from diptych.data.sampling.offline import OfflineNegatives
 from diptych.errors import DataError, DiptychError, RecipeError, RunError
 from diptych.mining.lists import HardNegativeLists, lists_file, weights_digest
 from diptych.models.matchers.order import OrderSettings
@@ -25,11 +26,15 @@ from diptych.models.storage import load_tensors, save_tensors
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
+from diptych.objectives.extras import OfflineScores
 from diptych.objectives.objective import Loss
 from diptych.objectives.quintuplet import Quintuplet
-from diptych.training.engine.callbacks import Silent
+from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
-from diptych.training.engine.stage import prepare_step, set_trainable
+from diptych.training.engine.scoring import tokens_to_device
+from diptych.training.engine.trainable import set_trainable
+from diptych.training.needs.offline import Offline
+from diptych.training.prepare import make_step
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
@@ -73,22 +78,22 @@ def recipe(folder, *parts, overrides=()):
     return load_recipe(str(file), overrides)
 
 
-class Stopping(Silent):
+class Stopping(NoCallback):
     """Sends Ctrl-C while something is prepared, or at a step."""
 
     def __init__(self, what=None, at=None):
         self.what, self.at, self.count, self.said = what, at, 0, []
 
-    def preparing(self, what, done, total):
+    def on_preparation(self, what, done, total):
         if what == self.what:
             os.kill(os.getpid(), signal.SIGINT)
 
-    def step(self, epoch, loss, pairs_per_second):
+    def on_step(self, epoch, loss, pairs_per_second):
         self.count += 1
         if self.count == self.at:
             os.kill(os.getpid(), signal.SIGINT)
 
-    def say(self, message, style=""):
+    def message(self, message, style=""):
         self.said.append(message)
 
 
@@ -111,7 +116,7 @@ def test_the_best_of_the_first_round_mines_for_the_second(whole, corpus):
 def test_stopped_while_mining_or_training_it_ends_with_the_same_weights(whole, corpus, tmp_path, watcher):
     how = recipe(tmp_path, MODEL, ONLINE, OFFLINE)
     with pytest.raises(KeyboardInterrupt):
-        train(how, corpus, tmp_path / "run", device="cpu", watcher=watcher)
+        train(how, corpus, tmp_path / "run", device="cpu", callback=watcher)
     train(how, corpus, tmp_path / "run", device="cpu", resume=True)
     one, other = (load_file(snapshot_path(run)) for run in (whole, tmp_path / "run"))
     assert one.keys() == other.keys()
@@ -165,8 +170,8 @@ def corpus_of_other_texts(corpus):
 @pytest.mark.parametrize(
     ("parts", "overrides", "words"),
     [
-        ((OFFLINE,), [], "stage.1.offline.lists = 'previous': no stage before this one"),
-        ((ONLINE, OFFLINE), ["stage.2.offline.lists=stage-2"], "'stage-2': no stage before this one"),
+        ((OFFLINE,), [], "stage.1.offline.lists = 'previous': not an earlier stage"),
+        ((ONLINE, OFFLINE), ["stage.2.offline.lists=stage-2"], "'stage-2': not an earlier stage"),
         ((OFFLINE,), ["stage.1.offline.lists=runs/none"], "runs/none: no such run"),
         ((ONLINE,), ["stage.1.offline.lists=previous"], "'hinge' reads no offline negatives"),
         ((ONLINE, OFFLINE), ["stage.2.batches.chunk=4"], "'quintuplet' needs all scores"),
@@ -186,7 +191,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(corpus, tmp_path
 def test_a_corpus_of_one_group_is_refused_at_once(corpus, tmp_path):
     images, texts = np.zeros_like(corpus.image_groups), np.zeros_like(corpus.text_groups)
     alone = replace(corpus, image_groups=images, text_groups=texts)
-    with pytest.raises(DataError, match="of one group; there are no negatives"):
+    with pytest.raises(DataError, match="belong to one group, so there are no negatives"):
         train(recipe(tmp_path, MODEL, ONLINE, OFFLINE), alone, tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / "recipe.toml").exists()
 
@@ -200,7 +205,7 @@ def test_lists_that_are_shorter_than_the_stage_draws_from_are_refused(teacher, c
 def test_a_run_that_goes_on_must_find_the_lists_it_began_with(teacher, corpus, tmp_path):
     how = recipe(tmp_path, MODEL, OFFLINE, overrides=[f"stage.1.offline.lists='{teacher}'"])
     with pytest.raises(KeyboardInterrupt):
-        train(how, corpus, tmp_path / "run", device="cpu", watcher=Stopping(at=2))
+        train(how, corpus, tmp_path / "run", device="cpu", callback=Stopping(at=2))
     lists = HardNegativeLists.load(lists_file(teacher))
     weights = teacher / "best" / "weights.safetensors"
     before = weights.read_bytes()
@@ -239,8 +244,8 @@ def test_a_run_that_has_not_mined_is_named_with_the_command(whole, corpus, tmp_p
 def test_more_than_there_is_is_said_and_used(corpus, tmp_path):
     watcher = Stopping()
     how = recipe(tmp_path, MODEL, ONLINE, OFFLINE, overrides=["stage.2.offline.top_texts=5000"])
-    train(how, corpus, tmp_path / "run", device="cpu", watcher=watcher)
-    assert any("fewer negatives than requested" in line for line in watcher.said)
+    train(how, corpus, tmp_path / "run", device="cpu", callback=watcher)
+    assert any("fewer negatives than asked for" in line for line in watcher.said)
 
 
 TOWERS = {"joint": 5, "text": GRUSettings(hidden=5, word=3), "image": FeatureSettings(shape=(6,)), "words": 9}
@@ -251,11 +256,11 @@ MODELS = {
     "scan": SCANSettings(**REGIONS),
     "vsrn": VSRNSettings(**REGIONS, text=GRUSettings(hidden=5, word=3)),
 }
-OFF = Offline(
+OFF = OfflineNegatives(
     images=np.array([[3, 1], [0, 4], [2, 3]]),
     texts=np.array([[1, 3], [4, 0], [3, 4]]),
-    drawn=np.array([True, True, False]),
-    apart=np.array([True, False, False]),
+    is_drawn=np.array([True, True, False]),
+    is_negative=np.array([True, False, False]),
 )
 
 
@@ -270,8 +275,9 @@ def batch_of(settings):
         image_of=np.array([0, 1, 2]),
         ids=ids,
         lengths=lengths,
+        text_of=np.array([0, 1, 2]),
         groups=np.array([0, 1, 2]),
-        offline=OFF,
+        extras=Extras(OFF),
     )
 
 
@@ -298,15 +304,16 @@ def test_a_step_scores_each_pair_with_its_offline_negatives(name, monkeypatch):
     images, texts = torch.from_numpy(batch.images), batch.ids
     encode, counts = matcher.encode_texts, []
     monkeypatch.setattr(matcher, "encode_texts", lambda tokens: counts.append(len(tokens.ids)) or encode(tokens))
-    step = prepare_step(matcher, stage, torch.device("cpu"))
+    step = make_step(matcher, stage, torch.device("cpu"), [Offline(sampler=None)])
     seen.clear()
     loss, _ = step.gradients(batch)
     assert counts == [5]
-    offline = seen[0].offline
+    offline = seen[0].extras[OfflineScores]
 
     def score(image, text):
         length = batch.lengths[text]
-        encoded = step._encode_texts(texts[[text], :length], batch.lengths[[text]])
+        tokens = tokens_to_device(texts[[text], :length], batch.lengths[[text]], None, torch.device("cpu"))
+        encoded = matcher.encode_texts(tokens)
         return matcher.score(matcher.encode_images(images[[image]]), encoded).item()
 
     for k in range(3):
@@ -315,8 +322,8 @@ def test_a_step_scores_each_pair_with_its_offline_negatives(name, monkeypatch):
         assert offline.image[k].item() == pytest.approx(score(OFF.images[k, 0], k), abs=1e-5)
         assert offline.both[k].item() == pytest.approx(score(OFF.images[k, 0], OFF.texts[k, 0]), abs=1e-5)
         assert offline.derived[k].item() == pytest.approx(score(OFF.images[k, 1], OFF.texts[k, 1]), abs=1e-5)
-    assert offline.drawn.tolist() == OFF.drawn.tolist()
-    assert offline.apart.tolist() == OFF.apart.tolist()
+    assert offline.is_drawn.tolist() == OFF.is_drawn.tolist()
+    assert offline.is_negative.tolist() == OFF.is_negative.tolist()
     assert seen[0].scores.shape == (3, 3)
-    assert set(loss.own) == set(matcher.extra_terms)
+    assert set(loss.model_terms) == set(matcher.extra_terms)
     assert all(parameter.grad is not None for parameter in matcher.parameters())

@@ -1,14 +1,14 @@
-"""Sampled softmax: each step looks at a drawn part of all classes, and touches no other.
+"""Sampled softmax: each step compares with a random sample of all classes and touches no others.
 
-A classifier of 113,287 classes and 2,048 numbers each is 0.9 GB, its gradient and its momentum as much again, and a
-step of all of it goes over them several times. Here the tables of all classes lie outside of the optimiser. What it
-trains is `sampled` rows, into which the drawn classes and their momentum are copied before a step, and from which they
-are copied back.
+A classifier of 113,287 classes with 2,048 numbers each takes 0.9 GB, its gradient and momentum as much again, and a
+full step passes over them several times. Here the tables of all classes live outside of the optimiser, which trains
+only `sampled` rows: the drawn classes and their momentum are copied in before a step and back after it.
 
-The classes of the batch are always among the drawn. The others are drawn evenly, and each stands for several: with
-log((classes - own) / (sampled - own)) added to its logit, the sum of exponentials that a softmax divides by is on
-average that over all classes. A class moves, decays, and has its momentum or Adam's averages fade, only in steps that
-draw it. Adam corrects its averages by the number of all steps: one that is drawn late begins with more than the rate.
+The classes of the batch are always in the sample. The others are drawn uniformly, and each stands for several: with
+log((classes - own) / (sampled - own)) added to its logit, where `own` is the number of classes in the batch, the
+denominator of the softmax is unbiased. Weights, weight decay, momentum and Adam's averages of a class change only in
+steps that draw it. Adam corrects its averages by the total number of steps, so a class that is first drawn late begins
+with a larger step than the rate.
 
 Reference: Jean et al. 2015, On Using Very Large Target Vocabulary for Neural Machine Translation, section 3.
 """
@@ -24,10 +24,10 @@ from torch.optim import Optimizer
 from diptych.errors import RecipeError
 
 
-class SampledRows:
-    """The tables of all classes by name, (classes, ...) each, and as parameters the `rows` of those that are drawn.
+class SampledClassifier:
+    """The tables of all classes by name, (classes, ...) each, and the `rows` of the drawn classes as parameters.
 
-    It draws with torch's own generator, whose state a snapshot keeps. The tables are worked on where they are.
+    It draws from torch's default generator, whose state is part of a snapshot. The tables are updated in place.
     """
 
     def __init__(self, tables: dict[str, Tensor], sampled: int) -> None:
@@ -36,23 +36,23 @@ class SampledRows:
         self.sampled = min(sampled, self.classes)
         starts = {name: nn.Parameter(table[: self.sampled].clone()) for name, table in tables.items()}
         self.rows = nn.ParameterDict(starts)
-        self._states: dict[tuple[str, str], Tensor] = {}  # of the optimiser, by table and by its own name
+        self._states: dict[tuple[str, str], Tensor] = {}  # of the optimiser, by table and state name
         self._drawn = torch.arange(self.sampled, device=self.rows[next(iter(tables))].device)
 
     def draw(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw for a batch whose pairs have these classes, (pairs,), in time that does not grow with all classes.
+        """Draw for a batch whose pairs have these classes, (pairs,), in time independent of the number of classes.
 
-        It gives the row of each pair's class, (pairs,), and what is to be added to the logits, (sampled,).
+        Returns the row of each pair's class, (pairs,), and the correction to add to the logits, (sampled,).
         """
-        own = torch.unique(labels)  # in order
+        own = torch.unique(labels)  # sorted
         wanted, others = self.sampled - len(own), self.classes - len(own)
         if wanted < min(1, others):
             raise RecipeError(
-                f"objective.sampled = {self.sampled}: a batch has {len(own)} classes, and others are to be drawn "
-                f"beside them; set more than {len(own)}, or lower batches.size"
+                f"objective.sampled = {self.sampled}: a batch has {len(own)} classes and needs others to compare with; "
+                f"set more than {len(own)}, or lower batches.size"
             )
         chosen = _distinct(others, wanted, labels.device)
-        # The k-th of the others is k plus the number of own classes before it.
+        # The k-th of the other classes is k plus the number of own classes before it.
         chosen += torch.searchsorted(own - torch.arange(len(own), device=own.device), chosen, right=True)
         self._drawn = torch.cat([own, chosen]).sort().values
         correction = torch.full((self.sampled,), math.log(others / wanted) if wanted else 0.0, device=labels.device)
@@ -61,7 +61,7 @@ class SampledRows:
 
     @torch.no_grad()
     def load(self, optimiser: Optimizer) -> None:
-        """Put the drawn classes into the rows, and what the optimiser knows of them into its state."""
+        """Copy the drawn classes into the rows, and their optimiser state into that of the rows."""
         for name, row in self.rows.items():
             torch.index_select(self.tables[name], 0, self._drawn, out=row)
             for key, state in _states(optimiser, row).items():
@@ -69,42 +69,42 @@ class SampledRows:
 
     @torch.no_grad()
     def store(self, optimiser: Optimizer) -> None:
-        """Put the rows, and what the optimiser knows of them, back into the tables."""
+        """Copy the rows and their optimiser state back into the tables."""
         for name, row in self.rows.items():
             self.tables[name].index_copy_(0, self._drawn, row)
             for key, state in _states(optimiser, row).items():
                 self._state(name, key, state).index_copy_(0, self._drawn, state)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tables, to be kept: those of the classes, and those of the optimiser."""
+        """All tables to save: the classes, and their optimiser state."""
         return self.tables | {f"{name}.{key}": table for (name, key), table in self._states.items()}
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Go on with tables that were kept."""
+        """Resume with tables that were saved."""
         self._states = {}
-        for full_name, kept in tensors.items():
+        for full_name, saved in tensors.items():
             name, _, key = full_name.partition(".")
             if key:
-                self._states[name, key] = kept.to(self.tables[name].device, copy=True)
+                self._states[name, key] = saved.to(self.tables[name].device, copy=True)
             else:
-                self.tables[name].copy_(kept)
+                self.tables[name].copy_(saved)
 
     def _state(self, name: str, key: str, state: Tensor) -> Tensor:
-        """The table of a state of the optimiser; zeros, when it is new."""
+        """The table of an optimiser state, created as zeros."""
         if (name, key) not in self._states:
             self._states[name, key] = torch.zeros_like(self.tables[name], dtype=state.dtype)
         return self._states[name, key]
 
 
 def _states(optimiser: Optimizer, row: Tensor) -> dict[str, Tensor]:
-    """What an optimiser keeps for each number of a parameter, such as momentum."""
-    kept = optimiser.state.get(row, {})
-    return {key: state for key, state in kept.items() if torch.is_tensor(state) and state.shape == row.shape}
+    """The optimiser states that have one value per element of a parameter, such as momentum."""
+    states = optimiser.state.get(row, {})
+    return {key: state for key, state in states.items() if torch.is_tensor(state) and state.shape == row.shape}
 
 
 def _distinct(count: int, wanted: int, device: torch.device) -> Tensor:
-    """Distinct numbers below `count`, each set of them as likely as any other."""
+    """Distinct numbers below `count`; every set of them is equally likely."""
     if 2 * wanted >= count:
         return torch.randperm(count, device=device)[:wanted]
     drawn = torch.empty(0, dtype=torch.long, device=device)
@@ -113,6 +113,6 @@ def _distinct(count: int, wanted: int, device: torch.device) -> Tensor:
         ordered, places = drawn.sort(stable=True)
         new = torch.ones_like(ordered, dtype=torch.bool)
         new[1:] = ordered[1:] != ordered[:-1]
-        first = places[new].sort().values  # where each number was drawn first
+        first = places[new].sort().values  # position of each number's first draw
         if len(first) >= wanted:
             return drawn[first[:wanted]]

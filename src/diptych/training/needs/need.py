@@ -1,0 +1,112 @@
+"""What every need is: it supplies objectives with something beyond scores, from sampling to scoring.
+
+An objective lists its needs by name; a need's name is the name of its module in this package. Whoever adds a need puts
+everything about it into that module: how it is prepared, what it draws for each pair (a `PairExtra`), how that is
+scored, and what it keeps in snapshots. The engine only calls the methods below.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from typing_extensions import Self
+
+from diptych.data.sampling.batch import PairBatch
+from diptych.data.sampling.pairs import EpochExtension
+from diptych.models.matcher import EncodedBatch, Matcher
+
+if TYPE_CHECKING:
+    from diptych.training.context import StageContext
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """The encodings of a batch, and the rows of each pair's image and text.
+
+    Rows beyond `image_count` and `text_count` belong to what was drawn in addition to the pairs.
+    """
+
+    matcher: Matcher
+    encoded: EncodedBatch
+    image_of: Tensor  # (pairs,)
+    text_of: Tensor  # (pairs,)
+    image_count: int
+    text_count: int
+    text_repeats: bool  # whether any text is in more than one pair
+
+    @property
+    def images(self) -> Tensor:
+        """The encodings of the pairs' distinct images."""
+        return self.encoded.images[: self.image_count]
+
+    @property
+    def texts(self) -> Tensor:
+        """The encodings of the pairs' distinct texts."""
+        return self.encoded.texts[: self.text_count]
+
+    def text_columns(self, scores: Tensor) -> Tensor:
+        """Scores with distinct texts, (rows, texts), as scores with the text of each pair, (rows, pairs)."""
+        return scores[:, self.text_of] if self.text_repeats else scores
+
+
+class Need(ABC):
+    """Supplies one need of an objective during one stage."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def prepare(cls, context: StageContext) -> Self:  # noqa: ARG003
+        """Get ready for a stage; this may take long and may raise RunError or DataError."""
+        return cls()
+
+    @property
+    def epoch_extension(self) -> EpochExtension | None:
+        """What the sampler draws for it in each epoch, if anything."""
+        return None
+
+    @property
+    def size(self) -> int:
+        """The size that the objective's parameters depend on, such as the number of classes."""
+        return 0
+
+    def make_parameters(self, initial: dict[str, Tensor]) -> nn.ParameterDict | None:
+        """Take over the objective's parameters, given their initial values; None leaves them to the engine."""
+        return None
+
+    def before_step(self, batch: PairBatch, optimiser: Optimizer, device: torch.device) -> None:
+        """Called before a batch is encoded."""
+        return
+
+    @abstractmethod
+    def score(self, batch: PairBatch, pairs: EncodedPairs) -> Any:
+        """What the objective finds in the batch's `extras`; None if this stage does not draw it."""
+
+    def after_step(self, optimiser: Optimizer) -> None:
+        """Called after the optimiser's step."""
+        return
+
+    def state(self) -> dict[str, Tensor]:
+        """What a snapshot must keep to resume, by names that no other part of a snapshot uses."""
+        return {}
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """Resume with the tensors of a snapshot."""
+        return
+
+    def saved_with_weights(self, parameters: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """What to save beside the best weights for a later stage: tensors, and a header."""
+        return {}, {}
+
+
+def find_need(name: str) -> type[Need]:
+    """The class of a need, from the module of its name."""
+    for value in vars(import_module(f"diptych.training.needs.{name}")).values():
+        if isinstance(value, type) and issubclass(value, Need) and getattr(value, "name", None) == name:
+            return value
+    raise LookupError(f"diptych.training.needs.{name} has no Need named {name!r}")

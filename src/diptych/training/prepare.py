@@ -1,0 +1,82 @@
+"""From a stage's recipe to a stage that is ready to train: its inputs, needs, step and data, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from diptych.data.corpus import Corpus
+from diptych.model import Model
+from diptych.models.matcher import Matcher
+from diptych.objectives.objective import ObjectiveContext
+from diptych.training.context import StageContext, TrainingContext, training_corpus
+from diptych.training.engine.checkpoint import Snapshot
+from diptych.training.engine.loop import PreparedStage
+from diptych.training.engine.optimiser import make_optimiser
+from diptych.training.engine.step import ClosedFormStep, Step
+from diptych.training.engine.trainable import set_trainable
+from diptych.training.inputs.images import StageImages
+from diptych.training.inputs.pairs import ImageTextData, StageData
+from diptych.training.inputs.phrases import PhraseData
+from diptych.training.inputs.texts import StageTexts
+from diptych.training.needs.need import Need, find_need
+from diptych.training.recipe import Stage
+
+
+def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot: Snapshot | None) -> PreparedStage:
+    """Prepare a stage from the beginning, or from the snapshot that it resumes from."""
+    stage = training.recipe.stage[number - 1]
+    set_trainable(model.matcher, stage.trainable)
+    train = training_corpus(stage, training.corpus)
+    if snapshot is None:
+        _report_unmatched(training, number, train)
+    images = StageImages(
+        model, stage, training.stores, training.workers, training.progress("features"), training.callback.message
+    )
+    saved = None if snapshot is None else snapshot.tensors
+    context = StageContext(training, number, model, train, images, saved)
+    needs = tuple(find_need(name).prepare(context) for name in stage.objective.needs)
+    step = make_step(model.matcher, stage, model.device, needs)
+    if snapshot is not None:  # last, because mining builds a matcher of its own and so draws random numbers
+        snapshot.restore(step)
+    return PreparedStage(context, step, _stage_data(context, needs))
+
+
+def make_step(matcher: Matcher, stage: Stage, device: torch.device, needs: Sequence[Need] = ()) -> Step:
+    """The step of a stage for what is trainable now, with a fresh optimiser and fresh parameters of the objective."""
+    objective = stage.objective
+    context = ObjectiveContext(matcher.embedding_dim or 0, {need.name: need.size for need in needs})
+    initial = {name: tensor.to(device) for name, tensor in objective.initial_parameters(context).items()}
+    made = [parameters for need in needs if (parameters := need.make_parameters(initial)) is not None]
+    parameters = made[0] if made else nn.ParameterDict({name: nn.Parameter(start) for name, start in initial.items()})
+    optimiser = make_optimiser(matcher, stage.optimiser, parameters.values())
+    kind = ClosedFormStep if matcher.solves_in_closed_form else Step
+    clip, chunk = stage.optimiser.clip, stage.batches.chunk
+    return kind(matcher, objective, optimiser, device, clip, chunk, parameters, tuple(needs))
+
+
+def _stage_data(context: StageContext, needs: Sequence[Need]) -> StageData:
+    """What the stage trains on and is validated on."""
+    training, stage, images = context.training, context.stage, context.images
+    texts = StageTexts(context.model, training.stores, training.progress("text features"), training.callback.message)
+    seed = (training.recipe.seed, context.number)
+    if stage.phrases is not None:
+        return PhraseData(training.corpus, context.train, stage, seed, images, texts)
+    extensions = [need.epoch_extension for need in needs if need.epoch_extension is not None]
+    return ImageTextData(training.corpus, context.train, stage, seed, images, texts, extensions)
+
+
+def _report_unmatched(training: TrainingContext, number: int, train: Corpus) -> None:
+    """Report images and texts whose group lacks the other side; once per choice of splits."""
+    stage = training.recipe.stage[number - 1]
+    everything = training.corpus.split(*stage.splits)
+    images, texts = len(everything.image_ids) - len(train.image_ids), len(everything.texts) - len(train.texts)
+    is_reported = any(earlier.splits == stage.splits for earlier in training.recipe.stage[: number - 1])
+    if (images or texts) and not is_reported:
+        training.callback.message(
+            f"left out of training, because their groups lack the other side: images {images:,}, texts {texts:,}; "
+            "`diptych data check` names them",
+            "yellow",
+        )

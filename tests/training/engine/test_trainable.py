@@ -1,0 +1,43 @@
+import copy
+
+import pytest
+import torch
+
+from diptych.errors import RecipeError
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.towers.image.cnn import CNNSettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
+from diptych.training.engine.trainable import set_trainable, train_mode
+
+
+def test_parts_become_trainable_by_name():
+    matcher = VSESettings(
+        joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9
+    ).build()
+    assert len(set_trainable(matcher, ("all",))) == len(list(matcher.parameters()))
+    assert len(set_trainable(matcher, ("project",))) == 2
+    assert len(set_trainable(matcher, ("text.words", "project"))) == 3
+    assert not matcher.text.gru.weight_hh_l0.requires_grad
+
+
+@pytest.mark.parametrize(("parts", "moving"), [(("text",), False), (("image",), True), (("all",), True)])
+def test_a_frozen_part_keeps_its_statistics(parts, moving):
+    image = CNNSettings(pixels=16, width=2)
+    matcher = VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=image, words=9).build()
+    set_trainable(matcher, parts)
+    train_mode(matcher)
+    before = copy.deepcopy(dict(matcher.named_buffers()))
+    matcher.encode_images(torch.randint(0, 255, (4, 3, 16, 16), dtype=torch.uint8))
+    changed = any(not torch.equal(value, before[name]) for name, value in matcher.named_buffers())
+    assert changed == moving
+    assert matcher.image.training == moving
+
+
+@pytest.mark.parametrize("parts", [(), ("image",)])
+def test_nothing_to_train_is_refused(parts):
+    matcher = VSESettings(
+        joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9
+    ).build()
+    with pytest.raises(RecipeError, match="nothing in these parts can be trained"):
+        set_trainable(matcher, parts)

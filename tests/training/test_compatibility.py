@@ -1,0 +1,332 @@
+"""Each rule about what a recipe may combine, broken by a stage of its own."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from diptych.data.corpus import Corpus, Features
+from diptych.data.sampling.offline import OfflineSettings
+from diptych.data.sampling.regions import PhraseSettings
+from diptych.errors import DataError, RecipeError
+from diptych.features.regions import Regions
+from diptych.models.matchers.cca import CCASettings
+from diptych.models.matchers.projected import Head, ProjectedSettings
+from diptych.models.matchers.two_branch import TwoBranchSettings
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.towers.image.cnn import CNNSettings
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
+from diptych.objectives.contrastive import Contrastive
+from diptych.objectives.correlation import Correlation
+from diptych.objectives.hinge import Hinge
+from diptych.objectives.instance import Instance
+from diptych.objectives.logistic import Logistic
+from diptych.objectives.mvn import MVN
+from diptych.objectives.neighbourhood import Neighbourhood
+from diptych.objectives.quintuplet import Quintuplet
+from diptych.training.case import Case
+from diptych.training.compatibility import MODEL_RULES, RECIPE_RULES, check_models, check_recipe
+from diptych.training.engine.trainable import set_trainable
+from diptych.training.recipe import Batches, Optimiser, Recipe, Stage
+
+TEXT = {"text": GRUSettings(hidden=5, word=3), "words": 9}
+TOWERS = {"image": FeatureSettings(shape=(6,)), **TEXT}
+VSE = VSESettings(joint=5, **TOWERS)
+PHRASES = PhraseSettings()
+OFFLINE = OfflineSettings(lists="runs/teacher")
+DRAWN = "batches: neighbours, rivals and phrases cannot be combined with offline, chunk or a captioning model"
+
+
+def corpus(groups=(0, 1, 2, 3), splits=("train", "train", "train", "val")):
+    texts = [f"text {group}" for group in groups]
+    names = [f"photo {number}" for number in range(len(groups))]
+    features = Features([np.zeros((len(groups), 6), np.float32)])
+    sides = np.array(groups), np.array(splits)
+    return Corpus("some", names, *sides, texts, *sides, features=features)
+
+
+def two_branch():
+    return TwoBranchSettings(image_layers=(5, 4), text_layers=(5, 4), dropout=0.0, **TOWERS).build()
+
+
+def matcher_with(**declared):
+    """A matcher that declares other capabilities than those of VSE."""
+    usual = {
+        "image_input": SimpleNamespace(kind="features", regions=None, crops=None),
+        "pretrained": None,
+        "embedding_dim": 5,
+        "extra_terms": (),
+        "localises": False,
+        "reads_views": False,
+        "solves_in_closed_form": False,
+        "compares_within_modality": True,
+        "settings": SimpleNamespace(name="some_model"),
+    }
+    return SimpleNamespace(**{**usual, **declared})
+
+
+def backbone(*, trained):
+    return SimpleNamespace(parameters=lambda: [SimpleNamespace(requires_grad=trained)])
+
+
+def regions(method, *, trained=False):
+    image_input = SimpleNamespace(kind="crops", crops="10C", regions=Regions(method=method, count=4))
+    return matcher_with(image_input=image_input, pretrained=backbone(trained=trained), localises=True)
+
+
+BROKEN_RECIPES = {
+    "empty training split": (
+        Stage(objective=Hinge(), splits=("restval",)),
+        corpus(),
+        "some: stage 1 of the recipe trains on the split restval, which has no images",
+    ),
+    "unknown selection metric": (Stage(objective=Hinge(), select="rsums"), corpus(), "did you mean 'rsum'"),
+    "no previous stage": (Stage(objective=Hinge(), start="previous"), corpus(), "this is the first stage"),
+    "offline negatives without lists": (Stage(objective=Quintuplet()), corpus(), 'offline = { lists = "runs/vsepp" }'),
+    "lists that nobody reads": (
+        Stage(objective=Hinge(), offline=OFFLINE),
+        corpus(),
+        "'hinge' reads no offline negatives; use 'quintuplet'",
+    ),
+    "offline negatives of a single group": (
+        Stage(objective=Quintuplet(), offline=OFFLINE),
+        corpus((0, 0, 0, 3)),
+        "some: all training images and texts belong to one group, so there are no negatives",
+    ),
+    "lists of a stage that does not precede": (
+        Stage(objective=Quintuplet(), offline=OfflineSettings(lists="stage-3")),
+        corpus(),
+        "offline.lists = 'stage-3': not an earlier stage",
+    ),
+    "classes of a single group": (
+        Stage(objective=Instance()),
+        corpus((0, 0, 0, 3)),
+        "so there is nothing to classify",
+    ),
+    "more clusters than groups": (
+        Stage(objective=Instance(clusters=3)),
+        corpus(),
+        "objective.clusters = 3: the data has 3 groups; use fewer clusters",
+    ),
+    "sample within a batch": (
+        Stage(objective=Instance(sampled=2), batches=Batches(size=2)),
+        corpus(),
+        "objective.sampled = 2: a batch of 2 pairs may have as many classes",
+    ),
+    "empty val split": (
+        Stage(objective=Hinge()),
+        corpus(splits=("train",) * 4),
+        "some: the val split is empty, and stage.1.select = 'rsum'",
+    ),
+    "no phrases": (
+        Stage(objective=Hinge(), phrases=PHRASES, select="phrase_sum"),
+        corpus(),
+        "(stage 1 needs some in the split train)",
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RECIPE_RULES, ids=lambda rule: rule.name)
+def test_a_recipe_rule_refuses_its_stage_in_one_line(rule):
+    stage, data, words = BROKEN_RECIPES[rule.name]
+    with pytest.raises(rule.error) as caught:
+        rule.check(Case(Recipe(stage=(stage,)), 1, data))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("stage.1.") == (rule.error is RecipeError)
+    with pytest.raises((RecipeError, DataError)):
+        check_recipe(Recipe(stage=(stage,)), data)
+
+
+BROKEN_MODELS = {
+    "random crops of proposed regions": (
+        Stage(objective=Hinge(), phrases=PHRASES, crops="RC"),
+        regions("selective-search"),
+        'crops = "RC": selective-search proposes boxes in the whole photo',
+    ),
+    "proposed regions of a trainable backbone": (
+        Stage(objective=Hinge(), phrases=PHRASES),
+        regions("selective-search", trained=True),
+        'leave the backbone out, or use regions = { method = "grid" }',
+    ),
+    "phrases without regions": (
+        Stage(objective=Hinge(), phrases=PHRASES),
+        two_branch(),
+        "the model reads whole images; use a two-branch model with model.image.name = 'regions'",
+    ),
+    "regions without phrases": (Stage(objective=Hinge()), regions("selective-search"), "set phrases = {}"),
+    "pair scores without negatives": (
+        Stage(objective=Logistic()),
+        two_branch(),
+        "batches.rivals: 'logistic' scores each pair against negatives drawn for it; set batches.rivals = 1",
+    ),
+    "text negatives of phrases": (
+        Stage(objective=Neighbourhood(), batches=Batches(rivals=1), phrases=PHRASES),
+        regions("selective-search"),
+        "set phrases.rivals",
+    ),
+    "drawn pairs with offline negatives, chunks or captions": (
+        Stage(objective=Neighbourhood(), batches=Batches(neighbours=True), offline=OFFLINE),
+        two_branch(),
+        DRAWN,
+    ),
+    "neighbours of all positives": (
+        Stage(objective=Neighbourhood(), batches=Batches(neighbours=True), phrases=PhraseSettings(positives="all")),
+        regions("selective-search"),
+        "phrases.positives = 'all': every positive is in the batch already; leave out batches.neighbours",
+    ),
+    "neighbourhood constraints without neighbours": (
+        Stage(objective=Neighbourhood(text_to_text=0.2)),
+        two_branch(),
+        "constraints need neighbours in the batch; set it to true",
+    ),
+    "closed form": (
+        Stage(objective=Correlation(), epochs=1),
+        two_branch(),
+        "'correlation' and the model 'two_branch' cannot be combined",
+    ),
+    "closed form in one epoch": (
+        Stage(objective=Correlation(), epochs=2),
+        CCASettings(joint=2, **TOWERS).build(),
+        "epochs: 'correlation' is solved in one pass over the pairs; set epochs = 1 and no neighbours",
+    ),
+    "classes of phrases": (
+        Stage(objective=Instance(), phrases=PHRASES),
+        regions("selective-search"),
+        "phrases have no groups",
+    ),
+    "classes of sets": (
+        Stage(objective=Instance()),
+        matcher_with(embedding_dim=None),
+        "'instance' classifies vectors; use an embedding model",
+    ),
+    "clusters of pixels": (
+        Stage(objective=Instance(clusters=2)),
+        matcher_with(pretrained=backbone(trained=True)),
+        "objective.clusters: clusters are found among stored features; freeze the backbone first",
+    ),
+    "crops without a backbone": (
+        Stage(objective=Hinge(), crops="RC"),
+        matcher_with(),
+        "random crops need pictures and an image tower with a backbone",
+    ),
+    "views of a single vector": (
+        Stage(objective=Hinge()),
+        matcher_with(image_input=SimpleNamespace(kind="crops", crops="10C", regions=Regions(method="crops", count=2))),
+        "'views' gives several vectors per image, which only 'dual_path' reads; use 'backbone'",
+    ),
+    "chunks of an objective that needs all scores": (
+        Stage(objective=Quintuplet(), batches=Batches(chunk=4)),
+        matcher_with(),
+        "batches.chunk: 'quintuplet' needs all scores of a batch at once; leave chunk out",
+    ),
+    "chunks of a model with loss terms": (
+        Stage(objective=Hinge(), batches=Batches(chunk=4)),
+        matcher_with(extra_terms=("caption",)),
+        "batches.chunk: the model has loss terms of its own (caption); leave chunk out",
+    ),
+    "chunks with batch norm": (
+        Stage(objective=Hinge(), batches=Batches(chunk=4)),
+        VSESettings(joint=5, image=CNNSettings(pixels=16, width=2), **TEXT).build(),
+        "batches.chunk: image.layers.1 normalises by the statistics of the batch",
+    ),
+    "comparison within a modality": (
+        Stage(objective=MVN()),
+        matcher_with(compares_within_modality=False),
+        "'mvn' compares images with images; use an embedding model",
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", MODEL_RULES, ids=lambda rule: rule.name)
+def test_a_model_rule_refuses_its_stage_in_one_line(rule):
+    stage, matcher, words = BROKEN_MODELS[rule.name]
+    with pytest.raises(RecipeError) as caught:
+        rule.check(Case(Recipe(stage=(stage,)), 1, corpus(), matcher))
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("stage.1.")
+    assert "\n" not in str(caught.value)
+
+
+def test_every_rule_has_a_case_and_a_name_of_its_own():
+    assert [rule.name for rule in RECIPE_RULES] == list(BROKEN_RECIPES)
+    assert [rule.name for rule in MODEL_RULES] == list(BROKEN_MODELS)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        Stage(objective=Neighbourhood(), batches=Batches(rivals=2, chunk=4)),
+        Stage(objective=Neighbourhood(), batches=Batches(chunk=4), phrases=PHRASES),
+        Stage(objective=Correlation(), epochs=1, batches=Batches(neighbours=True), offline=OFFLINE),
+    ],
+    ids=["negatives in chunks", "phrases in chunks", "neighbours and lists"],
+)
+def test_drawn_pairs_are_combined_with_nothing_else(stage):
+    rules = {rule.name: rule for rule in MODEL_RULES}
+    with pytest.raises(RecipeError, match=DRAWN):
+        rules["drawn pairs with offline negatives, chunks or captions"].check(
+            Case(Recipe(stage=(stage,)), 1, corpus(), two_branch())
+        )
+
+
+def test_a_captioning_model_takes_plain_pairs_only():
+    captioner = matcher_with(extra_terms=("caption",))
+    for neighbours in (False, True):
+        stage = Stage(objective=Hinge(), batches=Batches(neighbours=neighbours))
+        case = Case(Recipe(stage=(stage,)), 1, corpus(), captioner)
+        broken = [rule.name for rule in MODEL_RULES if rule.is_broken(case)]
+        assert broken == (["drawn pairs with offline negatives, chunks or captions"] if neighbours else [])
+
+
+@pytest.mark.parametrize(
+    ("stage", "settings"),
+    [
+        (Stage(objective=Neighbourhood(text_to_text=0.2), batches=Batches(neighbours=True)), VSE),
+        (Stage(objective=Logistic(), batches=Batches(rivals=1)), VSE),
+        (Stage(objective=Hinge(), batches=Batches(chunk=4)), VSE),
+        (Stage(objective=Quintuplet(), offline=OFFLINE), VSE),
+        (Stage(objective=Instance(clusters=2)), VSE),
+        (Stage(objective=Correlation(), epochs=1), CCASettings(joint=2, **TOWERS)),
+    ],
+    ids=["neighbours", "negatives", "chunk", "offline", "clusters", "closed form"],
+)
+def test_what_can_be_combined_is_accepted(stage, settings):
+    recipe = Recipe(stage=(stage,))
+    check_recipe(recipe, corpus())
+    assert check_models(recipe, settings, corpus()).settings.name == settings.name
+
+
+@pytest.mark.parametrize("part", ["all", "image"])
+def test_a_trained_batch_norm_is_not_cut_into_chunks(part):
+    settings = VSESettings(joint=5, image=CNNSettings(pixels=16, width=2), **TEXT)
+    for model in (settings, ProjectedSettings(base=settings, head=Head(hidden=4, output=4))):
+        matcher = model.build()
+        set_trainable(matcher, (part if part == "all" or model is settings else f"base.{part}",))
+        case = Case(Recipe(stage=(Stage(objective=Contrastive()),)), 1, corpus(), matcher)
+        assert case.batch_norm.endswith("image.layers.1")
+    set_trainable(matcher, ("base.text", "base.project", "head_images"))
+    assert case.batch_norm is None
+
+
+@pytest.mark.parametrize(
+    ("second", "finds"),
+    [
+        ({"start": "previous", "objective": Instance(clusters=2)}, False),
+        ({"start": "previous", "objective": Instance(clusters=3)}, True),
+        ({"start": "scratch", "objective": Instance(clusters=2)}, True),
+        ({"start": "runs/other", "objective": Instance(clusters=2)}, False),
+        ({"start": "previous", "objective": Instance()}, False),
+    ],
+    ids=["same", "another number", "scratch", "a run", "none"],
+)
+def test_clusters_are_found_anew_unless_they_can_be_taken_over(second, finds):
+    recipe = Recipe(stage=(Stage(objective=Instance(clusters=2)), Stage(**second)))
+    assert Case(recipe, 2, corpus()).finds_clusters == finds
+
+
+def test_a_part_that_the_model_lacks_is_named_with_its_stage():
+    stages = (Stage(objective=Hinge()), Stage(objective=Hinge(), optimiser=Optimiser(parts={"imag": 0.5})))
+    with pytest.raises(RecipeError, match=r"^stage\.2\.optimiser\.parts: the model has no part 'imag'"):
+        check_models(Recipe(stage=stages), VSE, corpus())
