@@ -13,7 +13,6 @@ from PIL import Image
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, RunError
 from diptych.model import Model
-from diptych.models.engines.engine import Encodings
 from diptych.models.export.onnx import export_onnx
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
@@ -219,11 +218,3 @@ def test_sets_are_searched_by_their_mean_and_scored_by_the_model(vocabulary):
     images = model.encode_preprocessed(list(np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)))
     alone = model.score(images.take([1]), texts.take([2]))
     np.testing.assert_allclose(model.score(images, texts)[1, 2], alone[0, 0], atol=1e-6)
-
-
-def test_rows_of_encodings_are_taken_in_any_order():
-    sets = tuple(np.full((length, 2), length, np.float32) for length in (1, 2, 3))
-    taken = Encodings(np.arange(6, dtype=np.float32).reshape(3, 2), sets).take([2, 0])
-    assert taken.vectors.tolist() == [[4, 5], [0, 1]]
-    assert [len(rows) for rows in taken.sets] == [3, 1]
-    assert len(taken) == 2

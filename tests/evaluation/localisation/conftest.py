@@ -79,10 +79,10 @@ class ColourMatcher(TwoTowers):
         scores = images @ texts.T
         return scores if images.ndim == 2 else scores.amax(1)
 
-    def start_images(self):
+    def load_pretrained(self):
         pass
 
-    def start_words(self, vectors, found):
+    def load_word_vectors(self, vectors, found):
         pass
 
 

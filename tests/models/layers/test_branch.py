@@ -3,10 +3,7 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from diptych.errors import RecipeError
 from diptych.models.layers.branch import Branch, linear, normed
-from diptych.models.matchers.two_branch import TwoBranchSettings
-from diptych.models.towers.image.features import FeatureSettings
 
 
 def branch(*layers, dropout=0.0, normalised=True, inputs=6):
@@ -115,9 +112,3 @@ def test_a_layer_starts_with_xavier_weights(bias):
     assert 0.9 * (6 / 50) ** 0.5 < layer.weight.abs().max() <= (6 / 50) ** 0.5
     assert (layer.bias is not None) == bias
     assert not bias or not layer.bias.any()
-
-
-def test_both_sides_must_end_in_the_joint_size():
-    image = FeatureSettings(shape=(6,))
-    with pytest.raises(RecipeError, match=r"model\.image_layers ends in 5 and model\.text_layers in 4"):
-        TwoBranchSettings(image=image, words=9, image_layers=(7, 5), text_layers=(4,)).build()

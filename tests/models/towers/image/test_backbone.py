@@ -1,6 +1,5 @@
 import pytest
 import torch
-from torch import nn
 from torch.nn.functional import normalize
 
 from diptych.features.backbones.registry import load_backbone
@@ -56,25 +55,3 @@ def test_its_squares_are_those_of_the_backbone_unless_a_side_is_named():
 def test_a_corpus_with_features_needs_no_backbone():
     assert BackboneSettings().for_data((2048,)) == FeatureSettings(shape=(2048,))
     assert BackboneSettings().for_data(None) == BackboneSettings()
-
-
-@pytest.mark.parametrize(("batch_norm", "most"), [("frozen", 4), ("trained", 6)])
-def test_only_a_backbone_that_estimates_statistics_sees_the_whole_batch(batch_norm, most, pixels, monkeypatch):
-    monkeypatch.setattr("diptych.models.towers.pretrained.CROPS_AT_ONCE", 4)
-    tower = BackboneSettings(side=SIDE, batch_norm=batch_norm).build().train()
-    seen = []
-    tower.backbone.register_forward_pre_hook(lambda _module, given: seen.append(len(given[0])))
-    tower(pixels)
-    assert max(seen) == most
-    assert sum(seen) == 6
-
-
-@pytest.mark.parametrize(("batch_norm", "moves"), [("frozen", False), ("trained", True)])
-def test_statistics_of_batch_normalisation_move_only_where_that_is_wanted(batch_norm, moves, pixels):
-    tower = BackboneSettings(side=SIDE, batch_norm=batch_norm).build()
-    norms = [module for module in tower.modules() if isinstance(module, nn.BatchNorm2d)]
-    assert norms
-    before = [norm.running_mean.clone() for norm in norms]
-    tower.train()
-    tower(pixels)
-    assert any(not torch.equal(norm.running_mean, old) for norm, old in zip(norms, before, strict=True)) is moves

@@ -1,0 +1,110 @@
+"""Files of weights: what goes in comes out, equal contents are equal files, and anything else is one line."""
+
+import json
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from diptych.errors import RunError
+from diptych.models.matchers.vse import VSESettings
+from diptych.models.storage import (
+    load_about,
+    load_matcher,
+    load_tensors,
+    load_weights,
+    matcher_header,
+    save_matcher,
+    save_tensors,
+)
+from diptych.models.towers.image.features import FeatureSettings
+from diptych.models.towers.text.gru import GRUSettings
+from diptych.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary.from_texts(["a red circle", "a blue star"], 1)
+TENSORS = {"a": torch.arange(6.0).view(2, 3).t(), "b": torch.tensor([1, 2])}  # one is not contiguous
+
+
+def vse(seed=0, size=4):
+    torch.manual_seed(seed)
+    image, text = FeatureSettings(shape=(3,)), GRUSettings(word=2, hidden=size)
+    return VSESettings(joint=size, image=image, text=text, words=len(VOCABULARY)).build()
+
+
+def refusal(call):
+    with pytest.raises(RunError) as raised:
+        call()
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_tensors_and_metadata_come_back(tmp_path):
+    path = tmp_path / "a.safetensors"
+    save_tensors(path, TENSORS, {"epoch": 3, "names": ["x"]})
+    tensors, about = load_tensors(path)
+    assert about == load_about(path) == {"epoch": 3, "names": ["x"]}
+    assert tensors.keys() == TENSORS.keys()
+    assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
+
+
+def test_equal_contents_are_equal_files(tmp_path):
+    for name in ("a", "b"):
+        save_tensors(tmp_path / name, TENSORS, {"one": 1, "two": 2})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]  # no temporary file is left
+
+
+def test_other_files_are_refused_in_one_line(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    assert "no such file; is this the folder of a run?" in refusal(lambda: load_tensors(path))
+    path.write_bytes(pickle.dumps({"weights": 1}))
+    assert "a pickled checkpoint can run code" in refusal(lambda: load_tensors(path))
+    path.write_bytes(b"PK\x03\x04 a zip archive, as torch.save writes it")
+    assert "a pickled checkpoint can run code" in refusal(lambda: load_about(path))
+    save_tensors(path, TENSORS, {})
+    path.write_bytes(path.read_bytes()[:-4])
+    assert "damaged or truncated" in refusal(lambda: load_tensors(path))
+    save_file({"a": torch.ones(1)}, path)
+    assert "not written by Diptych" in refusal(lambda: load_about(path))
+    save_file({"a": torch.ones(1)}, path, {"diptych": json.dumps({"format": 99, "about": {}})})
+    assert "format 99; this version of Diptych reads format 1" in refusal(lambda: load_about(path))
+
+
+def test_a_matcher_comes_back_with_its_settings(tmp_path):
+    matcher, path = vse(), tmp_path / "weights.safetensors"
+    save_matcher(path, matcher, VOCABULARY, {"epoch": 2})
+    again = load_matcher(path, VOCABULARY)
+    assert again.settings == matcher.settings
+    assert all(torch.equal(value, matcher.state_dict()[name]) for name, value in again.state_dict().items())
+    assert load_about(path) == {"epoch": 2, **matcher_header(matcher, VOCABULARY)}
+
+
+def test_a_matcher_of_another_vocabulary_or_name_is_refused(tmp_path):
+    matcher, path = vse(), tmp_path / "weights.safetensors"
+    save_matcher(path, matcher, VOCABULARY, {})
+    other = Vocabulary.from_texts(["a green square"], 1)
+    assert "trained with another vocabulary" in refusal(lambda: load_matcher(path, other))
+    header = {**matcher_header(matcher, VOCABULARY), "model": {"name": "vsee"}}
+    save_tensors(path, matcher.state_dict(), header)
+    assert "vsee" in refusal(lambda: load_matcher(path, VOCABULARY))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda weights: weights.pop("project.bias"), "the model has project.bias, the file has not"),
+        (lambda weights: weights.update(extra=torch.ones(1)), "the file has extra, the model has not"),
+        (
+            lambda weights: weights.update({"project.bias": torch.ones(2)}),
+            "project.bias is (2,) in the file, (4,) in the model",
+        ),
+    ],
+    ids=["missing", "extra", "misshapen"],
+)
+def test_weights_that_do_not_fit_are_named_and_nothing_is_loaded(tmp_path, change, reason):
+    matcher, weights = vse(), dict(vse(seed=1).state_dict())
+    before = {name: value.clone() for name, value in matcher.state_dict().items()}
+    change(weights)
+    assert reason in refusal(lambda: load_weights(matcher, weights, tmp_path / "w"))
+    assert all(torch.equal(value, before[name]) for name, value in matcher.state_dict().items())
