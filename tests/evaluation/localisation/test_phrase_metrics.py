@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from diptych.evaluation.localisation.phrase_metrics import (
     PHRASE_SELECTION_METRICS,
     GroundingResult,
     correct_regions,
+    paired_phrase_difference,
     phrase_ranks,
 )
 from diptych.evaluation.metrics import significance
@@ -126,7 +128,7 @@ def test_intervals_equal_a_slow_loop_over_photos(at_once, monkeypatch):
     photos, dice = sorted(set(images.tolist())), np.random.default_rng(0)
     columns = []
     for _ in range(60):
-        drawn = [photos[place] for place in dice.integers(len(photos), size=len(photos))]
+        drawn = [photos[number] for number in dice.integers(len(photos), size=len(photos))]
         own = np.concatenate([ranks[images == photo] for photo in drawn])
         recalls = [100 * np.mean(own <= cutoff) for cutoff in (1, 5, 10)]
         columns.append([*recalls, sum(recalls), 100 * np.mean(own < np.inf)])
@@ -150,3 +152,47 @@ def test_json_has_sizes_metrics_and_kinds():
 def test_nothing_to_measure_is_an_error():
     with pytest.raises(ScoreError, match=r"no phrase could be measured; first reason: a\.jpg: truncated"):
         grounding([], skipped={"a.jpg": "a.jpg: truncated"})
+
+
+def some_grounding(seed: int, mentions: int = 40) -> GroundingResult:
+    """Mentions of a few photos, the same photos for every seed."""
+    random = np.random.default_rng(seed)
+    ranks = np.where(random.random(mentions) < 0.2, np.inf, random.integers(1, 14, mentions))
+    images = np.random.default_rng(9).choice([4, 9, 17, 30, 31], mentions)
+    return GroundingResult(ranks, images, [()] * mentions, np.arange(mentions), np.zeros((mentions, 4), np.float32))
+
+
+def test_a_paired_difference_equals_a_slow_loop_that_draws_photos_for_both(monkeypatch):
+    monkeypatch.setattr("diptych.evaluation.localisation.phrase_metrics.DRAWS", 60)
+    first, second = some_grounding(1), some_grounding(2)
+    photos, dice = sorted(set(first.images.tolist())), np.random.default_rng(0)
+    columns = []
+    for _ in range(60):
+        drawn = [photos[number] for number in dice.integers(len(photos), size=len(photos))]
+        sides = [np.concatenate([each.ranks[each.images == photo] for photo in drawn]) for each in (first, second)]
+        recalls = [100 * (np.mean(sides[1] <= cutoff) - np.mean(sides[0] <= cutoff)) for cutoff in (1, 5, 10)]
+        ceiling = 100 * (np.mean(sides[1] < np.inf) - np.mean(sides[0] < np.inf))
+        columns.append([*recalls, sum(recalls), ceiling])
+    found = paired_phrase_difference(first, second)
+    assert list(found.differences) == ["phrase_r1", "phrase_r5", "phrase_r10", "phrase_sum", "ceiling"]
+    for column, (name, each) in zip(np.array(columns).T, found.differences.items(), strict=True):
+        assert each.value == pytest.approx(second.metrics[name] - first.metrics[name])
+        assert (each.low, each.high) == pytest.approx(tuple(np.quantile(column, [0.025, 0.975])))
+
+
+def test_a_run_does_not_differ_from_itself_and_other_phrases_are_refused():
+    one = some_grounding(1)
+    assert not any(
+        each.is_significant or each.value for each in paired_phrase_difference(one, one).differences.values()
+    )
+    with pytest.raises(ScoreError, match="the same phrases in the same order"):
+        paired_phrase_difference(one, one.subset(np.arange(39)))
+
+
+def test_a_subset_keeps_the_ranks_of_its_mentions():
+    one = replace(some_grounding(1), rows=np.arange(40) * 2)  # every other mention was measured
+    part = one.subset(np.array([0, 5, 6, 78, 200]))
+    assert part.rows.tolist() == [0, 6, 78]
+    assert part.ranks.tolist() == one.ranks[[0, 3, 39]].tolist()
+    assert part.images.tolist() == one.images[[0, 3, 39]].tolist()
+    assert (len(part.kinds), part.boxes.shape) == (3, (3, 4))
