@@ -32,7 +32,7 @@ def test_refusals(whole, corpus, recipe, tmp_path):
         train(load_recipe("scenes", [*TINY, "stage.1.start=previous"]), corpus, tmp_path / "start")
     with pytest.raises(DataError, match="the val split is empty"):
         train(recipe, corpus.split("train", "test"), tmp_path / "val")
-    with pytest.raises(DataError, match="no stored features"):
+    with pytest.raises(DataError, match="reads stored features"):
         train(load_recipe("vsepp", [*SMALL, "model.image={name='features'}"]), corpus, tmp_path / "features")
     assert not (tmp_path / "select").exists()
     assert not (tmp_path / "val").exists()

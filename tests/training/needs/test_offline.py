@@ -245,7 +245,7 @@ def test_more_than_there_is_is_said_and_used(corpus, tmp_path):
     watcher = Stopping()
     how = recipe(tmp_path, MODEL, ONLINE, OFFLINE, overrides=["stage.2.offline.top_texts=5000"])
     train(how, corpus, tmp_path / "run", device="cpu", callback=watcher)
-    assert any("fewer negatives than asked for" in line for line in watcher.said)
+    assert any("fewer negatives than requested" in line for line in watcher.said)
 
 
 TOWERS = {"joint": 5, "text": GRUSettings(hidden=5, word=3), "image": FeatureSettings(shape=(6,)), "words": 9}
