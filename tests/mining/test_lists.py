@@ -28,7 +28,7 @@ def lists():
     return HardNegativeLists(texts, images, HEADER)
 
 
-def test_lists_come_back(lists, tmp_path):
+def test_lists_are_saved_and_loaded(lists, tmp_path):
     lists.save(tmp_path / "lists.safetensors")
     again = HardNegativeLists.load(tmp_path / "lists.safetensors")
     np.testing.assert_array_equal(again.texts, lists.texts)

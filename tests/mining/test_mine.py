@@ -70,7 +70,7 @@ def corpus_of(image_groups, text_groups, texts):
 
 
 def sorted_lists(table, corpus, top_texts, top_images):
-    """All pairs of what can be read that are negatives, each list sorted: the slow and obvious way."""
+    """All negative pairs of the readable part, each list sorted: slow and obvious."""
     read = [row for row in range(len(corpus.image_ids)) if row not in table.unreadable]
     live = [text for text, group in enumerate(corpus.text_groups) if group in corpus.image_groups[read]]
     said = {

@@ -13,7 +13,7 @@ SCORES = st.sampled_from(ALL)
 
 @st.composite
 def matrices(draw):
-    """All of these scores, two or three, or a single one all over a matrix; to draw each entry takes its time."""
+    """All of these scores, two or three, or a single one all over a matrix; drawing each entry would be slow."""
     values = np.array(draw(st.lists(SCORES, min_size=1, max_size=3) | st.just(ALL)), np.float32)
     shape = draw(st.integers(1, 9)), draw(st.integers(1, 120))
     return np.random.default_rng(draw(st.integers(0, 2**32))).choice(values, shape)

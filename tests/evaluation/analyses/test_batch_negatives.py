@@ -32,7 +32,7 @@ def test_the_batch_is_the_smallest_that_suffices(percentile, at_most):
     assert batch == 2 or miss_probability(batch - 1, percentile) > at_most
 
 
-def test_the_prediction_is_what_throwing_dice_gives():
+def test_the_prediction_agrees_with_random_draws():
     random = np.random.default_rng(0)
     thrown = random.random((20_000, 9))  # nine negatives, each with its percentile
     assert (thrown < 0.8).all(1).mean() == pytest.approx(miss_probability(10, 0.8), abs=0.01)
@@ -49,7 +49,7 @@ def test_the_prediction_is_what_throwing_dice_gives():
     ],
     ids=["percent", "one", "empty", "certain", "zero"],
 )
-def test_what_makes_no_sense_is_refused(call, words):
+def test_invalid_arguments_are_refused(call, words):
     with pytest.raises(ScoreError, match=words):
         call()
 
@@ -134,7 +134,7 @@ def test_uncorrelated_scores_miss_as_predicted():
         assert side.hardest == pytest.approx(result.predicted_hardest, abs=0.01)
 
 
-def test_a_rounded_product_does_not_move_the_top():
+def test_rounding_does_not_move_the_percentile():
     assert 0.55 * 100 > 55
     scores = np.random.default_rng(1).random((101, 101)).astype(np.float32)  # 100 negatives each, the 55th at the edge
     groups, missed = np.arange(101), []
@@ -143,7 +143,7 @@ def test_a_rounded_product_does_not_move_the_top():
     assert one_to_one(scores, batch=2, percentile=0.55, draws=200).image_to_text.share == pytest.approx(np.mean(missed))
 
 
-def test_where_queries_agree_on_what_is_hard_they_miss_together():
+def test_queries_that_find_the_same_negatives_hard_miss_together():
     independent = np.random.default_rng(1).normal(size=(300, 300)).astype(np.float32)
     agreed = np.tile(independent[:1], (300, 1))  # all images rank the texts alike, all texts tie on all images
     widths = []
@@ -169,7 +169,7 @@ def test_an_image_that_is_hard_for_all_and_drawn_often_is_missed_less_than_predi
     assert result.text_to_image.interval[1] < result.predicted
 
 
-def test_encodings_are_scored_a_block_at_a_time():
+def test_encodings_are_scored_in_blocks():
     random = torch.Generator().manual_seed(0)
     images, texts = torch.randn(30, 4, generator=random), torch.randn(90, 4, generator=random)
     whole = embedding_score(lambda left, right: left @ right.t(), images, texts)
@@ -207,7 +207,7 @@ def test_encodings_are_scored_a_block_at_a_time():
     ],
     ids=["large", "alone", "none", "percent", "unmatched", "other corpus", "nan"],
 )
-def test_what_cannot_be_measured_is_refused_in_one_line(change, words):
+def test_refusals_are_one_line(change, words):
     given = {"scores": torch.eye(4), "text_groups": np.arange(4), "batch": 3, **change}
     with pytest.raises(ScoreError, match=words) as raised:
         measured_misses(matrix_score(given.pop("scores")), np.arange(4), **given)

@@ -34,7 +34,7 @@ TEXT = GRUSettings(hidden=8, word=4)
 
 
 @given(arrays(np.float32, (5, 7), elements=st.integers(-4, 4)))
-def test_pearson_is_numpys(vectors):
+def test_pearson_equals_that_of_numpy(vectors):
     varied = [row for row in range(5) if len(set(vectors[row])) > 1]
     found = pearson(vectors)
     assert np.allclose(found[np.ix_(varied, varied)], np.corrcoef(vectors[varied]) if varied else 0)
@@ -47,7 +47,7 @@ def with_stores(model, folder):
     return Model.from_matcher(model.matcher, model.vocabulary, model.device, stores=folder)
 
 
-def test_the_mean_leaves_out_each_images_own():
+def test_the_mean_leaves_out_the_diagonal():
     matrix = np.array([[1, 0.5, -0.2], [0.5, 1, 0.1], [-0.2, 0.1, 1]])
     assert mean_absolute(matrix) == pytest.approx((0.5 + 0.2 + 0.1) / 3)
 
@@ -71,7 +71,7 @@ def trained_on(corpus, settings, stores=None):
     return Model.from_matcher(matcher, vocabulary, torch.device("cpu"), stores=stores)
 
 
-def test_a_corpus_own_features_are_those_before(corpus):
+def test_the_features_of_a_corpus_are_those_before_training(corpus):
     stored, values = with_features(corpus, (6,))
     trained = trained_on(stored, VSESettings(joint=8, text=TEXT, image=FeatureSettings(shape=(6,))))
     encoded = trained.encode_corpus(stored)
@@ -91,14 +91,14 @@ def test_a_corpus_own_features_are_those_before(corpus):
     assert len(correlations(trained, encoded).images) == 9  # fewer than a hundred: all
 
 
-def test_sets_are_averaged_over_what_is_there(corpus):
+def test_sets_are_averaged_without_padding(corpus):
     stored, values = with_features(corpus, (3, 6))
     trained = trained_on(stored, VSESettings(joint=8, text=TEXT, image=FeatureSettings(shape=(3, 6))))
     mean = np.concatenate([values[:1, 0], values[1:].mean(1)])
     assert np.allclose(features_before_training(trained, stored), mean, atol=1e-6)
 
 
-def test_a_network_that_began_at_random_has_no_before(corpus):
+def test_a_network_trained_from_scratch_has_no_before(corpus):
     trained = trained_on(corpus, VSESettings(joint=8, text=TEXT, image=CNNSettings(pixels=32, width=2)))
     found = correlations(trained, trained.encode_corpus(corpus), count=4)
     assert found.before is None
@@ -108,7 +108,7 @@ def test_a_network_that_began_at_random_has_no_before(corpus):
 
 @pytest.fixture
 def tiny(small_regions, corpus, monkeypatch):
-    """Every backbone is tiny, and what it began with can be loaded."""
+    """Every backbone is tiny, and its original weights can be loaded."""
     with small_regions(corpus):
         from diptych.models.towers import pretrained
 
@@ -120,7 +120,7 @@ def new_store(folder):
     return StoreOptions(folder, torch.device("cpu"), workers=0, create=True)
 
 
-def test_before_is_the_backbone_as_it_was_however_it_was_trained(tiny, corpus, tmp_path, monkeypatch):
+def test_before_is_the_original_backbone_even_if_it_was_fine_tuned(tiny, corpus, tmp_path, monkeypatch):
     trained = trained_on(corpus, VSESettings(joint=8, text=TEXT, image=BackboneSettings(crops="10C")))
     with torch.no_grad():
         trained.matcher.pretrained.scale.neg_()  # fine-tuned
@@ -133,7 +133,7 @@ def test_before_is_the_backbone_as_it_was_however_it_was_trained(tiny, corpus, t
     assert np.allclose(features_before_training(with_stores(trained, tmp_path), corpus), found, atol=1e-6)
 
 
-def test_a_grid_is_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, tmp_path):
+def test_the_mean_of_a_grid_is_the_same_from_pixels_and_from_the_store(tiny, corpus, tmp_path):
     trained = trained_on(corpus, SCANSettings(joint=8, image=RegionBackboneSettings()))
     found = features_before_training(trained, corpus)
     assert found.shape == (9, 6)
@@ -146,7 +146,7 @@ def test_a_grid_is_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, t
     assert after.shape == (9, 9)
 
 
-def test_views_are_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, tmp_path):
+def test_the_mean_of_views_is_the_same_from_pixels_and_from_the_store(tiny, corpus, tmp_path):
     text = TextCNNSettings(word=4, depth="small", length=8)
     trained = trained_on(corpus, DualPathSettings(image=ViewsSettings(), text=text, hidden=8, joint=8))
     found = features_before_training(trained, corpus)
@@ -157,7 +157,7 @@ def test_views_are_averaged_alike_from_pixels_and_from_the_store(tiny, corpus, t
     assert correlations(stored, trained.encode_corpus(corpus), count=9).before.shape == (9, 9)
 
 
-def test_what_cannot_be_correlated_is_one_line(corpus):
+def test_refusals(corpus):
     stored, _ = with_features(corpus, (6,))
     trained = trained_on(stored, VSESettings(joint=8, text=TEXT, image=FeatureSettings(shape=(6,))))
     encoded = trained.encode_corpus(stored)

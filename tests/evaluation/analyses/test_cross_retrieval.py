@@ -20,7 +20,7 @@ TIES = st.sampled_from(ALL)
 
 @st.composite
 def ties(draw: st.DrawFn, *shape: int) -> np.ndarray:
-    """All of these values, two or three, or a single one all over a matrix; to draw each entry takes its time."""
+    """All of these values, two or three, or a single one all over a matrix; drawing each entry would be slow."""
     values = np.array(draw(st.lists(TIES, min_size=1, max_size=3) | st.just(ALL)), np.float32)
     return np.random.default_rng(draw(st.integers(0, 2**32))).choice(values, shape)
 
@@ -51,10 +51,10 @@ def slow(scores, images, texts):
 
 @settings(max_examples=40)
 @given(cases(), st.sampled_from([0, 2, 99]))
-def test_every_pair_is_ranked_as_one_at_a_time(case, compared):
+def test_ranks_equal_those_of_each_pair_alone(case, compared):
     scores, images, texts, block = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_ranks, "MAX_COMPARISONS", compared)  # searched, mixed and compared give the same
+        patch.setattr(pair_ranks, "MAX_COMPARISONS", compared)  # by search, mixed, and by comparison
         found = cross_retrieval(matrix_score(torch.from_numpy(scores)), images, texts, block=block)
     columns = (found.images, found.texts, found.image_ranks, found.text_ranks, found.cross_ranks)
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == slow(scores, images, texts)
@@ -62,7 +62,7 @@ def test_every_pair_is_ranked_as_one_at_a_time(case, compared):
 
 @settings(max_examples=15)
 @given(st.integers(2, 9), st.integers(0, 5), st.integers(1, 200))
-def test_five_texts_an_image_give_the_papers_formula_exactly(images, seed, block):
+def test_five_texts_per_image_give_the_papers_formula_exactly(images, seed, block):
     scores = torch.randn(images, 5 * images, generator=torch.Generator().manual_seed(seed))
     found = cross_retrieval(matrix_score(scores), np.arange(images), np.arange(5 * images) // 5, block=block)
     assert found.cross_ranks.tolist() == np.maximum(5 * found.image_ranks - 4, found.text_ranks).tolist()
@@ -77,7 +77,7 @@ def test_the_best_pair_of_a_query_has_the_querys_rank():
     assert found.image_ranks.tolist() == expected.texts.tolist()
 
 
-def test_shares_count_each_pair_in_its_interval():
+def test_percentages_count_each_pair_in_its_interval():
     cross = np.array([1.0, 1.0, 1.5, 5.0, 5.5, 10.0, 20.0, 50.0, 100.0, 200.0, 200.5, 9999.0])
     rows = np.arange(12)
     found = CrossRetrieval(rows, rows, rows, rows, cross)
@@ -94,12 +94,12 @@ def test_shares_count_each_pair_in_its_interval():
     assert told["percent_up_to"]["1"] == pytest.approx(100 / 6)
 
 
-def test_a_model_that_scores_everything_alike_comes_last():
+def test_a_collapsed_model_ranks_last():
     found = cross_retrieval(matrix_score(torch.zeros(60, 300)), np.arange(60), np.arange(300) // 5, block=999)
     assert set(found.cross_ranks) == {296.0}
     assert found.percentages["> 200"] == 100
 
 
-def test_without_negatives_there_is_no_rank():
+def test_a_corpus_without_negatives_is_refused():
     with pytest.raises(ScoreError, match="of one group: there are no negatives"):
         cross_retrieval(matrix_score(torch.zeros(2, 3)), np.zeros(2, int), np.zeros(3, int))

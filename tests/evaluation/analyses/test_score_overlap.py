@@ -17,7 +17,7 @@ PAIRS = np.arange(4), np.arange(8) // 2
 
 @st.composite
 def cases(draw: st.DrawFn):
-    """Scores in the middle of bins, some of them beyond cosines, groups of any size in any order, and a block."""
+    """Scores in the middle of bins, some of them no cosines, groups of any size in any order, and a block."""
     names = draw(st.lists(st.integers(-9, 9), min_size=2, max_size=5, unique=True))
     images = draw(st.permutations([name for name in names for _ in range(draw(st.integers(1, 3)))]))
     texts = draw(st.permutations([name for name in names for _ in range(draw(st.integers(1, 4)))]))
@@ -59,7 +59,7 @@ def of(scores, **more):
     return score_overlap(matrix_score(torch.as_tensor(scores, dtype=torch.float32)), *PAIRS, **more)
 
 
-def test_apart_is_zero_and_alike_is_one():
+def test_disjoint_distributions_share_nothing_and_equal_ones_everything():
     apart = torch.full((4, 8), -0.5)
     apart[torch.arange(8) // 2, torch.arange(8)] = 0.5
     assert (of(apart).shared, of(apart).interval) == (0, (0, 0))
@@ -67,7 +67,7 @@ def test_apart_is_zero_and_alike_is_one():
     assert of(torch.full((4, 8), -7.0)).shared == 1  # beyond cosines
 
 
-def test_a_hand_made_example():
+def test_by_hand():
     scores = torch.full((4, 8), -0.5)  # negatives: 24
     scores[0, 2:] = 0.5  # six of them among the positives
     scores[torch.arange(8) // 2, torch.arange(8)] = 0.5
@@ -80,7 +80,7 @@ def test_a_hand_made_example():
     assert shared_area(np.array([1.0, 3.0]), np.array([0.0, 8.0])) == 0.75
 
 
-def test_a_cosine_a_little_beyond_one_is_a_cosine():
+def test_a_cosine_slightly_above_one_is_a_cosine():
     scores = torch.zeros(4, 8)
     scores[0, 0], scores[1, 0] = 1 + 1e-6, -1 - 1e-6
     found = of(scores, bins=4)
@@ -117,7 +117,7 @@ def test_a_draw_takes_a_groups_positives_and_negatives_together():
     assert of(scores).interval == pytest.approx((1, 1))
 
 
-def test_what_it_found_is_told():
+def test_json_has_the_area_and_both_densities():
     found = of(torch.randn(4, 8, generator=torch.Generator().manual_seed(0)) / 3, bins=20)
     told = json.loads(json.dumps(found.to_json()))
     assert (told["s"], told["bins"], len(told["edges"])) == (found.shared, 20, 21)
@@ -126,14 +126,14 @@ def test_what_it_found_is_told():
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf], ids=["nan", "inf", "minus-inf"])
-def test_scores_that_are_no_numbers_are_refused(wrong):
+def test_nan_and_infinite_scores_are_refused(wrong):
     scores = torch.zeros(4, 8)
     scores[2, 3] = wrong
     with pytest.raises(ScoreError, match="not a number" if np.isnan(wrong) else "finite"):
         of(scores)
 
 
-def test_what_cannot_be_compared_is_refused():
+def test_refusals():
     with pytest.raises(ScoreError, match="no negatives"):
         score_overlap(matrix_score(torch.zeros(2, 3)), np.zeros(2, int), np.zeros(3, int))
     with pytest.raises(ScoreError, match="at least one bin"):

@@ -56,7 +56,7 @@ def built(name):
 
 @pytest.mark.parametrize("name", list(MODELS))
 @torch.inference_mode()
-def test_importance_is_what_the_score_loses_one_word_at_a_time(name):
+def test_importance_is_the_drop_of_the_score_without_each_word(name):
     trained, image = built(name)
     sentence = ["a", "dog", "zebra", "and", "a", "red", "ball"]
 
@@ -80,7 +80,7 @@ def test_importance_is_what_the_score_loses_one_word_at_a_time(name):
 
 
 @given(st.lists(st.sampled_from([*VOCABULARY.words, "zebra", "unicorn", ",", "n't"]), min_size=1, max_size=9))
-def test_every_word_has_its_place(sentence):
+def test_every_word_has_its_position(sentence):
     trained, image = built("vse")
     if not any(word in VOCABULARY.ids for word in sentence):
         with pytest.raises(DataError, match="none of its words"):
@@ -108,14 +108,14 @@ def test_a_word_that_the_text_tower_does_not_know_is_unknown():
 
 @pytest.mark.parametrize("name", list(MODELS))
 @torch.inference_mode()
-def test_of_one_word_the_empty_text_is_left(name):
+def test_without_its_only_word_the_empty_text_is_scored(name):
     trained, image = built(name)
     (word,) = explain(trained, image, "Dog").words
     alone, empty = trained.matcher.score(image, trained.torch_engine.text_tensor(["dog", ""]))[0].tolist()
     assert word.importance == pytest.approx(alone - empty, abs=1e-6)
 
 
-def test_what_cannot_be_explained_is_one_line():
+def test_refusals_are_one_line():
     trained, image = built("vse")
     for sentence, reason in (
         ("", "the sentence is empty"),
@@ -130,7 +130,7 @@ def test_what_cannot_be_explained_is_one_line():
         explain(trained, image * torch.nan, "a dog")
 
 
-def test_equal_words_stand_in_the_order_of_the_sentence():
+def test_equally_important_words_keep_the_order_of_the_sentence():
     each = [WordImportance(0, "b", 0.5), WordImportance(1, "x", None), WordImportance(2, "a", 0.5)]
     found = Explanation("b x a", 0.9, (*each, WordImportance(3, "c", 0.75)))
     assert [word.word for word in found.by_importance] == ["c", "b", "a"]

@@ -42,7 +42,7 @@ def test_regions_of_any_picture_are_in_its_pixels(model, proposed, broken, two_c
         localise_in_picture(model, broken, ["red"])
 
 
-def test_a_picture_without_a_region_says_so(model, monkeypatch, proposed, two_colours):
+def test_a_picture_without_a_proposed_region_is_refused(model, monkeypatch, proposed, two_colours):
     monkeypatch.setattr(proposals, "proposer", lambda regions: lambda photo: np.zeros((regions.count, 4), np.float32))
     with pytest.raises(DataError, match="the photo: no region was proposed"):
         localise_in_picture(model, two_colours("red", "blue"), ["red"])

@@ -36,7 +36,7 @@ def shared_by_hand(one, other) -> float:
 
 
 def slow_rank(scores, right) -> float:
-    """Sort all candidates, the wrong first among equals, and walk down to the first right one."""
+    """Sort all candidates, incorrect ones first among equals, and walk down to the first correct one."""
     ordered = sorted(zip(scores, right, strict=True), key=lambda each: (-each[0], each[1]))
     for place, (_, is_it) in enumerate(ordered, 1):
         if is_it:
@@ -65,7 +65,7 @@ def test_each_phrase_has_its_own_column():
     assert math.inf in expected
 
 
-def test_equal_scores_rank_worse_and_other_right_ones_do_not_count():
+def test_ties_are_pessimistic_and_other_correct_regions_do_not_count():
     right = np.array([[True], [False], [True], [False], [True]])
     assert phrase_ranks(np.full((5, 1), 7.0), right).tolist() == [3]
     assert phrase_ranks(np.array([[3.0], [2.0], [3.0], [2.0], [1.0]]), right).tolist() == [1]
@@ -81,25 +81,25 @@ corners = st.tuples(edges, edges).map(lambda ends: (ends[0][0], ends[1][0], ends
 
 
 @given(st.lists(corners, min_size=1, max_size=6), corners, st.sampled_from([7, 12, 100]))
-def test_right_is_what_shares_half_whatever_the_rounding(candidates, box, width):
+def test_half_of_the_union_is_correct_whatever_the_rounding(candidates, box, width):
     exact = [shared_by_hand(candidate, box) >= 0.5 for candidate in candidates]  # of whole numbers
     relative = np.array([*candidates, box], np.float32) / np.float32(width)
     assert correct_regions(relative[:-1], relative[-1:])[:, 0].tolist() == exact
 
 
-def test_exactly_half_is_right_in_single_precision():
+def test_exactly_half_is_correct_in_single_precision():
     thirds = np.array([[0, 0, 2, 1], [0, 0, 1, 1], [1, 0, 2, 1]], np.float32) / 3
     thirds[:, [0, 2]] += np.float32(0.1)
     assert correct_regions(thirds[1:], thirds[:1]).all()
 
 
-def test_another_overlap_is_another_answer():
+def test_the_required_overlap_can_be_chosen():
     box, third = np.array([[0, 0, 1, 1]], np.float32), np.array([[0, 0, 1, 1 / 3]], np.float32)
     assert not correct_regions(third, box).any()
     assert correct_regions(third, box, 1 / 3).all()
 
 
-def test_metrics_are_shares_of_all_mentions():
+def test_metrics_are_percentages_of_all_mentions():
     found = grounding([1, 2, 5, 6, 10, 11, math.inf, math.inf])
     expected = {"phrase_r1": 12.5, "phrase_r5": 37.5, "phrase_r10": 62.5, "phrase_sum": 112.5, "ceiling": 75.0}
     assert found.metrics == expected

@@ -33,7 +33,7 @@ def cases(draw: st.DrawFn):
 
 
 def slow(scores, query_groups, answer_groups) -> list[float]:
-    """Walk down each query's whole list, wrong answers first among equals, and note the precision at each hit."""
+    """Walk down each query's list, negatives first among equals, and note the precision at each positive."""
     found = []
     for row, group in zip(scores.tolist(), query_groups, strict=True):
         listed = sorted(zip(row, answer_groups == group, strict=True), key=lambda answer: (-answer[0], answer[1]))
@@ -52,10 +52,10 @@ def both(found: Ranks) -> tuple[list[float], list[float]]:
 
 @settings(max_examples=30)
 @given(cases(), st.sampled_from([0, 2, 99]))
-def test_every_query_is_measured_as_by_a_walk_down_its_list(case, compared: int):
+def test_precisions_equal_a_walk_down_each_list(case, compared: int):
     scores, images, texts, block = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_ranks, "MAX_COMPARISONS", compared)  # searched, mixed and compared give the same
+        patch.setattr(pair_ranks, "MAX_COMPARISONS", compared)  # by search, mixed, and by comparison
         found = ranks_with_precision(matrix_score(torch.from_numpy(scores)), images, texts, block=block)
     assert both(found) == (
         pytest.approx(slow(scores, images, texts)),
@@ -67,7 +67,7 @@ def test_every_query_is_measured_as_by_a_walk_down_its_list(case, compared: int)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_it_agrees_with_torchmetrics(torchvision, seed: int):
+def test_mean_average_precision_agrees_with_torchmetrics(torchvision, seed: int):
     from torchmetrics.retrieval import RetrievalMAP  # imports torchvision where that is installed
 
     generator = torch.Generator().manual_seed(seed)
@@ -87,7 +87,7 @@ def test_it_agrees_with_torchmetrics(torchvision, seed: int):
         assert 5 < ours < 95, "at the ends they would agree by chance"
 
 
-def test_equal_scores_put_wrong_answers_first_and_right_ones_together():
+def test_ties_put_negatives_first_and_positives_together():
     # image 0 has two right texts that tie with each other and with one wrong text: places 2 and 3 of 4
     scores = torch.tensor([[0.5, 0.5, 0.5, 0.1], [0.0, 0.0, 1.0, 1.0]])
     found = ranks_with_precision(matrix_score(scores), np.array([0, 1]), np.array([0, 0, 1, 1]))
@@ -96,7 +96,7 @@ def test_equal_scores_put_wrong_answers_first_and_right_ones_together():
     assert everything_alike.image_precisions.tolist() == pytest.approx([(1 / 3 + 2 / 4) / 2] * 2)
 
 
-def test_with_one_right_answer_it_is_one_over_the_rank():
+def test_with_one_positive_it_is_one_over_the_rank():
     scores = torch.randn(20, 20, generator=torch.Generator().manual_seed(0))
     found = ranks_with_precision(matrix_score(scores), np.arange(20), np.arange(20), block=77)
     assert found.image_precisions.tolist() == pytest.approx((1 / found.images).tolist())
@@ -104,7 +104,7 @@ def test_with_one_right_answer_it_is_one_over_the_rank():
 
 
 def test_identical_images_are_found_together():
-    """Copies of a photo score the same to the last bit: as right answers, and as rivals of other groups."""
+    """Copies of a photo score the same to the last bit: as positives, and as negatives of other groups."""
     generator = torch.Generator().manual_seed(0)
     images, texts = torch.randn(11, 16, generator=generator), torch.randn(12, 16, generator=generator)
     images = images[[0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]]
@@ -116,7 +116,7 @@ def test_identical_images_are_found_together():
     assert both(found)[0][0] == both(found)[0][1], "copies in one group find the same"
 
 
-def test_memory_is_that_of_a_tile_and_every_score_is_asked_for_once():
+def test_tiles_are_at_most_a_block_and_every_score_is_requested_once():
     sizes: list[tuple[int, int]] = []
     matrix = torch.randn(90, 120, generator=torch.Generator().manual_seed(0))
 
@@ -143,7 +143,7 @@ def test_a_score_that_is_not_a_number_is_named():
         ranks_with_precision(matrix_score(torch.zeros(2, 3)), np.arange(2), np.array([0, 1, 7]))
 
 
-def test_some_rows_are_a_gallery_of_their_own():
+def test_selected_rows_are_a_gallery_of_their_own():
     scores = torch.randn(12, 18, generator=torch.Generator().manual_seed(0))
     images, texts, rows = np.arange(12) // 2, np.arange(18) // 3, np.array([3, 2, 9, 8])
     chosen = np.flatnonzero(np.isin(texts, images[rows]))
@@ -154,7 +154,7 @@ def test_some_rows_are_a_gallery_of_their_own():
     assert found.image_rows.tolist() == rows.tolist()
 
 
-def test_folds_average_it_and_ordinary_evaluation_leaves_it_out():
+def test_folds_average_it_and_it_is_measured_only_on_request():
     scores = torch.randn(24, 36, generator=torch.Generator().manual_seed(0))
     groups = np.arange(24) // 2, np.arange(36) // 3
     result = evaluate_score(matrix_score(scores), *groups, folds=3, average_precision=True, draws=20)
@@ -190,6 +190,6 @@ def test_intervals_are_those_of_a_slow_loop_over_drawn_groups():
     assert low < mean_metrics([metrics_from_ranks(fold) for fold in folds]).to_json()["i2t_map"] < high
 
 
-def test_several_images_of_a_group_are_seen():
+def test_it_applies_if_a_group_has_several_images():
     assert average_precision_applies(np.array([3, 1, 3]))
     assert not average_precision_applies(np.array([3, 1, 2]))

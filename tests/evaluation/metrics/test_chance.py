@@ -8,7 +8,7 @@ from diptych.evaluation.metrics.chance import chance_recall
 
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 2), min_size=3, max_size=8), st.integers(1, 9))
-def test_chance_is_what_random_orders_reach(answers, cutoff):
+def test_chance_is_the_mean_recall_of_random_orders(answers, cutoff):
     answers = np.array(answers)
     queries = np.unique(answers)
     random = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from diptych.evaluation.metrics.significance import bootstrap_intervals
 
 
 def some_ranks(groups: int, seed: int) -> Ranks:
-    """Uneven groups, several images and texts each, named at random and in no order."""
+    """Groups of different sizes and random names, their images and texts in random order."""
     random = np.random.default_rng(seed)
     names = random.choice(10_000, groups, replace=False)
     images = random.permutation(np.repeat(names, random.integers(1, 4, groups)))
@@ -36,7 +36,7 @@ def drawn_recall(found, query_groups, drawn, cutoff):
 
 
 @pytest.mark.parametrize("sizes", [[12], [9, 14]], ids=["gallery", "folds"])
-def test_it_equals_a_slow_loop_that_draws_both_together(sizes):
+def test_intervals_equal_a_slow_loop_that_draws_both_together(sizes):
     first = [some_ranks(groups, seed) for seed, groups in enumerate(sizes)]
     second = [other_than(ranks, 7) for ranks in first]
     random, draws, columns = np.random.default_rng(3), 40, []
@@ -65,7 +65,7 @@ def test_the_value_is_the_difference_of_the_recalls():
     assert values == {"i2t_r1": 25, "t2i_r1": -25, "rsum": 0}
 
 
-def test_a_small_steady_gain_is_found_where_the_separate_intervals_overlap():
+def test_a_small_steady_gain_is_significant_although_the_separate_intervals_overlap():
     groups = np.arange(200)
     first = np.where(groups % 2, 1, 9)
     second = np.where(groups < 16, 1, first)  # 8 of 200 more
@@ -78,7 +78,7 @@ def test_a_small_steady_gain_is_found_where_the_separate_intervals_overlap():
 
 
 @given(st.integers(0, 1000))
-def test_swapping_turns_the_sign_and_a_model_never_beats_itself(seed):
+def test_swapping_changes_the_sign_and_a_model_never_beats_itself(seed):
     one = some_ranks(8, seed)
     other = other_than(one, seed)
     there, back = (paired_difference(*sides, draws=30).differences for sides in (([one], [other]), ([other], [one])))
@@ -96,7 +96,7 @@ def test_a_difference_is_significant_if_its_interval_excludes_0():
     assert not Difference(-1.0, -2.0, 0.0).is_significant
 
 
-def test_it_can_be_stored():
+def test_json_has_the_differences_by_name_and_the_draws():
     one = some_ranks(5, 0)
     stored = json.loads(json.dumps(paired_difference([one], [other_than(one, 1)], draws=10, seed=4).to_json()))
     assert (stored["level"], stored["draws"], stored["seed"]) == (0.95, 10, 4)

@@ -31,7 +31,7 @@ def both(images: list[int], texts: list[int]) -> Ranks:
 
 
 def hit_rate(scores: torch.Tensor, positives: torch.Tensor, cutoff: int) -> float:
-    """Somebody else's recall at K, for the rows of a score matrix; scores must be positive and differ."""
+    """The recall at K of torchmetrics, for the rows of a score matrix; scores must be positive and differ."""
     queries = torch.arange(len(scores))[:, None].expand_as(scores)
     from torchmetrics.retrieval import RetrievalHitRate  # imports torchvision where that is installed
 
@@ -72,7 +72,7 @@ def test_a_collapsed_model_is_not_above_chance():
     assert metrics.text_to_image.mean == 50
 
 
-def test_names_belong_to_their_directions():
+def test_metrics_are_named_by_their_direction():
     named = metrics_from_ranks(both(images=[1, 3, 8, 11], texts=[1, 1, 20])).to_json()
     assert named == pytest.approx(
         {
@@ -113,7 +113,7 @@ def test_median_rank_is_the_lower_whole_rank(found: np.ndarray):
     assert median_rank(found) == (low + high) // 2
 
 
-def test_folds_weigh_the_same_whatever_their_size():
+def test_folds_have_equal_weights_whatever_their_size():
     folds = [Metrics(direction_metrics(np.array([1])), direction_metrics(np.array([2]))) for _ in range(1)]
     folds.append(Metrics(direction_metrics(np.array([4, 4, 8])), direction_metrics(np.array([1, 1, 1]))))
     mean = mean_metrics(folds)

@@ -12,7 +12,7 @@ from diptych.evaluation.metrics.significance import bootstrap_intervals
 
 
 def some_ranks(groups: int, seed: int) -> Ranks:
-    """Uneven groups, several images and texts each, named at random and in no order."""
+    """Groups of different sizes and random names, their images and texts in random order."""
     random = np.random.default_rng(seed)
     names = random.choice(10_000, groups, replace=False)
     images = random.permutation(np.repeat(names, random.integers(1, 4, groups)))
@@ -54,7 +54,7 @@ def test_intervals_equal_a_slow_loop(weights: int, sizes: list[int], monkeypatch
     assert list(fast.bounds.values()) == [pytest.approx(bound) for bound in slow]
 
 
-def test_intervals_cover_the_truth_when_captions_of_an_image_succeed_together():
+def test_intervals_cover_the_truth_if_captions_of_an_image_succeed_together():
     # Drawing captions one by one would take 300 for independent where 60 are: it covers 60% here.
     random = np.random.default_rng(0)
     image_groups, text_groups = np.arange(60), np.repeat(np.arange(60), 5)
@@ -86,7 +86,7 @@ def test_folds_are_drawn_separately_and_averaged():
     assert (several[1] - several[0]) == pytest.approx((single[1] - single[0]) / 2, rel=0.2)
 
 
-def test_a_seed_decides_and_a_level_widens():
+def test_the_seed_determines_the_draws_and_a_higher_level_widens():
     fold = [some_ranks(50, seed=0)]
     assert bootstrap_intervals(fold, seed=1) == bootstrap_intervals(fold, seed=1)
     assert bootstrap_intervals(fold, seed=1).bounds != bootstrap_intervals(fold, seed=2).bounds
@@ -103,7 +103,7 @@ def test_a_certain_recall_has_no_width():
     assert bounds["rsum"] == (300, 300)
 
 
-def test_json_has_names_and_how_they_were_drawn():
+def test_json_has_the_bounds_by_name_and_the_draws():
     value = bootstrap_intervals([some_ranks(5, seed=0)], cutoffs=[1], draws=10, seed=4).to_json()
     assert json.loads(json.dumps(value)) == value
     assert (value["level"], value["draws"], value["seed"]) == (0.95, 10, 4)
@@ -111,6 +111,6 @@ def test_json_has_names_and_how_they_were_drawn():
 
 
 @pytest.mark.parametrize("wrong", [{"level": 95}, {"level": 0}, {"draws": 0}])
-def test_a_senseless_level_or_number_of_draws_is_refused(wrong: dict):
+def test_an_invalid_level_or_number_of_draws_is_refused(wrong: dict):
     with pytest.raises(ScoreError, match="between 0 and 1"):
         bootstrap_intervals([some_ranks(5, seed=0)], **wrong)

@@ -87,7 +87,7 @@ def test_encodings_are_those_of_one_batch_whatever_the_chunks(monkeypatch, chunk
         torch.testing.assert_close(encoded.texts, normalize(matcher.project_text(texts)), atol=5e-5, rtol=0)
 
 
-def test_the_run_is_not_changed_and_the_copy_is_what_scores():
+def test_the_run_is_not_changed_and_the_copy_scores():
     trained = run()
     before = {name: value.clone() for name, value in trained.matcher.state_dict().items()}
     encoded = encode_with_batch_statistics(trained, corpus())
@@ -103,7 +103,7 @@ def test_the_run_is_not_changed_and_the_copy_is_what_scores():
     assert not encoded.encoded_by.project[1]._forward_pre_hooks
 
 
-def test_two_passes_are_enough_where_no_layer_lies_behind_another(monkeypatch):
+def test_two_passes_suffice_if_no_layer_lies_behind_another(monkeypatch):
     passes = []
     encode = Model.encode_corpus
     monkeypatch.setattr(Model, "encode_corpus", lambda *given: passes.append(1) or encode(*given))
@@ -113,7 +113,7 @@ def test_two_passes_are_enough_where_no_layer_lies_behind_another(monkeypatch):
     assert len(passes) == 2 + 3
 
 
-def test_regions_that_are_there_are_the_batch():
+def test_padding_is_not_part_of_the_batch():
     data = corpus((3, SIZE))
     data.features._parts[0][::4, 1:] = 0  # some images have one region only
     vocabulary = Vocabulary.from_texts(data.texts, 1)
@@ -147,7 +147,7 @@ def test_a_model_without_batch_normalisation_is_refused():
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.booleans(), st.floats(-1e6, 1e6))
-def test_parts_add_up_to_the_whole(sizes, places, offset):
+def test_parts_give_the_statistics_of_all_rows(sizes, places, offset):
     shape = (3, 2) if places else (3,)
     rows = torch.randn(sum(sizes) + 2, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + offset
     record = batch_statistics.RunningStatistics()

@@ -31,7 +31,7 @@ SCAN = SCANSettings(joint=4, image=RegionFeatureSettings(shape=(3, 4)), words=9)
 
 @st.composite
 def ties(draw: st.DrawFn, *shape: int) -> np.ndarray:
-    """All of these values, two or three, or a single one all over a matrix; to draw each entry takes its time."""
+    """All of these values, two or three, or a single one all over a matrix; drawing each entry would be slow."""
     values = np.array(draw(st.lists(TIES, min_size=1, max_size=3) | st.just(ALL)), np.float32)
     return np.random.default_rng(draw(st.integers(0, 2**32))).choice(values, shape)
 
@@ -47,7 +47,7 @@ def cases(draw: st.DrawFn):
 
 
 def slow_ranks(cheap: np.ndarray, costly: np.ndarray, queries: np.ndarray, answers: np.ndarray, top: int) -> list[int]:
-    """Sort by the cheap score, sort the first again by the costly one; where they hold no positive, look further."""
+    """Sort by the retriever, then the first again by the reranker; if they hold no positive, look further."""
     found = []
     for query, group in enumerate(queries):
         right = (answers == group).tolist()
@@ -59,7 +59,7 @@ def slow_ranks(cheap: np.ndarray, costly: np.ndarray, queries: np.ndarray, answe
 
 
 class Pairs:
-    """Looks scores up, and remembers which."""
+    """Looks scores up and records which."""
 
     def __init__(self, scores: np.ndarray) -> None:
         self.scores, self.asked = scores, list[tuple[int, int]]()
@@ -86,7 +86,7 @@ def test_ranks_equal_two_sorts_and_each_pair_is_scored_once(case, tops):
 
 @settings(max_examples=25)
 @given(cases())
-def test_lists_of_everything_give_the_full_ranks_and_lists_of_one_the_first_recall(case):
+def test_lists_of_all_answers_give_the_full_ranks_and_lists_of_one_the_retrievers_recall(case):
     cheap, costly, images, texts, block = case
     every = max(2, len(images), len(texts))
     listing = matrix_score(torch.from_numpy(cheap))
@@ -115,14 +115,14 @@ def test_by_hand():
     assert two.ranks.texts.tolist() == [1, 1, 2, 1]
 
 
-def test_what_is_beyond_the_list_keeps_its_rank():
+def test_a_positive_beyond_the_list_keeps_its_rank():
     cheap = np.array([[5.0, 4.0, 3.0, 2.0, 9.0]], np.float32).repeat(5, 0)
     costly = np.zeros((5, 5), np.float32) + 7 * np.eye(5, dtype=np.float32)
     _, two = rerank_scores(Pairs(costly), matrix_score(torch.from_numpy(cheap)), np.arange(5), np.arange(5), [2])
     assert two.ranks.images.tolist() == [1, 3, 4, 5, 1]  # lists are texts 4 and 0
 
 
-def test_equal_embeddings_come_last():
+def test_equal_embeddings_rank_last():
     score = embedding_score(lambda images, texts: images @ texts.T, torch.ones(30, 8), torch.ones(60, 8))
     groups = np.arange(30), np.arange(60) // 2
     found = list(rerank_scores(Pairs(np.ones((30, 60))), score, *groups, [5], block=200))
@@ -141,7 +141,7 @@ def encodings(digest: str = "one", images: int = 8) -> tuple[EncodedCorpus, Enco
     return EncodedCorpus(VSE, *vectors, *groups, digest), EncodedCorpus(SCAN, *sets, *groups, digest)
 
 
-def test_a_run_of_pairs_reranks_the_lists_of_an_embedding_run():
+def test_an_interaction_model_reranks_the_lists_of_an_embedding_model():
     cheap, scan = encodings()
     seen = []
     found = rerank([scan], cheap, [16, 3], all_pairs=True, progress=lambda done, total: seen.append((done, total)))
@@ -162,7 +162,7 @@ def test_a_run_of_pairs_reranks_the_lists_of_an_embedding_run():
 
 
 @pytest.mark.parametrize("numbers", [1, 100, 10**6])
-def test_pairs_are_scored_as_in_the_matrix_and_in_small_blocks(numbers):
+def test_pair_scores_equal_those_of_the_matrix_in_blocks_of_any_size(numbers):
     _, scan = encodings()
     other = replace(scan, images=scan.images.flip(0))
     whole = [each.matcher().score(each.images, each.texts) for each in (scan, other)]

@@ -52,7 +52,7 @@ def test_folds_are_consecutive_and_their_metrics_averaged():
     assert result.metrics.to_json() != pytest.approx(alone(slice(0, 100))), "folds must be easier than the whole"
 
 
-def test_folds_of_a_gallery_and_folds_that_do_not_come_out_even():
+def test_folds_of_a_gallery_may_differ_in_size():
     result = run(folds=3, gallery=31)
     assert result.protocol == "3 folds of 10 to 11 of the first 31 images"
     assert [len(fold.images) for fold in result.folds] == [11, 10, 10]
@@ -89,13 +89,13 @@ def test_a_gallery_larger_than_the_corpus_is_refused(gallery: int):
 
 
 @pytest.mark.parametrize("folds", [1, 2])
-def test_a_text_without_an_image_does_not_get_lost(folds: int):
+def test_a_text_without_an_image_is_refused_also_with_folds(folds: int):
     groups = np.append(TEXT_GROUPS[:-1], 7)
     with pytest.raises(ScoreError, match=r"^text 299: no image of its group 7"):
         evaluate_score(matrix_score(SCORES), IMAGE_GROUPS, groups, folds=folds)
 
 
-def test_intervals_hold_the_metrics_and_follow_the_seed():
+def test_intervals_contain_the_metrics_and_depend_on_the_seed():
     result = run(folds=2)
     named = result.metrics.to_json()
     for name, (low, high) in result.intervals.bounds.items():
@@ -103,7 +103,7 @@ def test_intervals_hold_the_metrics_and_follow_the_seed():
     assert run(folds=2, seed=1).intervals.bounds != result.intervals.bounds
 
 
-def test_json_is_plain_and_named():
+def test_json_has_stable_names():
     value = run(folds=4).to_json()
     assert json.loads(json.dumps(value)) == value
     assert (value["protocol"], value["images"], value["texts"], value["folds"]) == (

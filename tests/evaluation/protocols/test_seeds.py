@@ -1,4 +1,4 @@
-"""Mean, deviation and median run, against numpy and against the figures that ConVSE's Table I prints."""
+"""Mean, deviation and median run, compared with numpy and with the printed figures of ConVSE's Table I."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_it_agrees_with_numpy(rows):
     assert middle == np.percentile(sums, 50, method="lower")
 
 
-def test_of_two_the_lower_is_the_median_and_one_alone_has_no_deviation():
+def test_the_lower_of_two_is_the_median_and_a_single_run_has_no_deviation():
     assert several([CONVSE[4], CONVSE[0]]).median_run == "seed-1"
     one = several(CONVSE[:1])
     assert one.std is None
@@ -74,7 +74,7 @@ def test_mean_and_deviation_are_of_recalls_only():
     assert SeedStatistics(rows).to_json()["runs"]["a"]["i2t_median"] == 3.0
 
 
-def test_the_sum_that_there_is_orders_the_runs():
+def test_runs_are_ordered_by_the_sum_that_they_have():
     assert several(CONVSE).sum_metric == "rsum"
     phrases = SeedStatistics(
         {

@@ -87,7 +87,7 @@ def test_each_distinct_phrase_of_a_tile_is_scored_once():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
-def test_the_share_weighs_the_phrases(share):
+def test_the_share_is_the_weight_of_the_phrases(share):
     sentences, phrases = normal(5, 10), normal(5, 10, seed=1)
     joined = combined_score(matrix_score(sentences), matrix_score(phrases), share)
     torch.testing.assert_close(whole(joined), (1 - share) * sentences + share * phrases)
@@ -96,7 +96,7 @@ def test_the_share_weighs_the_phrases(share):
     assert found.images.tolist() == expected.images.tolist()
 
 
-def test_what_does_not_fit_is_refused():
+def test_refusals():
     five = matrix_score(normal(5, 10))
     with pytest.raises(ScoreError, match=r"share of 1\.5"):
         combined_score(five, five, 1.5)
@@ -157,7 +157,7 @@ def test_a_phrase_run_scores_a_text_by_the_best_region_of_each_phrase():
             assert tile[image, text] == pytest.approx(-float(distances.amin(0).mean()), abs=1e-4)
 
 
-def test_two_runs_that_read_different_inputs_are_joined():
+def test_two_runs_with_different_inputs_are_combined():
     data = corpus()
     sentences = replace(data, features=Features([data.features[np.arange(12)].mean(1)]))
     encoded = run(sentences, seed=1).encode_corpus(sentences)

@@ -26,7 +26,7 @@ TIES = st.sampled_from(ALL)
 
 @st.composite
 def ties(draw: st.DrawFn, *shape: int) -> np.ndarray:
-    """All of these values, two or three, or a single one all over a matrix; to draw each entry takes its time."""
+    """All of these values, two or three, or a single one all over a matrix; drawing each entry would be slow."""
     values = np.array(draw(st.lists(TIES, min_size=1, max_size=3) | st.just(ALL)), np.float32)
     return np.random.default_rng(draw(st.integers(0, 2**32))).choice(values, shape)
 
@@ -60,7 +60,7 @@ def test_ranks_equal_a_slow_loop(case):
     assert images.ranks.tolist() == list(expected.values())
     assert images.groups.tolist() == groups[list(expected)].tolist()
     assert images.singletons == len(groups) - len(expected)
-    # a text asks from the text's place: its scores are a column
+    # a text is the second argument: its scores are a column
     texts = within_ranks(matrix_score(torch.from_numpy(scores)), groups, "texts", block=block)
     assert texts.ranks.tolist() == list(plain(scores.T, groups).values())
 
@@ -93,7 +93,7 @@ def test_recalls_agree_with_torchmetrics(modality, torchvision):
     assert 0 < result.metrics.recalls[1] < result.metrics.recalls[5]
 
 
-def test_result_has_lasting_names_and_intervals_around_the_recall():
+def test_json_has_stable_names_and_intervals_around_the_recalls():
     one = encodings()
     told = evaluate_within_modality([one], "texts").to_json()
     assert list(told["metrics"]) == ["t2t_r1", "t2t_r5", "t2t_r10", "t2t_median", "t2t_mean"]
@@ -105,7 +105,7 @@ def test_result_has_lasting_names_and_intervals_around_the_recall():
     assert "i2i_r1" in evaluate_within_modality([one], "images").to_json()["metrics"]
 
 
-def test_those_alone_are_rivals_but_not_asked():
+def test_singletons_are_negatives_but_no_queries():
     vectors = normalize(torch.tensor([[1.0, 0.0], [0.9, 0.4], [1.0, 0.1], [0.0, 1.0]]))
     groups = np.array([5, 5, 6, 7])
     settings = VSESettings(**{**TOWERS, "joint": 2, "text": GRUSettings(hidden=2)})
@@ -116,13 +116,13 @@ def test_those_alone_are_rivals_but_not_asked():
     assert result.to_json()["images"] == 4
 
 
-def test_equal_embeddings_come_last():
+def test_equal_embeddings_rank_last():
     groups = np.arange(60) // 3
     one = EncodedCorpus(VSE, torch.ones(60, 4), torch.ones(60, 4), groups, groups, "one")
     assert set(evaluate_within_modality([one], "texts").ranks.ranks) == {58}
 
 
-def test_an_ensemble_is_the_mean_and_of_one_corpus():
+def test_an_ensemble_ranks_by_the_mean_and_needs_one_corpus():
     one, two = encodings(seed=0), encodings(seed=1)
     mean = ((one.texts @ one.texts.T + two.texts @ two.texts.T) / 2).numpy()
     found = evaluate_within_modality([one, two], "texts").ranks.ranks.tolist()
@@ -131,7 +131,7 @@ def test_an_ensemble_is_the_mean_and_of_one_corpus():
         evaluate_within_modality([one, encodings(digest="other")], "texts")
 
 
-def test_a_score_that_is_not_symmetric_is_asked_from_its_own_place():
+def test_with_an_asymmetric_score_a_query_keeps_its_argument():
     one = encodings(OrderSettings(**TOWERS))
     matcher = one.matcher()
     with torch.no_grad():
@@ -144,7 +144,7 @@ def test_a_score_that_is_not_symmetric_is_asked_from_its_own_place():
     )
 
 
-def test_what_cannot_be_asked_is_refused():
+def test_refusals():
     groups = np.arange(3)
     alone = EncodedCorpus(VSE, torch.ones(3, 4), torch.ones(3, 4), groups, groups, "one")
     with pytest.raises(ScoreError, match="no group has two images"):
