@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from diptych.training.engine.stage import make_optimiser
 
 from diptych.data.sampling.pairs import PairBatch
 from diptych.machine import keep_freed_memory
@@ -27,7 +28,6 @@ from diptych.objectives.contrastive import Contrastive
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.mvn import MVN
 from diptych.objectives.objective import Objective
-from diptych.training.engine.stage import make_optimiser
 from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
 from harness import arguments, finish, interleaved

@@ -52,7 +52,7 @@ def embeddings(images: int, *, clustered: bool) -> tuple[Tensor, Tensor]:
         for each, part in enumerate(made[1].split(TEXTS_EACH)):
             part.add_(made[0][each])
     for part in itertools.chain(*(side.split(1000) for side in made)):
-        part /= part.norm(dim=1, keepdim=True)
+        part.div_(part.norm(dim=1, keepdim=True))
     return made
 
 

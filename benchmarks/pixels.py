@@ -97,7 +97,8 @@ def stage_two(corpus: Corpus) -> tuple[Step, PairReader]:
     train_mode(matcher)
     step = prepare_step(matcher, STAGE, torch.device("cpu"), Classes(np.arange(PHOTOS), np.arange(PHOTOS)))
     wanted = matcher.image_input
-    assert corpus.pictures is not None and wanted.crops is not None
+    assert corpus.pictures is not None
+    assert wanted.crops is not None
     images = CropReader(corpus.pictures, wanted.crops, wanted.shape[-1], random=STAGE.crops)
     return step, PairReader(corpus.text_groups, images, vocabulary.encode_all(corpus.texts))
 

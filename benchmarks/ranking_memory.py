@@ -27,7 +27,7 @@ def embeddings(rows: int, size: int) -> Tensor:
     """Random unit vectors, made in place: making them must not be the peak of memory."""
     made = torch.empty(rows, size).normal_()
     for part in made.split(1000):
-        part /= part.norm(dim=1, keepdim=True)
+        part.div_(part.norm(dim=1, keepdim=True))
     return made
 
 

@@ -112,7 +112,8 @@ def batches(port: int) -> tuple[float, float]:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         told = answer.read().decode()
     count, total = (re.search(rf"^diptych_batch_size_{name} (\S+)$", told, re.M) for name in ("count", "sum"))
-    assert count and total
+    assert count
+    assert total
     return float(count[1]), float(total[1])
 
 

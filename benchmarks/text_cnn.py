@@ -146,7 +146,8 @@ def difference(tower: TextCNN, batch: Tensor) -> float:
     ours = copy.deepcopy(tower).double()
     plain = Plain(ours).double()
     vectors = Passes(ours, ours.encode, [batch])(), Passes(plain, plain, [batch])()
-    assert ours.words.weight.grad is not None and plain.words.weight.grad is not None
+    assert ours.words.weight.grad is not None
+    assert plain.words.weight.grad is not None
     gradients = ours.words.weight.grad[len(SPECIALS) :].t(), plain.words.weight.grad[..., 0, 0]
     return max(float((one - other).abs().max() / other.abs().max()) for one, other in (vectors, gradients))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
@@ -29,6 +29,7 @@ from diptych.machine import keep_freed_memory
 from diptych.model import Model
 
 Values = NDArray[np.float32]
+Question = tuple[str, str, list[str], NDArray[np.int64], NDArray[np.bool_] | None]
 
 # What captions call it, as a pattern of whole words, and how it is asked for.
 CONCEPTS = {
@@ -136,12 +137,8 @@ def measures(scores: Values, known: Background, panel: Values) -> dict[str, floa
 
 def cases(photos: Photos, encode: Callable[[list[str]], Values], random: np.random.Generator) -> list[Case]:
     """Every question to every folder."""
-    everything = np.arange(len(photos.images))
     found = []
-
-    def ask(
-        what: str, concept: str, texts: list[str], rows: NDArray[np.int64], right: NDArray[np.bool_] | None
-    ) -> None:
+    for what, concept, texts, rows, right in questions(photos, random):
         known = estimate_background(photos.images[random.permutation(rows)])
         assert known is not None
         for text in texts:
@@ -149,28 +146,32 @@ def cases(photos: Photos, encode: Callable[[list[str]], Values], random: np.rand
             if right is None or right[rows[np.argsort(-scores)[:SURE]]].any():
                 measured = measures(scores, known, photos.panel[rows])
                 found.append(Case(what, concept, right is not None, measured))
+    return found
 
+
+def questions(photos: Photos, random: np.random.Generator) -> Iterator[Question]:
+    """What to ask of which photos, and which answers are right; None if none is."""
+    everything = np.arange(len(photos.images))
     for concept, (_, said) in CONCEPTS.items():
         counts, texts = photos.mentions(concept), said.split("|")
         without, sure = np.flatnonzero(counts == 0), np.flatnonzero(counts >= SURE)
-        ask("concept taken out", concept, texts, without, None)
+        yield "concept taken out", concept, texts, without, None
         if len(sure):
-            ask("all photos", concept, texts, everything, counts > 0)
+            yield "all photos", concept, texts, everything, counts > 0
         for added in (count for count in ADDED if count <= len(sure)):
             rows = np.sort(np.append(random.choice(sure, added, replace=False), without))
-            ask(f"{added} added", concept, texts, rows, counts > 0)
+            yield f"{added} added", concept, texts, rows, counts > 0
         folder = np.flatnonzero(counts >= THEME)
         if len(folder) >= 60:
-            ask("folder of it alone", concept, texts, folder, counts > 0)
+            yield "folder of it alone", concept, texts, folder, counts > 0
             for other, (_, other_said) in CONCEPTS.items():
                 left = folder[photos.mentions(other)[folder] == 0]
                 if other != concept and len(left) >= 50:
-                    ask("folder of another thing", concept, other_said.split("|"), left, None)
+                    yield "folder of another thing", concept, other_said.split("|"), left, None
     for text in ABSENT:
-        ask("never there", text, [text], everything, None)
+        yield "never there", text, [text], everything, None
     for row in random.choice(everything, CAPTIONS, replace=False).tolist():
-        ask("caption", str(row), [photos.captions[row][0]], everything, everything == row)
-    return found
+        yield "caption", str(row), [photos.captions[row][0]], everything, everything == row
 
 
 def rate(chosen: list[Case], rule: str, number: float, random: np.random.Generator) -> str:

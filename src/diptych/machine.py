@@ -24,7 +24,7 @@ def choose_device(name: str = "auto") -> torch.device:
     """The named device; `auto` is the fastest one available."""
     import torch  # not at the top: serving an exported model must not load it
 
-    kind = name.split(":")[0]
+    kind = name.split(":", maxsplit=1)[0]
     if kind not in DEVICES:
         raise DiptychError(f"device {name!r}: not one of {', '.join(DEVICES)}")
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}

@@ -28,7 +28,8 @@ def export(*arguments):
 
 def test_float16_is_written_to_the_default_or_the_given_folder(run, tmp_path):
     made = export("runs/own", "--float16")
-    assert made.exit_code == 0 and "wrote exports/own-float16: 0.0 MB" in made.stdout
+    assert made.exit_code == 0
+    assert "wrote exports/own-float16: 0.0 MB" in made.stdout
     assert (tmp_path / "exports/own-float16/best/weights.safetensors").is_file()
     assert export(run, "--float16", "--into", "small").exit_code == 0
     assert (tmp_path / "small/vocabulary.json").is_file()
@@ -45,7 +46,8 @@ def test_onnx_is_written_to_the_default_folder(run, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_export, "export_onnx", fake)
     made = export("runs/own", "--onnx")
     assert asked == [("runs/own", "exports/own-onnx")]
-    assert "agrees with torch within 2.0e-07" in made.stdout and "wrote exports/own-onnx" in made.stdout
+    assert "agrees with torch within 2.0e-07" in made.stdout
+    assert "wrote exports/own-onnx" in made.stdout
 
 
 @pytest.mark.parametrize("forms", [(), ("--onnx", "--float16")], ids=["none", "both"])

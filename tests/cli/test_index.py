@@ -64,7 +64,8 @@ def done(*words):
 
 def refused(*words):
     result = invoke(*words)
-    assert result.exit_code == 1 and isinstance(result.exception, DiptychError), result.output
+    assert result.exit_code == 1, result.output
+    assert isinstance(result.exception, DiptychError), result.output
     return str(result.exception)
 
 
@@ -72,7 +73,8 @@ def test_index_then_index_again_then_status(folder):
     said = done("starter", "Pictures")
     assert "Pictures.diptych: encoded 3, kept 0, renamed 0, removed 0, 1 new texts; 1 skipped" in said
     assert "`diptych index status Pictures.diptych` lists them" in said
-    assert 'diptych search Pictures.diptych "' in said and "diptych serve Pictures.diptych" in said
+    assert 'diptych search Pictures.diptych "' in said
+    assert "diptych serve Pictures.diptych" in said
     assert "encoded 0, kept 3" in done("starter", "Pictures")
     shown = done("status", "Pictures.diptych")
     for part in ("starter (ffffffff)", "3 images, 1 texts", str(folder / "Pictures"), "float16: recall@10"):
@@ -81,7 +83,8 @@ def test_index_then_index_again_then_status(folder):
     assert "[bold]broken.jpg: not an image in a known format" in shown
     found = json.loads(done("status", "Pictures.diptych", "--json"))
     assert (found["images"], found["texts"], found["storage"], found["complete"]) == (3, 1, "float16", True)
-    assert found["storage_cost"].keys() == {"float32", "float16", "int8"} and found["measured_with"] == 3
+    assert found["storage_cost"].keys() == {"float32", "float16", "int8"}
+    assert found["measured_with"] == 3
 
 
 def test_options_may_come_first_and_the_default_name_is_that_of_the_source(folder):

@@ -94,7 +94,8 @@ def test_entities_with_their_photos_anywhere(tmp_path: Path, monkeypatch: pytest
         monkeypatch.chdir(photos.parent)
         corpus = open_corpus(address)
         assert (list(corpus.texts), list(corpus.image_ids)) == (["entities"], ["1_x.jpg"])
-        assert corpus.address is not None and corpus.address.count("#") == 1
+        assert corpus.address is not None
+        assert corpus.address.count("#") == 1
         assert all(Path(part).is_absolute() for part in corpus.address.split("#"))
         monkeypatch.chdir(tmp_path)
         assert open_corpus(corpus.address).digest() == corpus.digest()

@@ -38,12 +38,7 @@ def mutations(node):
     if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPPED_OPERATORS:
         operator = SWAPPED_OPERATORS[type(node.ops[0])]
         yield f"{type(node.ops[0]).__name__} turned", lambda mutant: setattr(mutant, "ops", [operator()])
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
-        yield "not turned", lambda mutant: setattr(mutant, "op", ast.UAdd())
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        yield "+ becomes -", lambda mutant: setattr(mutant, "op", ast.Sub())
-    if isinstance(node, ast.AugAssign):
-        yield "accumulation left out", lambda mutant: setattr(mutant, "op", ast.Mult())
+    yield from operator_mutations(node)
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield "call left out", lambda mutant: setattr(mutant, "value", ast.Constant(None))
     if isinstance(node, ast.Call) and getattr(node.func, "attr", "").startswith("masked_fill"):
@@ -52,6 +47,15 @@ def mutations(node):
         yield "axes swapped", lambda mutant: mutant.elts.reverse()
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.slice, ast.Attribute):
         yield "order lost", lambda mutant: setattr(mutant, "slice", ast.Slice())
+
+
+def operator_mutations(node):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        yield "not turned", lambda mutant: setattr(mutant, "op", ast.UAdd())
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        yield "+ becomes -", lambda mutant: setattr(mutant, "op", ast.Sub())
+    if isinstance(node, ast.AugAssign):
+        yield "accumulation left out", lambda mutant: setattr(mutant, "op", ast.Mult())
 
 
 def emptied(mask):

@@ -190,10 +190,13 @@ def test_a_renamed_image_keeps_its_entry_and_a_changed_one_too(photos, tmp_path)
     (photos / "6.png").unlink()
     result = sync(model, str(photos), index)
     assert (result.encoded, result.kept, result.renamed, result.removed) == (1, 7, 1, 1)
-    assert len(model.seen) == 1 and result.texts_encoded == 0
+    assert len(model.seen) == 1
+    assert result.texts_encoded == 0
     after = ids(index)
-    assert after["sub/zero.png"] == before["0.png"] and after["2.png"] == before["2.png"]
-    assert after["copy.png"] not in before.values() and "6.png" not in after
+    assert after["sub/zero.png"] == before["0.png"]
+    assert after["2.png"] == before["2.png"]
+    assert after["copy.png"] not in before.values()
+    assert "6.png" not in after
     assert view(index)[0]["sub/zero.png"][1] == ["a dog", "a cat"]
 
 
@@ -209,7 +212,8 @@ def test_every_remaining_image_has_its_own_vector_and_text(photos, tmp_path):
         vector, texts, text_vectors, *_ = found[f"sub/{number}.png" if number % 2 else f"{number}.png"]
         model = Fake()
         assert vector == model.encode_images([draw(number)]).vectors.tobytes()
-        assert texts == [f"text {number}"] and text_vectors == [model.encode_texts(texts).vectors.tobytes()]
+        assert texts == [f"text {number}"]
+        assert text_vectors == [model.encode_texts(texts).vectors.tobytes()]
     assert [key for key, _ in problems] == ["1broken.jpg", "3broken.jpg", "5broken.jpg"]
     assert problems[0][1] == "an empty file (0 bytes); copy it again"
     assert "not an image in a known format" in problems[1][1]
@@ -247,7 +251,8 @@ def test_a_killed_sync_continues(tmp_path, monkeypatch):
     assert 4 <= done < 24
     model = Fake()
     result = sync(model, str(folder), index)
-    assert result.encoded == 24 - done and result.kept == done
+    assert result.encoded == 24 - done
+    assert result.kept == done
     assert view(index) == view(sync_now(folder, tmp_path / "now"))
 
 
@@ -257,7 +262,8 @@ def test_an_interrupted_sync_finishes_its_transaction(photos, tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
 
     result = sync(Fake(), str(photos), tmp_path / "index", workers=0, progress=interrupt)
-    assert result.interrupted and result.encoded == len(ids(tmp_path / "index")) == 4
+    assert result.interrupted
+    assert result.encoded == len(ids(tmp_path / "index")) == 4
     assert sync(Fake(), str(photos), tmp_path / "index").encoded == 5
     assert view(tmp_path / "index") == view(sync_now(photos, tmp_path / "now"))
 
@@ -328,7 +334,9 @@ def test_links_that_leave_the_folder_are_reported_and_not_followed(photos, tmp_p
     os.mkfifo(photos / "pipe.jpg")
     sync(Fake(), str(photos), tmp_path / "index")
     found, _, problems = view(tmp_path / "index")
-    assert len(found) == 10 and found["within.png"][0] == found["sub/1.png"][0] and found["2.png"][1] == []
+    assert len(found) == 10
+    assert found["within.png"][0] == found["sub/1.png"][0]
+    assert found["2.png"][1] == []
     assert {key: reason.split(";")[0] for key, reason in problems} == {
         **dict.fromkeys(("2.txt", "out.png", "outside"), "a link that leaves the folder"),
         "nothing.png": "no such file, or a link to nothing",
@@ -338,8 +346,10 @@ def test_links_that_leave_the_folder_are_reported_and_not_followed(photos, tmp_p
 def test_a_corpus_keeps_its_splits_texts_and_columns(tmp_path):
     sync(Fake(), "scenes:train=4,val=2,test=3,texts=2,images=2", tmp_path / "scenes", storage="int8")
     store = Store.open(tmp_path / "scenes")
-    assert store.counts() == {"image": 18, "text": 36} and store.splits() == ["test", "train", "val"]
-    assert len(store.matching("text", Filters(split="val"))) == 8 and store.spec.root is None
+    assert store.counts() == {"image": 18, "text": 36}
+    assert store.splits() == ["test", "train", "val"]
+    assert len(store.matching("text", Filters(split="val"))) == 8
+    assert store.spec.root is None
     store.close()
     shop = tmp_path / "shop"
     for number in range(3):
@@ -349,7 +359,8 @@ def test_a_corpus_keeps_its_splits_texts_and_columns(tmp_path):
     first = sync(Fake(), str(shop), tmp_path / "index")
     assert (first.encoded, first.problems) == (2, 1)
     store = Store.open(tmp_path / "index")
-    assert store.spec.root == str(shop / "images") and store.columns() == ["Colour", "price"]
+    assert store.spec.root == str(shop / "images")
+    assert store.columns() == ["Colour", "price"]
     (entry,) = store.entries(store.matching("image", Filters(columns=(("price", "5"), ("Colour", "red")))))
     assert (entry.key, entry.path, entry.split) == ("0.png", str(shop / "images" / "0.png"), "train")
     assert store.captions([entry.id]) == {entry.id: ["a cup", "a mug"]}
@@ -419,7 +430,9 @@ def test_rebuilding_leaves_the_old_file_until_the_new_one_is_complete(photos, tm
     assert rebuild(index, model, workers=0, progress=interrupt).interrupted
     assert index.read_bytes() == before
     assert rebuild(index, model).encoded == 5  # it continues
-    assert reader.spec.identity == "e" * 64 and reader.spec.storage == "int8" and reader.counts()["image"] == 9
+    assert reader.spec.identity == "e" * 64
+    assert reader.spec.storage == "int8"
+    assert reader.counts()["image"] == 9
     reader.close()
     index.write_bytes(b"x" * 5000)
     with pytest.raises(IndexFileError, match=r"too damaged to read.*diptych index fake SOURCE --into .* --fresh"):

@@ -117,8 +117,8 @@ def test_value_and_gradient_equal_the_triplets(drawn, most, margin):
         torch.autograd.grad(total, leaves, allow_unused=True) if torch.is_tensor(total) and total.requires_grad else []
     )
     for leaf, gradient, slope in itertools.zip_longest(leaves, gradients, slopes):
-        gradient, slope = (torch.zeros_like(leaf) if each is None else each for each in (gradient, slope))
-        torch.testing.assert_close(gradient, slope, atol=1e-12, rtol=0)
+        ours, theirs = (torch.zeros_like(leaf) if each is None else each for each in (gradient, slope))
+        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
 
 
 def plain(pairs=6, seed=0):

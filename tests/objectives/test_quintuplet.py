@@ -29,6 +29,15 @@ def scored(scores, groups, offline):
     )
 
 
+def online_weight(how, positive, online, offline):
+    """The weight of an online hinge; `offline` is None if nothing was drawn."""
+    if how.adaptive == "offline":
+        return how.beta if offline is None else how.beta - (offline - online) / how.alpha
+    if how.adaptive == "positive":
+        return how.beta - (positive - online) / how.alpha
+    return 1.0
+
+
 def reference(scores, groups, values, drawn, apart, how):
     """The loss pair by pair, as the equations have it; nothing but Python's numbers."""
 
@@ -45,12 +54,9 @@ def reference(scores, groups, values, drawn, apart, how):
                 (max(scores[k][c] for c in texts), far["text"]),
                 (max(scores[b][k] for b in texts), far["image"]),
             ):
-                weight = 1.0
-                if how.adaptive == "offline":
-                    weight = how.beta - (off - near) / how.alpha if drawn[k] else how.beta
-                elif how.adaptive == "positive":
-                    weight = how.beta - (own - near) / how.alpha
-                total["online"] += weight * hinge(how.margin - own + near)
+                total["online"] += online_weight(how, own, near, off if drawn[k] else None) * hinge(
+                    how.margin - own + near
+                )
         if drawn[k]:
             total["offline"] += hinge(how.offline_margin - own + far["text"])
             total["offline"] += hinge(how.offline_margin - own + far["image"])

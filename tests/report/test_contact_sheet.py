@@ -57,8 +57,10 @@ def test_pictures_are_arranged_in_rows_in_order(tmp_path):
     lefts, tops = [b[0] for b in boxes], [b[1] for b in boxes]
     assert lefts[0] == lefts[2] == lefts[4]
     assert lefts[1] == lefts[3] > boxes[0][2]
-    assert tops[0] == tops[1] and tops[2] == tops[3]
-    assert boxes[0][3] < tops[2] and boxes[2][3] < tops[4]
+    assert tops[0] == tops[1]
+    assert tops[2] == tops[3]
+    assert boxes[0][3] < tops[2]
+    assert boxes[2][3] < tops[4]
     assert sheet.shape[1] - boxes[1][2] == lefts[0]  # the same margin on both sides
     assert [path.name for path in tmp_path.iterdir()] == ["sheet.png"]
 
@@ -131,7 +133,8 @@ def test_an_unreadable_picture_is_a_grey_tile_that_says_so(tmp_path):
     assert len(rows) > 30
     assert abs(columns.mean() - 60) < 4
     assert abs(rows.mean() - 60) < 4
-    assert not letters[[0, -1]].any() and not letters[:, [0, -1]].any()
+    assert not letters[[0, -1]].any()
+    assert not letters[:, [0, -1]].any()
 
 
 def test_pictures_without_captions_are_refused_and_nothing_is_written(tmp_path):

@@ -27,7 +27,7 @@ def test_the_report_shows_the_results_and_the_training(run, corpus, encoded):
     found = [Hit(Entry(id, "image", key, id), 0.5) for id, key in enumerate(encoded.corpus.image_ids[:3], 1)]
     asked = [("two red circles", found)]
     negatives = hard_negatives_section(run, trained, corpus)
-    page = write_report(run, encoded, result, "test", asked, negatives).read_text()
+    page = write_report(run, encoded, result, "test", questions=asked, hard_negatives=negatives).read_text()
     assert "&lt;b&gt;run" in page
     assert "<b>run" not in page
     assert "two red circles" in page

@@ -40,9 +40,9 @@ def test_a_client_that_disconnects_is_not_an_error(kit, two):
 
 def test_an_exception_is_counted_as_500():
     async def broken(scope, receive, send):
-        raise ValueError
+        raise ValueError("a fault")
 
     metrics = Metrics(dict)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="a fault"):
         asyncio.run(MeasureRequests(broken, metrics)({"type": "http"}, None, None))
     assert b'status="500"} 1.0' in metrics.text()

@@ -130,7 +130,9 @@ def test_loading_names_the_file_the_fault_and_the_remedy(
     path.write_text(json.dumps({**GOOD, **change}), "utf-8")
     with pytest.raises(DataError) as error:
         Vocabulary.load(path)
-    assert str(path) in str(error.value) and message in str(error.value) and "rebuild it" in str(error.value)
+    assert str(path) in str(error.value)
+    assert message in str(error.value)
+    assert "rebuild it" in str(error.value)
     assert "\n" not in str(error.value)
 
 

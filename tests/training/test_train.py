@@ -219,8 +219,8 @@ def test_only_the_named_parts_are_trained(corpus, tmp_path):
     tensors = load_file(snapshot_path(train(recipe, with_features(corpus), tmp_path)))
     moved = {name.split(".")[1] for name in tensors if name.startswith("optimiser.")}
     assert moved == {"project"}
+    recipe = load_recipe("vsepp", [*SMALL, 'stage.1.trainable=["projct"]'])
     with pytest.raises(RecipeError, match="no part 'projct'; did you mean 'project'"):
-        recipe = load_recipe("vsepp", [*SMALL, 'stage.1.trainable=["projct"]'])
         train(recipe, with_features(corpus), tmp_path / "wrong")
 
 

@@ -69,7 +69,9 @@ def command(
 
     index = into / "scenes.diptych"
     questions = _answer_questions(index, model, corpus, into)
-    report = write_report(into, encoded, result, "test", questions, hard_negatives_section(into, model, corpus))
+    report = write_report(
+        into, encoded, result, "test", questions=questions, hard_negatives=hard_negatives_section(into, model, corpus)
+    )
     minutes = (time.monotonic() - started) / 60
     stdout.print(
         f"[bold green]done[/] in {minutes:.1f} min; report: {report.resolve()}", highlight=False, soft_wrap=True

@@ -32,7 +32,7 @@ _IMAGES_AT_ONCE = 64  # rows of a cached matrix that are computed together
 _FLOATS = tuple(np.dtype(kind) for kind in (np.float16, np.float32, np.float64))
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 (options, by keyword only)
     run: Model | Path | str,
     corpus: Corpus | Path | str,
     split: str = "test",

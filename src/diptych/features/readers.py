@@ -278,7 +278,8 @@ class ProposalReader(InputReader):
 
     def __init__(self, pictures: Sequence[Picture], image_input: ImageInput, backbone: Backbone) -> None:
         super().__init__()
-        assert image_input.crops is not None and image_input.regions is not None
+        assert image_input.crops is not None
+        assert image_input.regions is not None
         self._pictures, self._crops, self._side = pictures, image_input.crops, image_input.shape[-1]
         self._count, self._backbone = image_input.regions.count, backbone
         self._propose = proposals.proposer(image_input.regions)

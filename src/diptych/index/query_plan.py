@@ -56,6 +56,7 @@ class QueryPlan:
         model: Model,
         pool: Pool,
         unfiltered: Pool,
+        *,
         ivf: Ivf | None,
         query_kind: Kind,
         rerank: int,

@@ -161,7 +161,9 @@ class Searcher:
             to, filters = requests[0].to, requests[0].filters
             try:
                 pool, ivf, unfiltered = loaded.pool(to, filters), self._ivf_for(loaded, to), loaded.pool(to)
-                plan = QueryPlan(self.store, self.model, pool, unfiltered, ivf, kind, self._rerank)
+                plan = QueryPlan(
+                    self.store, self.model, pool, unfiltered, ivf=ivf, query_kind=kind, rerank=self._rerank
+                )
                 answers = plan.answers(queries, requests)
                 if loaded.file == self.store.database.file:  # ids start again in a file that replaces this one
                     return answers

@@ -35,7 +35,7 @@ MAX_POSITIVES = 1000  # positive pairs that are scored to judge the hardness of 
 BLOCK_OF_SETS = BLOCK // 64
 
 
-def mine(
+def mine(  # noqa: PLR0913 (options, by keyword only)
     model: Model,
     corpus: Corpus,
     file: Path,

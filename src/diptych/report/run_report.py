@@ -44,6 +44,7 @@ def write_report(
     encoded: EncodedCorpus,
     result: RetrievalResult,
     split: str,
+    *,
     questions: Sequence[tuple[str, Sequence[Hit]]] = (),
     hard_negatives: HardNegativesSection | None = None,
     score: Score | None = None,

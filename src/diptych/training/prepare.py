@@ -65,7 +65,7 @@ def _stage_data(context: StageContext, needs: Sequence[Need]) -> StageData:
     if stage.phrases is not None:
         return PhraseData(training.corpus, context.train, stage, seed, images, texts)
     extensions = [need.epoch_extension for need in needs if need.epoch_extension is not None]
-    return ImageTextData(training.corpus, context.train, stage, seed, images, texts, extensions)
+    return ImageTextData(training.corpus, context.train, stage, seed, images, texts, extensions=extensions)
 
 
 def _report_unmatched(training: TrainingContext, number: int, train: Corpus) -> None:

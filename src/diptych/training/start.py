@@ -114,7 +114,9 @@ class StartingPoint:
         """Fit a text tower to the texts that a stage trains on, and to no others."""
         train = training_corpus(stage, self.corpus)
         table = self.vocabulary.encode_all(train.texts if stage.phrases is None else find_mentions(train).phrases)
-        if fit_texts(tower, tower.settings, table, self.vectors, self.vocabulary.digest, self.stores, self._report_fit):
+        if fit_texts(
+            tower, tower.settings, table, self.vectors, self.vocabulary.digest, self.stores, progress=self._report_fit
+        ):
             self.callback.message(f"fitted the text tower {tower.settings.name!r} to {len(table):,} training texts")
 
     def from_run(self, base: Path) -> Matcher:

@@ -80,7 +80,8 @@ def test_photos_sentences_phrases_and_boxes(tmp_path: Path, packed: bool) -> Non
     assert corpus.pictures == (PictureFile(folder / "images/2.jpg"), PictureFile(folder / "images/1.jpg"))
     assert corpus.image_splits.tolist() == ["train", "val"]
     assert corpus.text_splits.tolist() == ["train", "val", "val"]
-    assert corpus.text_groups.tolist() == [0, 1, 1] and corpus.image_groups.tolist() == [0, 1]
+    assert corpus.text_groups.tolist() == [0, 1, 1]
+    assert corpus.image_groups.tolist() == [0, 1]
     assert list(corpus.texts) == ["A dog runs .", "Two men and one of them , in a park .", "It is a day , They wave."]
     assert corpus.phrases == [
         [Phrase("A dog", "7", ("animals",))],
@@ -130,7 +131,8 @@ def test_ids_without_photo_or_annotation_are_named_and_left_out(tmp_path: Path) 
     (folder / "images/4.jpg").unlink()
     corpus = read(Address(folder))
     assert list(corpus.image_ids) == ["1.jpg", "3.jpg", "5.jpg"]
-    assert corpus.boxes is not None and [len(boxes) for boxes in corpus.boxes] == [1, 0, 1]
+    assert corpus.boxes is not None
+    assert [len(boxes) for boxes in corpus.boxes] == [1, 0, 1]
     zipped, looked = folder / "annotations.zip", f"{folder / 'images'} or {folder}"
     assert problems_of(corpus, folder) == [
         f"train.txt:2: no Sentences/2.txt in {zipped}",
@@ -185,9 +187,11 @@ def test_boxes_that_cannot_be_used_are_named_and_cost_no_sentence(
     sentences = "[/EN#7/animals A dog] runs .\n[/EN#7/animals It] barks .\n"
     folder = data(tmp_path, {"1": (boxes, sentences), "2": DOG})
     corpus = read(Address(folder))
-    assert corpus.boxes is not None and list(corpus.boxes[0]) == kept
+    assert corpus.boxes is not None
+    assert list(corpus.boxes[0]) == kept
     assert list(corpus.texts) == ["A dog runs .", "It barks .", "A dog runs ."]
-    assert corpus.phrases is not None and [phrase.text for phrase in corpus.phrases[0]] == ["A dog"]
+    assert corpus.phrases is not None
+    assert [phrase.text for phrase in corpus.phrases[0]] == ["A dog"]
     found = problems_of(corpus, folder)
     assert len(found) == len(messages)
     for problem, message in zip(found, messages, strict=True):
@@ -214,7 +218,8 @@ def test_a_sentence_with_broken_markup_is_left_out_alone(tmp_path: Path, broken:
     folder = data(tmp_path, {"1": (DOG[0], f"{DOG[1]}{broken}\n[/EN#7/animals It] barks .")})
     corpus = read(Address(folder))
     assert list(corpus.texts) == ["A dog runs .", "It barks ."]
-    assert corpus.phrases is not None and [phrase.text for (phrase,) in corpus.phrases] == ["A dog", "It"]
+    assert corpus.phrases is not None
+    assert [phrase.text for (phrase,) in corpus.phrases] == ["A dog", "It"]
     (problem,) = problems_of(corpus, folder)
     assert problem.startswith("annotations.zip/Sentences/1.txt:2: broken markup; a phrase looks like")
 

@@ -64,8 +64,10 @@ def test_boxes_hold_the_ink_of_their_thing_and_nothing_else(picture):
         outside[here] = False
         ink = ~blank[here]
         rows, columns = np.flatnonzero(ink.any(1)), np.flatnonzero(ink.any(0))
-        assert rows[0] <= 1 and columns[0] <= 1
-        assert rows[-1] >= ink.shape[0] - 2 and columns[-1] >= ink.shape[1] - 2
+        assert rows[0] <= 1
+        assert columns[0] <= 1
+        assert rows[-1] >= ink.shape[0] - 2
+        assert columns[-1] >= ink.shape[1] - 2
         # every pixel is between the background and the colour of the thing, and many are that colour
         tint, colour = image[0, 0], np.array(INKS[thing.colour])
         share = ((image[here] - tint) @ (colour - tint)) / ((colour - tint) @ (colour - tint))

@@ -184,7 +184,7 @@ def test_refusals():
     broken = replace(encodings("other", 7)[0], skipped={"a.jpg": "a.jpg: damaged"})
     with pytest.raises(ScoreError, match=r"\(8 x 16 and 7 x 14\): only one of them could read a\.jpg; encode the same"):
         rerank([scan], broken, [3])
+    wrong = np.zeros((3, 3))
+    wrong[1, 2] = np.nan
     with pytest.raises(ScoreError, match=r"^image 1 and text 2: their score is not a number"):
-        wrong = np.zeros((3, 3))
-        wrong[1, 2] = np.nan
         list(rerank_scores(Pairs(wrong), matrix_score(torch.zeros(3, 3)), np.arange(3), np.arange(3), [3]))

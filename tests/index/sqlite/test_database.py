@@ -24,7 +24,8 @@ def test_a_reader_sees_changes_and_a_file_that_replaces_its_own(example, copy, t
     Store.create(tmp_path / "other.diptych", example.SPEC).close()
     remove_logs(copy.path)
     (tmp_path / "other.diptych").replace(copy.path)
-    assert reader.generation > after and reader.counts()["image"] == 0
+    assert reader.generation > after
+    assert reader.counts()["image"] == 0
     reader.close()
 
 
@@ -33,7 +34,8 @@ def test_a_failed_transaction_changes_nothing(copy):
     with pytest.raises(ZeroDivisionError), copy.database.transaction():
         copy.database.rows("DELETE FROM entries")
         _ = 1 / 0
-    assert copy.counts()["image"] == 4 and copy.generation == generation
+    assert copy.counts()["image"] == 4
+    assert copy.generation == generation
 
 
 def refused(path):
@@ -41,7 +43,8 @@ def refused(path):
         store = Store.open(path)
         store.vectors("image")
         store.close()
-    assert "\n" not in str(error.value) and str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+    assert str(path) in str(error.value)
     return str(error.value)
 
 

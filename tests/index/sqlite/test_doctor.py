@@ -72,7 +72,8 @@ def test_a_sound_index_has_no_fault(index):
 def test_each_fault_is_named(index, statement, expected):
     change(index, statement)
     faults = list(examine(index))
-    assert faults and faults[0].startswith(expected)
+    assert faults
+    assert faults[0].startswith(expected)
     assert all("\n" not in fault for fault in faults)
 
 
@@ -85,14 +86,16 @@ def test_a_wrong_vector_with_the_right_checksum_is_found(index, vector, expected
     content = vector.tobytes()
     change(index, "UPDATE contents SET vector = ?, checksum = ? WHERE id = 2", content, checksum(content, None))
     (fault,) = examine(index)
-    assert fault.startswith("0.jpg: ") and expected in fault
+    assert fault.startswith("0.jpg: ")
+    assert expected in fault
 
 
 def test_a_damaged_file_is_a_fault_and_a_missing_one_an_error(index, tmp_path):
     content = bytearray(index.read_bytes())
     index.write_bytes(content[: len(content) // 2])
     (fault,) = examine(index)
-    assert "damaged" in fault and f"diptych index rebuild {index}" in fault
+    assert "damaged" in fault
+    assert f"diptych index rebuild {index}" in fault
     for place in range(2 * 16384, len(content), 64):
         content[place : place + 8] = b"\xff" * 8
     index.write_bytes(content)

@@ -16,7 +16,8 @@ def keys(store, ids):
 
 def test_vectors_are_in_the_order_of_the_ids(example, store):
     ids, vectors = store.vectors("image")
-    assert (np.diff(ids) > 0).all() and keys(store, ids) == list(example.IMAGES)
+    assert (np.diff(ids) > 0).all()
+    assert keys(store, ids) == list(example.IMAGES)
     assert np.array_equal(vectors, example.VECTORS)
     ids, vectors = store.vectors("text")
     assert [entry.text for entry in store.entries(ids)] == ["a dog", "a cat", "a dog", "a mouse"]
@@ -39,7 +40,8 @@ def test_entries_are_in_the_given_order_and_a_text_has_the_details_of_its_image(
 def test_equal_texts_share_a_content_and_hashes_have_64_bits(example, store):
     texts, images = store.vectors("text")[0], store.vectors("image")[0]
     contents = store.contents_of(texts)
-    assert contents[0] == contents[2] and len(set(contents.tolist())) == 3
+    assert contents[0] == contents[2]
+    assert len(set(contents.tolist())) == 3
     assert store.looks(images).tolist() == [2**64 - 1 - number for number in range(4)]
     assert store.looks(texts[3:]).tolist() == [2**64 - 4]
     assert store.captions(images) == dict(

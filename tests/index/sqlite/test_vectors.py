@@ -18,7 +18,8 @@ def test_a_vector_survives_up_to_the_precision_of_its_storage(vectors, storage):
     rows = encode(vectors, storage)
     assert all(len(row) == row_bytes(7, storage) for row in rows)
     found = decode(rows, storage, 7)
-    assert found.dtype == np.float32 and found.shape == vectors.shape
+    assert found.dtype == np.float32
+    assert found.shape == vectors.shape
     largest = np.abs(vectors).max(1, keepdims=True, initial=0)
     steps = {"float32": 0, "float16": np.abs(vectors) / 2**11, "int8": largest / 127 * 0.501}
     assert (np.abs(found - vectors) <= steps[storage]).all()

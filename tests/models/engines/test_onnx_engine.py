@@ -63,7 +63,8 @@ def test_it_is_the_run_by_another_engine(exported, engines):
     assert engine.reads_pictures
     words = ["red", "zebra", "circle", "Red"]
     assert other.known_words(words).tolist() == own.known_words(words).tolist() == [True, False, True, False]
-    assert not len(other.encode_texts([])) and not len(other.encode_preprocessed([]))
+    assert not len(other.encode_texts([]))
+    assert not len(other.encode_preprocessed([]))
     images, said = (
         other.encode_preprocessed([other.preprocess(photo) for photo in photos(2)]),
         other.encode_texts(["a red circle"]),

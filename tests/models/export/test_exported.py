@@ -19,7 +19,8 @@ def folder(tmp_path):
 def test_a_card_says_what_the_towers_read(folder):
     card = Exported.read(folder)
     assert (card.size, card.image_input.shape, card.image_input.crops.count) == (4, (3, 32, 32), 10)
-    assert not card.rescores and card.unknown == ()
+    assert not card.rescores
+    assert card.unknown == ()
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -46,7 +47,8 @@ def test_a_foreign_card_is_refused_in_one_line(folder, card, why):
     (folder / "export.json").write_text(card)
     with pytest.raises(RunError, match=why) as refused:
         Exported.read(folder)
-    assert "export.json" in str(refused.value) and "\n" not in str(refused.value)
+    assert "export.json" in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_new_folder_is_there_whole_or_not_at_all(tmp_path):

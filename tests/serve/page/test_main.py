@@ -53,7 +53,8 @@ def test_it_searches_while_typing_and_back_returns(open_page):
     page.locator("#text").press_sequentially(" gone away", delay=1)
     status(page, "gone away”.* of 32, in")
     assert "gone away" in captions(page)
-    assert "gone+away" in page.url and page.title().endswith("gone away · Diptych")
+    assert "gone+away" in page.url
+    assert page.title().endswith("gone away · Diptych")
     assert all(0 <= float(score) <= 1.001 for score in captions(page, "button.hit .score"))
     page.go_back()
     status(page, f"“{re.escape(text)}”")
@@ -66,7 +67,7 @@ def test_it_searches_while_typing_and_back_returns(open_page):
 def test_a_late_answer_is_ignored(open_page):
     page = open_page()
     held = []
-    page.route("**/search?*text=slow*", lambda route: held.append(route))
+    page.route("**/search?*text=slow*", held.append)
     page.fill("#text", "slow")
     expect(page.locator(".pane")).to_have_attribute("aria-busy", "true")
     status(page, "Searching")
@@ -211,7 +212,8 @@ def test_what_does_not_stand_out_is_below_a_line(open_page):
     status(page, "images? for")
     assert page.locator(".note").inner_text() == "The model does not know “x”."
     assert page.locator(".line").inner_text() == "The results below do not stand out from the rest."
-    assert page.locator(".line ~ ol .hit.faint").count() == 22 and page.locator(".hit:not(.faint)").count() == 2
+    assert page.locator(".line ~ ol .hit.faint").count() == 22
+    assert page.locator(".hit:not(.faint)").count() == 2
     assert page.locator(".near").all_inner_texts() == ["+3 similar"]
     page.get_by_role("button", name="Show more").click()
     status(page, "2 images for “stars”, and 30 that do not stand out, of 32, in")
@@ -226,7 +228,8 @@ def test_two_indexes_side_by_side(open_page):
     status(page, r"in scenes.* of 32, in \d+ ms\. .* in others.* of 8, in")
     assert page.locator(".pane h2").all_inner_texts() == ["scenes", "others"]
     left, right = (page.locator(".pane").nth(i).bounding_box() for i in range(2))
-    assert left["y"] == right["y"] and left["x"] + left["width"] <= right["x"] + 1
+    assert left["y"] == right["y"]
+    assert left["x"] + left["width"] <= right["x"] + 1
     assert page.locator(".pane").last.locator(".hit").count() == 8
     page.fill("#text", "green rings")
     page.wait_for_url("**/?q=green+rings&*beside=others")

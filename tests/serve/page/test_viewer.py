@@ -82,8 +82,10 @@ def test_more_like_this(open_page):
     expect(page.locator("dialog")).to_contain_text("the file no longer exists")
     page.get_by_role("button", name="More like this").click()
     status(page, "similar to the picture")
-    assert "like=" in page.url and page.locator("#text").input_value() == ""
-    assert page.locator("dialog").is_hidden() and page.evaluate("document.activeElement.id") == "results"
+    assert "like=" in page.url
+    assert page.locator("#text").input_value() == ""
+    assert page.locator("dialog").is_hidden()
+    assert page.evaluate("document.activeElement.id") == "results"
     assert captions(page, ".hits.texts .caption")[0] == "gone away"
     page.select_option("[name=beside]", "others")  # which does not know the id, and the file is gone
     expect(page.locator(".pane").last.locator(".problem")).to_contain_text("the file no longer exists")
@@ -157,8 +159,10 @@ def test_a_phone(open_page):
     index, beside, direction, filters = (
         page.locator(which).bounding_box() for which in ("[name=index]", "[name=beside]", "#direction", "#filters")
     )
-    assert index["y"] == beside["y"] and index["width"] == pytest.approx(beside["width"], abs=1)
-    assert direction["y"] == pytest.approx(filters["y"], abs=1) and direction["y"] > index["y"]
+    assert index["y"] == beside["y"]
+    assert index["width"] == pytest.approx(beside["width"], abs=1)
+    assert direction["y"] == pytest.approx(filters["y"], abs=1)
+    assert direction["y"] > index["y"]
     page.locator("summary").click()
     assert page.evaluate(beyond) <= 0
     page.select_option("[name=beside]", "")

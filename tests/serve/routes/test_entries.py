@@ -53,7 +53,10 @@ def test_anything_but_an_id_is_refused_before_anything_is_read(text):
         number = entries.parse_id(text)
     except entries.RequestError:
         return
-    assert text.isascii() and text.isdigit() and number == int(text) and 0 < number < 2**63
+    assert text.isascii()
+    assert text.isdigit()
+    assert number == int(text)
+    assert 0 < number < 2**63
 
 
 def replace_by_link(folder, target):

@@ -23,12 +23,13 @@ def plain_density(mixture, word):
     """The density of one word, entry by entry."""
     total = 0.0
     for weight, locations, scales, kinds in zip(*(each.tolist() for each in vars(mixture).values()), strict=True):
+        density = weight
         for x, m, s, laplacian in zip(word.tolist(), locations, scales, kinds, strict=True):
             if laplacian:
-                weight *= math.exp(-abs(x - m) / s) / (2 * s)
+                density *= math.exp(-abs(x - m) / s) / (2 * s)
             else:
-                weight *= math.exp(-((x - m) ** 2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))
-        total += weight
+                density *= math.exp(-((x - m) ** 2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))
+        total += density
     return total
 
 

@@ -273,7 +273,9 @@ def test_known_cases(text: str, tokens: str) -> None:
 def test_any_text_gives_clean_tokens(text: str) -> None:
     tokens = tokenise(text)
     for token in tokens:
-        assert token and len(token.split()) == 1 and token == token.strip()
+        assert token
+        assert len(token.split()) == 1
+        assert token == token.strip()
         assert unicodedata.is_normalized("NFC", token)
         token.encode("utf-8")
     assert tokenise(f"\n {text}\t") == tokens

@@ -79,7 +79,7 @@ def test_gradient_descent_with_momentum_and_decay_is_what_a_loop_does(given, mom
             for name, weight in theirs.named_parameters():
                 pull = weight.grad + (0.05 * weight if name in matrices else 0)
                 velocity[name] = momentum * velocity[name] + pull
-                weight -= rate * velocity[name]
+                weight.sub_(rate * velocity[name])
     for name, value in ours.state_dict().items():
         torch.testing.assert_close(value, theirs.state_dict()[name], rtol=1e-9, atol=1e-12)
 

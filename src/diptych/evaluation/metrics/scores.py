@@ -21,15 +21,15 @@ Index: TypeAlias = slice | Tensor
 # equal embeddings would not tie.
 MIN_PRODUCT_SIZE = 8
 
-Part = TypeVar("Part", covariant=True)
+Part_co = TypeVar("Part_co", covariant=True)
 
 
-class Rows(Protocol[Part]):
+class Rows(Protocol[Part_co]):
     """Encoded images or texts that can be indexed by rows, as a tensor can."""
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: Index, /) -> Part: ...
+    def __getitem__(self, index: Index, /) -> Part_co: ...
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Score:
     against: Callable[[Index], Callable[[Index], Tensor]]
 
 
-def embedding_score(score: Callable[[Part, Part], Tensor], images: Rows[Part], texts: Rows[Part]) -> Score:
+def embedding_score(score: Callable[[Part_co, Part_co], Tensor], images: Rows[Part_co], texts: Rows[Part_co]) -> Score:
     """Score encoded images and texts with a matcher's `score`; the texts of a tile are gathered only once."""
 
     def against(columns: Index) -> Callable[[Index], Tensor]:

@@ -70,10 +70,13 @@ class RunningStatistics:
     def apply_to(self, layer: nn.BatchNorm1d) -> bool:
         """Set the layer's running statistics, with the biased variance as in training; return whether they changed."""
         changed = False
-        for buffer, value in ((layer.running_mean, self.mean), (layer.running_var, self.squares / max(1, self.count))):
+        for buffer, statistic in (
+            (layer.running_mean, self.mean),
+            (layer.running_var, self.squares / max(1, self.count)),
+        ):
             if buffer is None or not self.count:
                 continue
-            value = value.to(buffer.dtype).to(buffer.device)
+            value = statistic.to(buffer.dtype).to(buffer.device)
             changed = changed or not torch.equal(buffer, value)
             buffer.copy_(value)
         return changed

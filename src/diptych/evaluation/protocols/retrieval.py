@@ -53,7 +53,7 @@ class RetrievalResult:
         }
 
 
-def evaluate_score(
+def evaluate_score(  # noqa: PLR0913 (options, by keyword only)
     score: Score,
     image_groups: Integers,
     text_groups: Integers,

@@ -82,7 +82,9 @@ def norm_places(norm: nn.BatchNorm1d, vectors: Tensor, windows: Windows) -> Tens
 
     A single position in training uses the running statistics.
     """
-    assert norm.running_mean is not None and norm.running_var is not None and norm.momentum is not None
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.momentum is not None
     places = windows.at.numel()
     if not norm.training or places < 2:
         return batch_norm(vectors, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)

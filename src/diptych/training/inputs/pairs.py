@@ -66,6 +66,7 @@ class ImageTextData:
         seed: tuple[int, int],
         images: StageImages,
         texts: StageTexts,
+        *,
         extensions: Sequence[EpochExtension] = (),
     ) -> None:
         known = texts.known(list(train.texts))

@@ -36,6 +36,7 @@ def fit_texts(
     vectors: WordVectors | None,
     vocabulary_digest: str,
     stores: Path,
+    *,
     progress: ProgressCallback | None = None,
 ) -> bool:
     """Fit a tower to the training texts, or take the same fit from the folder of stores; whether it was computed.

@@ -167,7 +167,8 @@ def test_texts_without_known_words_are_all_the_same_empty_row(alignment):
     tower = tiny(alignment=alignment).eval()
     vectors = tower(tokens([], [3], [3] * 12, [5, 6]))
     assert vectors.isfinite().all()
-    assert torch.equal(vectors[0], vectors[1]) and torch.equal(vectors[0], vectors[2])
+    assert torch.equal(vectors[0], vectors[1])
+    assert torch.equal(vectors[0], vectors[2])
     assert not torch.allclose(vectors[0], vectors[3])
     torch.testing.assert_close(tower(tokens([3, 3]))[0], vectors[0])
     assert tower.train()(tokens([3], [5, 6])).isfinite().all()
@@ -177,7 +178,8 @@ def test_a_long_text_loses_its_last_words():
     tower = tiny().eval()
     first = [7, 8, 9, 10, 11, 12, 13, 14]
     cut, other, whole = tower(tokens([*first, 20, 21], [*first, 22], first))
-    assert torch.equal(cut, whole) and torch.equal(other, whole)
+    assert torch.equal(cut, whole)
+    assert torch.equal(other, whole)
     assert not torch.allclose(tower(tokens([*first[:-1], 20]))[0], whole)  # the last place counts
 
 
@@ -190,7 +192,7 @@ def test_unknown_words_start_and_end_take_no_place():
 def test_training_shifts_a_text_to_every_place_alike(monkeypatch):
     tower = tiny(length=10).train()
     seen = []
-    monkeypatch.setattr(tower, "encode", lambda placed: seen.append(placed))
+    monkeypatch.setattr(tower, "encode", seen.append)
     torch.manual_seed(0)
     tower(tokens(*[[5, 6, 7]] * 4000))
     begins = (seen[0] == 5).int().argmax(1)
@@ -201,7 +203,8 @@ def test_training_shifts_a_text_to_every_place_alike(monkeypatch):
     torch.manual_seed(0)
     tower(tokens(*[[5, 6, 7]] * 4000))
     tower(tokens(*[[5, 6, 7]] * 4000))
-    assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[0], seen[2])
+    assert torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[0], seen[2])
 
 
 def test_a_text_is_never_shifted_out_of_its_row(monkeypatch):
