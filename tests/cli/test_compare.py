@@ -73,7 +73,7 @@ def test_changed_data_is_noted(runs, tmp_path, invoke):
     found = invoke("a", "b")
     assert found.exit_code == 0, found.output
     assert found.stderr.splitlines() == [
-        f"{SCENES}: now holds other data than b was trained on",
+        f"{SCENES}: has changed since b was trained on it",
         "wrote compare.html",
     ]
 
@@ -102,7 +102,7 @@ def test_errors_are_one_line(runs, tmp_path, refused):
     Origin("/data/gone", "x").save(fresh)
     assert f"{runs[0]} was trained on {SCENES}, fresh on /data/gone; name the data" in refused(runs[0], "fresh")
     shutil.copytree(fresh, tmp_path / "as-fresh")
-    assert "fresh: what it was trained on cannot be opened (/data/gone: no such file or folder" in refused(
+    assert "fresh: its training data cannot be opened (/data/gone: no such file or folder" in refused(
         "fresh", "as-fresh"
     )
     assert not list(tmp_path.glob("*.html"))

@@ -72,7 +72,7 @@ def test_data_that_changed_since_is_worth_a_note(tmp_path):
     b = run_on(tmp_path / "b", data)
     corpus, notes = open_origin([a, b])
     assert list(corpus.texts) == ["two"]
-    assert notes == [f"{data}: now holds other data than {a} was trained on"]
+    assert notes == [f"{data}: has changed since {a} was trained on it"]
 
 
 def test_data_that_is_gone(tmp_path):
@@ -80,7 +80,7 @@ def test_data_that_is_gone(tmp_path):
     run = run_on(tmp_path / "a", data)
     shutil.rmtree(data.parent)
     message = refused(run)
-    assert f"{run}: what it was trained on cannot be opened ({data}: no such file or folder)" in message
+    assert f"{run}: its training data cannot be opened ({data}: no such file or folder)" in message
     assert "--data" in message
 
 
@@ -97,7 +97,7 @@ def test_runs_that_do_not_say(tmp_path):
     for broken in ([], {}, {**whole, "version": 2}, {**whole, "format": "x"}, {**whole, "digest": 1}):
         (bare / "data.json").write_text(json.dumps(broken))
         message = refused(bare)
-        assert "data.json: not what a training writes there" in message
+        assert "data.json: not a file that training has written" in message
         assert "--data" in message
     (bare / "data.json").write_text("{")
     assert "data.json:1: not valid JSON" in refused(bare)

@@ -3,6 +3,7 @@ import pytest
 from diptych.data.sampling.regions import PhraseSettings
 from diptych.errors import RecipeError
 from diptych.training.recipe import parse_recipe
+from diptych.training.recipe_loader import load_recipe
 
 STAGE = {"objective": {"name": "hinge"}}
 
@@ -59,3 +60,10 @@ def test_a_stage_on_phrases_is_selected_by_localisation_unless_told():
     assert select(phrases={}, select="phrase_r1") == "phrase_r1"
     recipe = parse_recipe({"stage": [{"objective": {"name": "neighbourhood"}, "phrases": {"positives": "all"}}]})
     assert recipe.stage[0].phrases == PhraseSettings(positives="all")
+
+
+def test_a_recipe_trains_like_one_with_another_title_and_figures():
+    recipe = load_recipe("vsepp")
+    assert recipe.trains_like(recipe.model_copy(update={"title": "another", "paper": None}))
+    assert not recipe.trains_like(recipe.model_copy(update={"seed": 1}))
+    assert not recipe.trains_like(load_recipe("vsepp", ["stage.1.objective.margin=0.3"]))

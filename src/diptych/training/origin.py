@@ -1,4 +1,4 @@
-"""data.json: which data a run was trained on, so that it can be measured there again without being told."""
+"""data.json: which data a run was trained on, so that it can be evaluated on it without naming it again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Origin:
-    """The address of a corpus, which one made in Python does not have, and what identifies its content."""
+    """The address of a corpus (None for one made in Python), and the digest of its content."""
 
     address: str | None
     digest: str
@@ -26,12 +26,12 @@ class Origin:
     def save(self, run: Path) -> None:
         """Write it into a run's folder."""
         content = {"format": _FORMAT, "version": _VERSION, "address": self.address, "digest": self.digest}
-        # in ASCII: a path that is no UTF-8 comes with lone surrogates, which could not be written otherwise
+        # In ASCII: a path that is not valid UTF-8 contains lone surrogates, which could not be written otherwise.
         write_text(_file(run), json.dumps(content, indent=1) + "\n")
 
     @classmethod
     def read(cls, run: Path) -> Origin:
-        """What a run was trained on; a run that does not say is a RunError."""
+        """Read what a run was trained on; RunError if the run does not say."""
         if not _file(run).is_file() and not (run / "recipe.toml").is_file():
             raise RunError(f"{run}: no such run; name folders that `diptych train` made, and the data with --data")
         if not _file(run).is_file():
@@ -41,7 +41,7 @@ class Origin:
             address, digest = content.get("address"), content.get("digest")
             if isinstance(address, str | None) and isinstance(digest, str):
                 return cls(address, digest)
-        raise RunError(f"{_file(run)}: not what a training writes there; name the data with --data")
+        raise RunError(f"{_file(run)}: not a file that training has written; name the data with --data")
 
 
 def _file(run: Path) -> Path:
@@ -49,7 +49,7 @@ def _file(run: Path) -> Path:
 
 
 def open_origin(runs: Sequence[Path]) -> tuple[Corpus, list[str]]:
-    """The corpus that these runs were trained on, and a line about each run that knew it with other content."""
+    """The corpus that these runs were trained on, and a warning for each run that was trained on other content."""
     origins = [Origin.read(run) for run in runs]
     first = origins[0]
     for run, origin in zip(runs, origins, strict=True):
@@ -64,7 +64,7 @@ def open_origin(runs: Sequence[Path]) -> tuple[Corpus, list[str]]:
         corpus = open_corpus(str(first.address))
     except DataError as reason:
         why = str(reason).partition(";")[0]
-        raise RunError(f"{runs[0]}: what it was trained on cannot be opened ({why}); name it with --data") from None
+        raise RunError(f"{runs[0]}: its training data cannot be opened ({why}); name the data with --data") from None
     digest = corpus.digest()
     changed = [run for run, origin in zip(runs, origins, strict=True) if origin.digest != digest]
-    return corpus, [f"{first.address}: now holds other data than {run} was trained on" for run in changed]
+    return corpus, [f"{first.address}: has changed since {run} was trained on it" for run in changed]

@@ -160,6 +160,11 @@ class Recipe(Settings):
         """The recipe with its first stages only."""
         return self.model_copy(update={"stage": self.stage[:stages]})
 
+    def trains_like(self, other: Recipe) -> bool:
+        """Whether both train the same; titles and published figures make no difference."""
+        wording = {"title": "", "paper": None}
+        return self.model_copy(update=wording) == other.model_copy(update=wording)
+
     def to_dict(self) -> dict[str, Any]:
         """Every value, defaults too, as TOML could hold it."""
         return self.model_dump(mode="json", exclude_none=True)

@@ -124,7 +124,7 @@ class _RunSet:
         if about["corpus"] != self.digest:
             raise RunError(f"{run}: contains a run on other data; give the same data or another folder with --into")
         position, before = Position(**about["position"]), load_recipe(str(run / "recipe.toml"))
-        if before.first(position.stage) != recipe.first(position.stage):
+        if not before.first(position.stage).trains_like(recipe.first(position.stage)):
             raise RunError(f"{run}: contains a run of another recipe; choose another folder with --into")
         return position.stage_done and position.stage == len(recipe.stage)
 

@@ -126,7 +126,7 @@ def _find_snapshot(run: Path, recipe: Recipe) -> Snapshot | None:
         return None
     snapshot = Snapshot.read(run)
     before, begun = load_recipe(str(saved)), snapshot.position.stage
-    if before.first(begun) != recipe.first(begun):
+    if not before.first(begun).trains_like(recipe.first(begun)):
         raise RunError(f"{saved}: the run was started with another recipe or other --set values; resume with those")
     return snapshot
 

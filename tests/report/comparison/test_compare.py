@@ -97,7 +97,7 @@ def test_the_corpus_defaults_to_that_of_the_training(compared_runs, tmp_path):
     found = compare(runs, device="cpu")
     assert found.corpus.address == address
     assert len(found.corpus.image_ids) == 4
-    assert found.notes == [f"{address}: now holds other data than {run} was trained on" for run in runs]
+    assert found.notes == [f"{address}: has changed since {run} was trained on it" for run in runs]
 
 
 def test_refusals(compared_runs, compared_corpus, tmp_path):

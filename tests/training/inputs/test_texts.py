@@ -90,10 +90,10 @@ def test_a_damaged_or_foreign_fit_is_one_line_with_a_remedy(tmp_path):
     (file,) = (tmp_path / "texts").iterdir()
     whole, (tensors, about) = file.read_bytes(), load_tensors(file)
     file.write_bytes(whole[:-9])
-    with pytest.raises(RunError, match=r"damaged or truncated .*delete it, and it is fitted again$"):
+    with pytest.raises(RunError, match=r"damaged or truncated .*delete it to fit again$"):
         fit(tmp_path)
     save_tensors(file, tensors, {**about, "digest": "another"})
-    with pytest.raises(RunError, match=r"not the fit that its name says; delete it, and it is fitted again$"):
+    with pytest.raises(RunError, match=r"not the fit that its name says; delete it to fit again$"):
         fit(tmp_path)
     save_tensors(file, {**tensors, "scales": tensors["scales"][:1]}, about)
     with pytest.raises(RunError, match=r"not the fit that its name says"):
@@ -144,7 +144,7 @@ def test_features_are_kept_and_belong_to_tower_and_texts(tmp_path, monkeypatch):
     (file,) = (tmp_path / "texts").glob("*.npy")
     tower.scales /= 2
     file.write_bytes(file.read_bytes()[:-8])
-    with pytest.raises(RunError, match=r"damaged or truncated .*; delete it, and it is computed again"):
+    with pytest.raises(RunError, match=r"damaged or truncated .*; delete it to compute it again"):
         text_features(tower, some, CPU, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""metrics.jsonl: one line an epoch and one an event, in the order in which they happened."""
+"""metrics.jsonl: one line per epoch and per event, in chronological order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def lines(self) -> list[dict[str, Any]]:
-        """All lines; one that a killed run left half-written at the end is passed over."""
+        """All lines; an incomplete last line, left by a killed run, is ignored."""
         if not self.path.is_file():
             return []
         rows = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -38,10 +38,10 @@ class Journal:
                 lines.append(line)
             except (ValueError, TypeError, KeyError):
                 if number < len(rows):
-                    raise RunError(f"{self.path}:{number}: not a line of a training; restore the file") from None
+                    raise RunError(f"{self.path}:{number}: not a line that training writes; restore the file") from None
         return lines
 
     def rewind(self, stage: int, epoch: int, step: int) -> None:
-        """Drop what was written after a snapshot that training goes on from."""
+        """Drop the lines that were written after the snapshot that training resumes from."""
         kept = [line for line in self.lines() if (line["stage"], line["epoch"], line["step"]) <= (stage, epoch, step)]
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))

@@ -1,4 +1,4 @@
-"""Schedules: the learning rate of each step, as a share of the optimiser's rate."""
+"""Learning rate schedules: the rate of each step, as a share of the optimiser's rate."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ class StepSchedule(Settings):
     factor: Annotated[Number, Field(gt=0)] = 0.1
 
     def share(self, progress: float, epochs: int) -> float:
-        """The share at a place counted in epochs from 0."""
+        """The share after a number of epochs, which may be fractional."""
         return float(self.factor ** (int(progress) // self.every))
 
 
 class ConstantSchedule(Settings):
-    """The rate stays as it is."""
+    """The rate is constant."""
 
     name: Literal["constant"]
 
     def share(self, progress: float, epochs: int) -> float:
-        """All of it, at any place."""
+        """Always 1."""
         return 1.0
 
 
 class CosineSchedule(Settings):
-    """The rate rises in a line over the first `warm_up` epochs and then falls to nothing along half a cosine."""
+    """The rate rises linearly over the first `warm_up` epochs, then falls to 0 along half a cosine."""
 
     name: Literal["cosine"]
     warm_up: Annotated[Number, Field(ge=0)] = 1.0
 
     def share(self, progress: float, epochs: int) -> float:
-        """The share at a place counted in epochs from 0."""
+        """The share after a number of epochs, which may be fractional."""
         if progress < self.warm_up:
-            return max(progress / self.warm_up, 0.01)  # the first step is a step, too
+            return max(progress / self.warm_up, 0.01)  # so that the first step is not lost
         return 0.5 * (1 + math.cos(math.pi * (progress - self.warm_up) / max(epochs - self.warm_up, 1e-9)))
 
 

@@ -1,4 +1,4 @@
-"""Fitted text towers in training: a fit is computed once and kept, and so is what a costly tower makes of each text."""
+"""The texts of a stage: token ids, and fitted text towers, whose fits and outputs are computed once and stored."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from diptych.text.features.bags import DistinctTexts
 from diptych.text.vocabulary import UNKNOWN, TokenTable
 from diptych.text.word_vectors import WordVectors
 
-TEXTS_AT_ONCE = 4096  # many: what a word brings is computed once for all of them
-FITTING = 1  # another way to fit is another number, so that no older fit is taken for one of it
+TEXTS_AT_ONCE = 4096  # large batches, because each distinct word is computed once per batch
+FIT_VERSION = 1  # increase it when fitting changes, so that no older fit is reused
 
 
 def fit_texts(
@@ -39,9 +39,9 @@ def fit_texts(
     *,
     progress: ProgressCallback | None = None,
 ) -> bool:
-    """Fit a tower to the training texts, or take the same fit from the folder of stores; whether it was computed.
+    """Fit a tower to the training texts, or load the same fit from the folder of stores; returns whether it was fitted.
 
-    A fit belongs to the tower's settings, the texts, the vocabulary and the vectors: with any other it is another one.
+    A fit is identified by the tower's settings, the texts, the vocabulary and the word vectors.
     """
     digest = _digest(settings, texts, vectors, vocabulary_digest)
     path = stores / "texts" / f"{settings.name}-{digest[:16]}.safetensors"
@@ -55,7 +55,8 @@ def fit_texts(
 
 def _digest(settings: TextTowerSettings, texts: TokenTable, vectors: WordVectors | None, vocabulary: str) -> str:
     shape = None if vectors is None else vectors.vectors.shape
-    about = {"fitting": FITTING, "tower": settings.model_dump(mode="json"), "vocabulary": vocabulary, "vectors": shape}
+    tower = settings.model_dump(mode="json")
+    about = {"fitting": FIT_VERSION, "tower": tower, "vocabulary": vocabulary, "vectors": shape}
     arrays: list[NDArray[Any]] = [texts.offsets, texts.flat]
     if vectors is not None:
         arrays += [vectors.vectors, vectors.found]
@@ -69,32 +70,31 @@ def _load(tower: FittedTextTower, path: Path, digest: str) -> None:
     try:
         tensors, about = load_tensors(path)
     except RunError as reason:
-        raise RunError(f"{reason}; or delete it, and it is fitted again") from None
-    own = tower.state_dict()
-    shapes = {name: (tensor.shape, tensor.dtype) for name, tensor in own.items()}
+        raise RunError(f"{reason}; or delete it to fit again") from None
+    shapes = {name: (tensor.shape, tensor.dtype) for name, tensor in tower.state_dict().items()}
     if about.get("digest") != digest or shapes != {name: (each.shape, each.dtype) for name, each in tensors.items()}:
-        raise RunError(f"{path}: not the fit that its name says; delete it, and it is fitted again")
+        raise RunError(f"{path}: not the fit that its name says; delete it to fit again")
     tower.load_state_dict(tensors)
 
 
 @dataclass(frozen=True, eq=False)
 class TextFeatures:
-    """What a fitted tower makes of many texts: a row for each distinct text, and which row each text has."""
+    """The output of a fitted tower for many texts: one row per distinct text, and the row of each text."""
 
     rows: NDArray[np.float32]  # (distinct texts, size)
-    of: NDArray[np.int64]  # (texts,)
+    row_of: NDArray[np.int64]  # (texts,)
 
     def __len__(self) -> int:
-        return len(self.of)
+        return len(self.row_of)
 
     def __getitem__(self, texts: NDArray[np.int64]) -> NDArray[np.float32]:
         """The features of these texts, (texts, size)."""
-        return self.rows[self.of[texts]]
+        return self.rows[self.row_of[texts]]
 
 
 @torch.inference_mode()
 def known_texts(tower: FittedTextTower, table: TokenTable, device: torch.device) -> NDArray[np.bool_]:
-    """Which texts of a table have a word that a tower on a device knows: (texts,)."""
+    """Whether each text of a table has a word that the tower knows: (texts,)."""
     distinct = DistinctTexts.from_table(table)
     known = [
         tower.known(Tokens(ids.to(device), lengths.to(device))).cpu().numpy()
@@ -110,9 +110,9 @@ def text_features(
     stores: Path,
     progress: ProgressCallback | None = None,
 ) -> TextFeatures:
-    """What a tower on a device makes of all texts of a table, kept in the folder of stores and read from there.
+    """The output of a tower for all texts of a table, computed once and then read from the folder of stores.
 
-    They belong to the fitted tower and to the texts. `progress` is told how many distinct ones are done.
+    The file is identified by the fitted tower and the texts. `progress` counts distinct texts.
     """
     distinct = DistinctTexts.from_table(table)
     path = stores / "texts" / f"{tower.settings.name}-{_features_digest(tower, table)[:16]}.npy"
@@ -134,18 +134,18 @@ def put_features(
     rows: NDArray[np.float32],
     progress: ProgressCallback | None = None,
 ) -> None:
-    """Write what a tower makes of each distinct text of a table into rows, (distinct texts, size)."""
+    """Write the output of a tower for each distinct text of a table into rows, (distinct texts, size)."""
     done = 0
     for ids, lengths in distinct.padded_batches(table, TEXTS_AT_ONCE):
-        made: Tensor = tower(Tokens(ids.to(device), lengths.to(device)))
-        rows[done : done + len(ids)] = made.cpu().numpy()
+        features: Tensor = tower(Tokens(ids.to(device), lengths.to(device)))
+        rows[done : done + len(ids)] = features.cpu().numpy()
         done += len(ids)
         if progress:
             progress(done, len(rows))
 
 
 def _features_digest(tower: FittedTextTower, table: TokenTable) -> str:
-    digest = hashlib.sha256(str(FITTING).encode())
+    digest = hashlib.sha256(str(FIT_VERSION).encode())
     for name, tensor in sorted(tower.state_dict().items()):
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
     for values in (table.offsets, table.flat):
@@ -157,9 +157,9 @@ def _mapped(path: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
     try:
         rows = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (ValueError, EOFError, OSError) as reason:
-        raise RunError(f"{path}: damaged or truncated ({reason}); delete it, and it is computed again") from None
+        raise RunError(f"{path}: damaged or truncated ({reason}); delete it to compute it again") from None
     if rows.shape != shape or rows.dtype != np.float32:
-        raise RunError(f"{path}: not the text features that its name says; delete it, and they are computed again")
+        raise RunError(f"{path}: not the text features that its name says; delete it to compute them again")
     return rows
 
 
