@@ -101,7 +101,7 @@ def check_phrases(model: Model, phrases: Sequence[str]) -> None:
         if not phrase.strip():
             raise DataError("a phrase is empty; describe a thing, such as 'a red ball'")
         if not known:
-            raise DataError(f"{phrase!r}: the run knows none of its words; use words of the data it was model on")
+            raise DataError(f"{phrase!r}: the run knows none of its words; use words of the training texts")
 
 
 def _to_pixels(first: float, last: float, length: int) -> tuple[int, int]:
