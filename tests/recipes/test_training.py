@@ -1,17 +1,15 @@
 """Every packaged recipe of whole photos, and every one of heads, trains two steps on a few scenes."""
 
-import os
-import signal
 from dataclasses import replace
 
 import pytest
 
 from diptych.data.formats.scenes import make_scenes
-from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_catalogue import catalogue
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+from support.callbacks import RecordingCallback
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=4", "stage.1.epochs=1"]
 TINY = [*SMALL, "model.image.width=2", "model.image.pixels=32", "stage.2.epochs=1"]
@@ -31,23 +29,12 @@ def first_of_each_kind():
     return list(found.values())
 
 
-class TwoSteps(NoCallback):
-    """Counts the steps, and presses Ctrl-C at the second."""
-
-    count = 0
-
-    def on_step(self, epoch, loss, pairs_per_second):
-        self.count += 1
-        if self.count == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 def two_steps(recipe, corpus, into, stores):
     """Train until the second step, and see that it is saved."""
-    steps = TwoSteps()
+    callback = RecordingCallback((2,))
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, into, device="cpu", workers=0, callback=steps, features=stores)
-    assert steps.count == 2
+        train(recipe, corpus, into, device="cpu", workers=0, callback=callback, features=stores)
+    assert callback.steps == 2
     assert snapshot_path(into).is_file()
 
 

@@ -5,8 +5,6 @@ without looking at the photo.
 """
 
 import json
-import os
-import signal
 
 import numpy as np
 import pytest
@@ -17,11 +15,11 @@ from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.evaluation.runs import evaluate
 from diptych.model import Model
 from diptych.report.run_evaluator import RunEvaluator
-from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.trainable import set_trainable
 from diptych.training.recipe_catalogue import catalogue
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+from support.callbacks import RecordingCallback
 
 PAPER = "Wang, Li, Lazebnik 2018, two-branch networks"
 KLEIN, PLUMMER = "Klein et al. 2015", "Plummer et al. 2015"  # references 2 and 12 of the paper
@@ -320,22 +318,10 @@ def test_every_recipe_trains_on_scenes(name, corpus, stores, tmp_path):
         assert found.metrics["ceiling"] == 100
 
 
-class StopsTheFit(NoCallback):
-    """Presses Ctrl-C when a text tower begins to be fitted."""
-
-    def __init__(self):
-        self.told = []
-
-    def on_preparation(self, what, done, total):
-        self.told.append(what)
-        if self.told == ["text tower"]:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_control_c_ends_the_fit_of_a_text_tower(corpus, stores, tmp_path):
-    watcher, folder = StopsTheFit(), tmp_path / "features"
+    callback, folder = RecordingCallback(preparation="text tower"), tmp_path / "features"
     with pytest.raises(KeyboardInterrupt):
-        train(tiny("cca-small", stores), corpus, tmp_path / "run", device="cpu", callback=watcher, features=folder)
-    assert watcher.told == ["text tower"]  # at once, not when all was done
+        train(tiny("cca-small", stores), corpus, tmp_path / "run", device="cpu", callback=callback, features=folder)
+    assert [what for what, *_ in callback.preparations] == ["text tower"]  # at once, not when all was done
     assert not (folder / "texts").exists()
     assert not (tmp_path / "run" / "recipe.toml").exists()

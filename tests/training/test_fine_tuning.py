@@ -1,8 +1,5 @@
 """Recipes of several stages from the first to the last, and a stop in the midst of everything that draws at random."""
 
-import json
-import os
-import signal
 from dataclasses import replace
 
 import numpy as np
@@ -14,26 +11,15 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.features import readers as reader
 from diptych.features.backbones.registry import load_backbone
 from diptych.model import Model
-from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+from support.callbacks import RecordingCallback
+from support.runs import epoch_lines, last_weights
 
 SIDE = "model.image.side=64"
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "text.threshold=1", SIDE]
 BACKBONE = "image.backbone."
-
-
-class StopAt(NoCallback):
-    """Counts the steps, and presses Ctrl-C at some of them."""
-
-    def __init__(self, *steps):
-        self.count, self.stops = 0, steps
-
-    def on_step(self, epoch, loss, pairs_per_second):
-        self.count += 1
-        if self.count in self.stops:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +44,6 @@ def every_stage(name, *changes):
     return load_recipe(name, [*SMALL, "model.image.backbone=lite0", *epochs, *changes])
 
 
-def epochs_of(run):
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if line["event"] == "epoch"]
-
-
-def last_weights(run):
-    tensors = load_file(snapshot_path(run))
-    return {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
-
-
 @pytest.fixture
 def random_crops(monkeypatch):
     """A list that grows with every random crop."""
@@ -84,10 +60,10 @@ def random_crops(monkeypatch):
 
 def test_the_whole_network_is_fine_tuned_after_the_frozen_stage(corpus, stores, tmp_path, random_crops):
     recipe = every_stage("vsepp-rc-rv-vgg19-ft", "stage.1.batches.size=4", "stage.2.batches.size=4")
-    watcher = StopAt()
-    run = train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=watcher, features=stores)
-    assert [line["stage"] for line in epochs_of(run)] == [1, 2]
-    assert watcher.count == 2 * 2  # six pairs in batches of four: restval was trained on in both stages
+    callback = RecordingCallback()
+    run = train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=callback, features=stores)
+    assert [line["stage"] for line in epoch_lines(run)] == [1, 2]
+    assert callback.steps == 2 * 2  # six pairs in batches of four: restval was trained on in both stages
     assert len(random_crops) == 2 * 6
     frozen, tuned = load_file(run / "stage-1" / "weights.safetensors"), last_weights(run)
     pretrained = {f"{BACKBONE}{name}": value for name, value in load_backbone("lite0").state_dict().items()}
@@ -103,7 +79,7 @@ def test_the_whole_network_is_fine_tuned_after_the_frozen_stage(corpus, stores, 
 
 def test_random_crops_after_stored_features_leave_the_backbone_alone(corpus, stores, tmp_path, random_crops):
     run = train(every_stage("vsepp-rc-small"), corpus, tmp_path, device="cpu", workers=0, features=stores)
-    assert [line["stage"] for line in epochs_of(run)] == [1, 2]
+    assert [line["stage"] for line in epoch_lines(run)] == [1, 2]
     assert len(random_crops) == 4  # the second stage's training images; val is read from the store
     before, after = load_file(run / "stage-1" / "weights.safetensors"), last_weights(run)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
@@ -115,7 +91,7 @@ def test_the_curriculum_goes_from_sum_over_half_way_to_max(corpus, stores, tmp_p
     # At a rate of nearly nothing the stages see one model, and one batch holds everything: only the objective differs.
     still = [f"stage.{number}.optimiser.rate=1e-12" for number in (1, 2, 3)]
     run = train(every_stage("vsepp-curriculum", *still), corpus, tmp_path, device="cpu", features=stores)
-    lines = epochs_of(run)
+    lines = epoch_lines(run)
     assert [line["stage"] for line in lines] == [1, 2, 3]
     total, between, hardest = (line["loss"] for line in lines)
     assert total > between > hardest > 0
@@ -133,12 +109,12 @@ def test_stopping_amid_dropout_crops_a_cosine_and_parts_changes_nothing(corpus, 
     ]
     recipe = load_recipe("vsepp", changes)
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0, features=stores)
-    stopped, watcher = tmp_path / "stopped", StopAt(2, 5)
+    stopped, callback = tmp_path / "stopped", RecordingCallback((2, 5))
     for turn in range(2):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, corpus, stopped, resume=turn > 0, device="cpu", callback=watcher, features=stores)
-    train(recipe, corpus, stopped, resume=True, device="cpu", workers=2, callback=watcher, features=stores)
-    assert watcher.count == 2 * 3  # every step was trained once, none twice
+            train(recipe, corpus, stopped, resume=turn > 0, device="cpu", callback=callback, features=stores)
+    train(recipe, corpus, stopped, resume=True, device="cpu", workers=2, callback=callback, features=stores)
+    assert callback.steps == 2 * 3  # every step was trained once, none twice
     assert snapshot_path(whole).read_bytes() == snapshot_path(stopped).read_bytes()
     best = (run / "best" / "weights.safetensors" for run in (whole, stopped))
     assert len({path.read_bytes() for path in best}) == 1

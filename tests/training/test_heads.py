@@ -1,30 +1,26 @@
 """Training with heads on a few small scenes: on a stage before, on another run, on a run that does not fit."""
 
 import json
-import os
 import shutil
-import signal
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import nn
 
-from diptych.data.corpus import Features
 from diptych.errors import DiptychError, RecipeError, RunError
-from diptych.features.image_input import ImageInput
 from diptych.model import Model
-from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.matchers.projected import Projected
 from diptych.models.matchers.vse import VSE
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+from support.callbacks import RecordingCallback
+from support.corpora import with_features
+from support.matchers import InteractionSettings
+from support.runs import journal, load_weights
 
 MODEL = """
 [model]
@@ -53,16 +49,6 @@ objective = { name = "contrastive", negatives = "max", margin = 0.2, temperature
 batches = { size = 16 }
 optimiser = { rate = 0.005 }
 """
-
-
-class Interrupt(NoCallback):
-    def __init__(self, at):
-        self.count, self.at = 0, at
-
-    def on_step(self, epoch, loss, pairs_per_second):
-        self.count += 1
-        if self.count in self.at:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture(scope="module")
@@ -104,15 +90,6 @@ def head_only(recipes):
     return load
 
 
-def journal(run):
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
-
-
-def weights(run, name="best"):
-    return load_file(run / name / "weights.safetensors")
-
-
 def refused(error, match, *arguments, **named):
     """The training is refused in one line, and nothing is left behind."""
     with pytest.raises(error, match=match) as caught:
@@ -122,7 +99,7 @@ def refused(error, match, *arguments, **named):
 
 
 def test_the_image_tower_stays_and_the_head_learns(headed, both):
-    before, after = weights(headed, "stage-1"), load_file(snapshot_path(headed))
+    before, after = load_weights(headed, "stage-1"), load_file(snapshot_path(headed))
     frozen = [name for name in before if name.startswith("image.")]
     assert any(name.endswith("running_mean") for name in frozen)
     assert any(name.endswith("weight") for name in frozen)
@@ -146,7 +123,7 @@ def test_the_image_tower_stays_and_the_head_learns(headed, both):
 def test_the_head_stage_starts_from_what_the_base_learned(both, corpus, tmp_path, recipes):
     slow = recipes(MODEL + BASE + HEAD, "stage.2.optimiser.rate=1e-12", "stage.2.epochs=1")
     run = train(slow, corpus, tmp_path / "run", device="cpu", workers=0)
-    before, after = weights(run, "stage-1"), weights(run)
+    before, after = load_weights(run, "stage-1"), load_weights(run)
     for name, value in before.items():
         torch.testing.assert_close(after[f"base.{name}"], value, rtol=0, atol=1e-6)
 
@@ -170,18 +147,18 @@ def test_best_belongs_to_the_head_even_if_it_is_worse(corpus, tmp_path, recipes)
     assert head < max(firsts), "the head is not worse: this test would prove nothing"
     assert [line["best"] for line in lines if line["stage"] == 2] == [True]
     assert json.loads((run / "best" / "metrics.json").read_text())["stage"] == 2
-    assert "head_images.0.weight" in weights(run)
-    assert "project.weight" in weights(run, "stage-1")
+    assert "head_images.0.weight" in load_weights(run)
+    assert "project.weight" in load_weights(run, "stage-1")
 
 
 @pytest.mark.parametrize("at", [(2,), (7, 10)], ids=["in stage 1", "in stage 2, twice"])
 def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(at, headed, both, corpus, tmp_path):
-    watcher = Interrupt(at)
+    callback = RecordingCallback(at)
     for turn in range(len(at)):
         with pytest.raises(KeyboardInterrupt):
-            train(both, corpus, tmp_path, resume=turn > 0, device="cpu", workers=0, callback=watcher)
-    train(both, corpus, tmp_path, resume=True, device="cpu", workers=1, callback=watcher)
-    assert watcher.count == 12  # every step once
+            train(both, corpus, tmp_path, resume=turn > 0, device="cpu", workers=0, callback=callback)
+    train(both, corpus, tmp_path, resume=True, device="cpu", workers=1, callback=callback)
+    assert callback.steps == 12  # every step once
     for name in ("best/weights.safetensors", "stage-1/weights.safetensors", "last/snapshot.safetensors"):
         assert (tmp_path / name).read_bytes() == (headed / name).read_bytes()
     assert journal(tmp_path) == journal(headed)
@@ -194,7 +171,7 @@ def test_a_recipe_without_a_model_takes_that_of_the_run_it_starts_from(base, hea
     trained = Model.load(run, "cpu")
     assert trained.matcher.settings.base == Model.load(base, "cpu").matcher.settings
     assert trained.vocabulary == Vocabulary.load(base / "vocabulary.json")
-    before, after = weights(base), weights(run)
+    before, after = load_weights(base), load_weights(run)
     for name, value in before.items():
         torch.testing.assert_close(after[f"base.{name}"], value, rtol=0, atol=1e-6)
     assert load_recipe(str(run / "recipe.toml")).model == Model.load(base, "cpu").matcher.settings
@@ -211,7 +188,7 @@ def test_such_a_run_resumes_bit_for_bit(base, head_only, corpus, tmp_path):
     recipe = head_only(base)
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0)
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, callback=Interrupt((2,)))
+        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, callback=RecordingCallback((2,)))
     train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", workers=0)
     for name in ("best/weights.safetensors", "last/snapshot.safetensors", "recipe.toml"):
         assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes()
@@ -220,7 +197,7 @@ def test_such_a_run_resumes_bit_for_bit(base, head_only, corpus, tmp_path):
 def test_a_head_on_a_head(headed, head_only, corpus, tmp_path):
     recipe = head_only(headed, "stage.1.trainable=['head_images', 'head_texts']", "stage.1.head.output=4")
     run = train(recipe, corpus, tmp_path / "run", device="cpu", workers=0)
-    before, after = weights(headed), weights(run)
+    before, after = load_weights(headed), load_weights(run)
     assert all(torch.equal(after[f"base.{name}"], value) for name, value in before.items())
     assert Model.load(run, "cpu").matcher.embedding_dim == 4
 
@@ -230,7 +207,7 @@ def test_a_stage_after_the_head_goes_on_with_it(corpus, tmp_path, recipes):
     recipe = recipes(MODEL + BASE + HEAD + third, *(f"stage.{number}.epochs=1" for number in (1, 2, 3)))
     run = train(recipe, corpus, tmp_path / "run", device="cpu", workers=0)
     assert isinstance(Model.load(run, "cpu").matcher.base, VSE)  # one head, not two
-    assert weights(run, "stage-2").keys() == weights(run).keys()
+    assert load_weights(run, "stage-2").keys() == load_weights(run).keys()
 
 
 @pytest.mark.parametrize("start", ["scratch", "previous"])
@@ -266,11 +243,6 @@ def test_a_base_of_another_joint_size_is_refused(base, recipes, corpus, tmp_path
     refused(RunError, rf"{base}: its model has joint = 16, .* ask for 8", later, corpus, tmp_path / "later")
 
 
-def with_features(corpus, size):
-    rows = [np.asarray(picture.load().resize((2, 2))).reshape(-1) / 255 for picture in corpus.pictures]
-    return replace(corpus, pictures=None, features=Features([np.array(rows, np.float32)[:, :size]]))
-
-
 def test_features_of_another_size_than_the_base_read_are_refused(recipes, head_only, corpus, tmp_path):
     features = recipes(MODEL + BASE, "model.image={name='features'}", "stage.1.epochs=1")
     run = train(features, with_features(corpus, 12), tmp_path / "base", device="cpu", workers=0)
@@ -280,55 +252,17 @@ def test_features_of_another_size_than_the_base_read_are_refused(recipes, head_o
     assert Model.load(again, "cpu").matcher.embedding_dim == 8
 
 
-class PairwiseSettings(ModelSettings):
-    name: Literal["pairwise"] = "pairwise"
-
-    def for_data(self, vocabulary_size, feature_shape):
-        return self
-
-    def build(self):
-        return Pairwise(self)
-
-
-class Pairwise(Matcher):
-    """The nearest word of each of three channels: no vector stands for an image or a text."""
-
-    def __init__(self, settings):
-        super().__init__()
-        self.settings = settings
-        self.words = nn.Embedding(200, 64)
-
-    @property
-    def image_input(self):
-        return ImageInput("pixels", (3, 8, 8))
-
-    def encode_images(self, images):
-        return images.float().flatten(2) / 255
-
-    def encode_texts(self, tokens):
-        return self.words(tokens.ids)
-
-    def score(self, images, texts):
-        return torch.einsum("ird,tld->itrl", images, texts).amax(3).mean(2)
-
-    def load_pretrained(self):
-        return
-
-    def load_word_vectors(self, vectors, found):
-        return
-
-
 @pytest.mark.parametrize("stage", [1, 2])
 def test_a_head_on_what_is_no_embedding_model_is_refused(stage, recipes, corpus, tmp_path):
     recipe = recipes(BASE + HEAD, *(["stage.1.head={}"] if stage == 1 else [])).model_copy(
-        update={"model": PairwiseSettings()}
+        update={"model": InteractionSettings()}
     )
-    message = rf"^stage\.{stage}\.head: needs an embedding model.*'pairwise' is not"
+    message = rf"^stage\.{stage}\.head: needs an embedding model.*'interaction' is not"
     refused(RecipeError, message, recipe, corpus, tmp_path)
 
 
 def test_images_among_images_need_an_embedding_model(recipes, corpus, tmp_path):
-    recipe = recipes(BASE, "stage.1.objective={name='mvn'}").model_copy(update={"model": PairwiseSettings()})
+    recipe = recipes(BASE, "stage.1.objective={name='mvn'}").model_copy(update={"model": InteractionSettings()})
     refused(RecipeError, r"^stage\.1\.objective: 'mvn' compares images with images", recipe, corpus, tmp_path)
 
 
@@ -337,10 +271,10 @@ def test_a_learned_temperature_belongs_to_its_stage_and_resumes_bit_for_bit(base
     recipe = head_only(base, *changes)
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0)
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, callback=Interrupt((4,)))
+        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, callback=RecordingCallback((4,)))
     train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", workers=0)
     for name in ("best/weights.safetensors", "last/snapshot.safetensors"):
         assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes()
     learned = load_file(snapshot_path(whole))["objective.log_temperature"]
     assert abs(learned.item() - np.log(0.2)) > 0.001
-    assert not any("temperature" in name for name in weights(whole))  # a matcher scores without it
+    assert not any("temperature" in name for name in load_weights(whole))  # a matcher scores without it

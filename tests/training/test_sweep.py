@@ -13,31 +13,31 @@ from diptych.errors import RecipeError, RunError
 from diptych.files import locked_folder
 from diptych.text.vocabulary import Vocabulary
 from diptych.training import sweep as several
-from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.sweep import copy_run, train_runs
 from diptych.training.train import train
+from support.callbacks import RecordingCallback
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]
 TINY = [*SMALL, "model.image.width=2", "model.image.pixels=16", "stage.2.batches.size=16", "stage.2.epochs=1"]
 STEPS = 2  # of an epoch: 32 pairs, 16 a step
 
 
-class Steps(NoCallback):
-    """Counts steps, remembers titles, and stops at a step as Ctrl-C would."""
+def stop_at_once():
+    raise KeyboardInterrupt
 
-    def __init__(self, stop=None):
-        self.count, self.stop, self.titles = 0, stop, []
+
+class SweepCallback(RecordingCallback):
+    """Also records the title of each training."""
+
+    def __init__(self, at=()):
+        super().__init__(at, stop_at_once)
+        self.titles = []
 
     def watching(self, title):
         self.titles.append(title)
         return nullcontext(self)
-
-    def on_step(self, epoch, loss, pairs_per_second):
-        self.count += 1
-        if self.count == self.stop:
-            raise KeyboardInterrupt
 
 
 def variant(recipe, *margins):
@@ -80,10 +80,10 @@ def alone(runs, corpus, tmp_path_factory):
     return folder
 
 
-def train_all(runs, corpus, into, steps=None):
-    steps = steps or Steps()
-    list(train_runs(runs, corpus, into, device="cpu", workers=0, watching=steps.watching))
-    return steps
+def train_all(runs, corpus, into, callback=None):
+    callback = callback or SweepCallback()
+    list(train_runs(runs, corpus, into, device="cpu", workers=0, watching=callback.watching))
+    return callback
 
 
 def contents(run):
@@ -115,9 +115,10 @@ def together(runs, corpus, tmp_path_factory):
 
 
 def test_shared_stages_are_trained_once_and_every_run_ends_as_if_alone(runs, alone, together):
-    folder, steps = together
-    assert steps.count == STEPS * (1 + 1 + 2 + 1)  # stage 1, stage 2 of two runs, their third ones, and the second of d
-    assert steps.titles == [
+    folder, callback = together
+    # Stage 1 of all runs, stage 2 of the first two, their third stages, and stage 2 of the last.
+    assert callback.steps == STEPS * (1 + 1 + 2 + 1)
+    assert callback.titles == [
         "stage 1, shared by 3 runs",
         "stages 1 to 2, shared by 2 runs",
         "run 1 of 3: a",
@@ -130,9 +131,9 @@ def test_shared_stages_are_trained_once_and_every_run_ends_as_if_alone(runs, alo
 @pytest.mark.parametrize("stop", [1, STEPS + 1, 3 * STEPS + 1])
 def test_stopped_anywhere_the_same_call_goes_on_to_the_same_end(stop, runs, corpus, alone, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        train_all(runs, corpus, tmp_path, Steps(stop))
+        train_all(runs, corpus, tmp_path, SweepCallback((stop,)))
     again = train_all(runs, corpus, tmp_path)
-    assert STEPS * 5 - stop <= again.count <= STEPS * 5 - stop + STEPS  # at most the epoch in which it was stopped
+    assert STEPS * 5 - stop <= again.steps <= STEPS * 5 - stop + STEPS  # at most the epoch in which it was stopped
     assert_same(runs, alone, tmp_path)
 
 
@@ -142,7 +143,7 @@ def test_a_finished_one_is_left_alone(runs, corpus, together, tmp_path):
     shutil.rmtree(folder / "shared")  # nobody needs it any more
     before = state(folder)
     again = train_all(runs, corpus, folder)
-    assert (again.count, again.titles) == (0, [])
+    assert (again.steps, again.titles) == (0, [])
     assert state(folder) == before
 
 
@@ -158,15 +159,15 @@ def test_each_is_given_as_soon_as_it_is_finished(runs, corpus, together, tmp_pat
 
 def test_a_run_that_another_one_begins_with(tiny, corpus, alone, tmp_path):
     both = {"short": variant(tiny, 0.2, 0.1), "long": variant(tiny, 0.2, 0.1, 0.1)}
-    steps = train_all(both, corpus, tmp_path)
-    assert steps.count == STEPS * 3
+    callback = train_all(both, corpus, tmp_path)
+    assert callback.steps == STEPS * 3
     assert contents(tmp_path / "long").keys() == contents(alone / "a").keys()
     assert snapshot_path(tmp_path / "long").read_bytes() == snapshot_path(alone / "a").read_bytes()
 
 
 def test_runs_that_share_nothing_are_trained_each_for_itself(tiny, corpus, tmp_path):
     seeds = {f"seed-{seed}": tiny.model_copy(update={"seed": seed}) for seed in (0, 1)}
-    assert train_all(seeds, corpus, tmp_path).count == STEPS * 4
+    assert train_all(seeds, corpus, tmp_path).steps == STEPS * 4
     assert not (tmp_path / "shared").exists()
 
 
@@ -174,8 +175,8 @@ def test_runs_that_start_from_another_run_and_have_its_model(tiny, corpus, alone
     first = tiny.stage[0].model_copy(update={"start": str(alone / "a")})
     base = tiny.model_copy(update={"model": None, "stage": (first, tiny.stage[1])})
     both = {"x": variant(base, 0.2, 0.3), "y": variant(base, 0.2, 0.4)}
-    assert train_all(both, corpus, tmp_path).count == STEPS * 3
-    assert train_all(both, corpus, tmp_path).count == 0
+    assert train_all(both, corpus, tmp_path).steps == STEPS * 3
+    assert train_all(both, corpus, tmp_path).steps == 0
 
 
 def test_stages_are_not_cut_where_nobody_parts(runs, corpus, tmp_path):
@@ -284,12 +285,12 @@ def _as(folder, name, other):
 
 
 def refused(kind, runs, corpus, into):
-    steps = Steps()
+    callback = SweepCallback()
     before = state(into)
     with pytest.raises(kind) as error:
-        train_all(runs, corpus, into, steps)
+        train_all(runs, corpus, into, callback)
     assert "\n" not in str(error.value)
-    assert (steps.titles, state(into)) == ([], before)
+    assert (callback.titles, state(into)) == ([], before)
     return str(error.value)
 
 

@@ -14,53 +14,18 @@ import torch
 from safetensors.torch import load_file
 
 from diptych.data.corpus import Features
-from diptych.errors import DataError, ImageError, RecipeError, RunError
+from diptych.errors import DataError, RecipeError, RunError
 from diptych.model import Model
-from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import Snapshot, snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+from support.callbacks import RecordingCallback, press_ctrl_c
+from support.corpora import with_features
+from support.pictures import BrokenPicture
+from support.runs import assert_same_run, journal
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]
 TINY = [*SMALL, "model.image.width=2", "model.image.pixels=32", "stage.2.batches.size=16", "stage.2.epochs=2"]
-
-
-class Steps(NoCallback):
-    """Calls something at a given step; remembers what was said."""
-
-    def __init__(self, at=(), call=None):
-        self.count, self.at, self.call, self.said = 0, at, call, []
-
-    def on_step(self, epoch, loss, pairs_per_second):
-        self.count += 1
-        if self.count in self.at:
-            self.call()
-
-    def message(self, message, style=""):
-        self.said.append(message)
-
-
-def with_features(corpus, size=12):
-    """Stored features instead of pictures: a few colours of each drawn scene."""
-    rows = [np.asarray(picture.load().resize((2, 2))).reshape(-1) / 255 for picture in corpus.pictures]
-    return replace(corpus, pictures=None, features=Features([np.array(rows, np.float32)[:, :size]]))
-
-
-def journal(run):
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
-
-
-def assert_same_run(one, other):
-    first, second = load_file(snapshot_path(one)), load_file(snapshot_path(other))
-    assert first.keys() == second.keys()
-    for name in first:
-        assert torch.equal(first[name], second[name]), name
-    best, other_best = (load_file(run / "best" / "weights.safetensors") for run in (one, other))
-    assert all(torch.equal(best[name], other_best[name]) for name in best)
-    weights = (run / "best" / "weights.safetensors" for run in (one, other))
-    assert len({path.read_bytes() for path in weights}) == 1  # equal to the last byte
-    assert journal(one) == journal(other)
 
 
 def test_a_run_holds_what_is_promised(whole):
@@ -84,21 +49,21 @@ def test_a_run_holds_what_is_promised(whole):
 
 @pytest.mark.parametrize("at", [(1,), (3, 4), (2, 6, 9)])
 def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(at, whole, corpus, recipe, tmp_path):
-    steps = Steps(at, lambda: os.kill(os.getpid(), signal.SIGINT))
+    callback = RecordingCallback(at)
     for turn in range(len(at)):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, corpus, tmp_path, resume=turn > 0, device="cpu", workers=turn % 3, callback=steps)
-    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=2, callback=steps)
-    assert steps.count == 3 * 3  # every step was trained once, none twice
+            train(recipe, corpus, tmp_path, resume=turn > 0, device="cpu", workers=turn % 3, callback=callback)
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=2, callback=callback)
+    assert callback.steps == 3 * 3  # every step was trained once, none twice
     assert_same_run(whole, tmp_path)
 
 
 def test_resuming_a_finished_run_changes_nothing(whole, corpus, recipe, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(whole, copy)
-    steps = Steps()
-    train(recipe, corpus, copy, resume=True, device="cpu", callback=steps)
-    assert steps.count == 0
+    callback = RecordingCallback()
+    train(recipe, corpus, copy, resume=True, device="cpu", callback=callback)
+    assert callback.steps == 0
     assert_same_run(whole, copy)
 
 
@@ -120,7 +85,7 @@ def test_a_timed_snapshot_is_one_to_go_on_from(whole, corpus, recipe, tmp_path, 
         raise OSError("power cut")
 
     with pytest.raises(OSError, match="power cut"):
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=Steps((5,), power_cut))
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((5,), power_cut))
     train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
     assert_same_run(whole, tmp_path)
 
@@ -151,11 +116,11 @@ def test_the_journal_tells_a_loss_a_pair_whether_an_objective_sums_or_averages(c
 
 def test_patience_stops_early_and_the_schedule_lowers_the_rate(corpus, tmp_path):
     changes = ["stage.1.epochs=30", "stage.1.patience=2", "stage.1.schedule.every=2", "stage.1.optimiser.rate=1e-12"]
-    steps = Steps()
-    lines = journal(train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path, callback=steps))
+    callback = RecordingCallback()
+    lines = journal(train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path, callback=callback))
     assert len(lines) == 3  # the first is the best, two more without a better one
     assert [line["rate"] for line in lines] == pytest.approx([1e-12, 1e-12, 1e-13])
-    assert any("stopped early" in line for line in steps.said)
+    assert any("stopped early" in line for line in callback.messages)
 
 
 def test_a_collapsed_run_is_named_with_the_way_out(corpus, tmp_path, monkeypatch):
@@ -164,26 +129,21 @@ def test_a_collapsed_run_is_named_with_the_way_out(corpus, tmp_path, monkeypatch
     same = replace(same, features=Features([np.ones((len(same.image_ids), 4), np.float32)]))
     same = replace(same, texts=["word"] * len(same.texts))
     recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=3", "text.threshold=1"])
-    steps = Steps()
-    lines = journal(train(recipe, same, tmp_path, callback=steps))
+    callback = RecordingCallback()
+    lines = journal(train(recipe, same, tmp_path, callback=callback))
     (event,) = [line for line in lines if line["event"] == "collapsed"]
     assert "2 x margin" in event["message"]
     assert "negatives = 'sum'" in event["message"]
-    assert any("collapsed" in line for line in steps.said)
+    assert any("collapsed" in line for line in callback.messages)
 
 
 def test_a_healthy_run_is_not_called_collapsed(whole):
     assert all(line["event"] == "epoch" for line in journal(whole))
 
 
-class Broken:
-    def load(self):
-        raise ImageError("broken.jpg: truncated")
-
-
 def test_unreadable_images_are_named_once_and_training_goes_on(corpus, recipe, tmp_path):
     pictures = list(corpus.pictures)
-    pictures[3] = Broken()
+    pictures[3] = BrokenPicture()
     lines = journal(train(recipe, replace(corpus, pictures=pictures), tmp_path, device="cpu"))
     skipped = [line for line in lines if line["event"] == "skipped"]
     assert {line["image"] for line in skipped} == {corpus.image_ids[3]}
@@ -205,13 +165,13 @@ def test_the_vocabulary_counts_train_only(corpus, recipe, whole, tmp_path):
 def test_word_vectors_are_a_start(corpus, tmp_path):
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("red " + " ".join(["0.5"] * 8) + "\n")
-    steps = Steps()
+    callback = RecordingCallback()
     changes = [f"text.vectors={vectors}", "stage.1.epochs=1", "text.threshold=1", "stage.1.optimiser.rate=1e-9"]
-    run = train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path / "run", callback=steps)
+    run = train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path / "run", callback=callback)
     trained = Model.load(run, "cpu")
     word = trained.matcher.text.words.weight[trained.vocabulary.ids["red"]]
     torch.testing.assert_close(word.detach(), torch.full((8,), 0.5), atol=1e-5, rtol=0)
-    assert any(line.startswith("word vectors: 1 of") for line in steps.said)
+    assert any(line.startswith("word vectors: 1 of") for line in callback.messages)
 
 
 def test_only_the_named_parts_are_trained(corpus, tmp_path):
@@ -226,7 +186,7 @@ def test_only_the_named_parts_are_trained(corpus, tmp_path):
 
 def test_a_full_disk_is_one_line_and_keeps_the_snapshot_before(corpus, recipe, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=Steps((4,), interrupt))
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((4,)))
     before = snapshot_path(tmp_path).read_bytes()
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -242,24 +202,20 @@ def test_a_full_disk_is_one_line_and_keeps_the_snapshot_before(corpus, recipe, t
     train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
 
 
-def interrupt():
-    os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_ctrl_c_during_a_validation_stops_there_and_resumes_alike(whole, corpus, recipe, tmp_path, monkeypatch):
     encode = Model.encode_corpus
 
     def interrupted_encode(self, *arguments, **named):
-        interrupt()
+        press_ctrl_c()
         return encode(self, *arguments, **named)
 
-    steps = Steps()
+    callback = RecordingCallback()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Model, "encode_corpus", interrupted_encode)
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=steps)
-    assert steps.count == 3  # stage 2 has not begun
-    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0, callback=steps)
-    assert steps.count == 9
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=callback)
+    assert callback.steps == 3  # stage 2 has not begun
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0, callback=callback)
+    assert callback.steps == 9
     assert_same_run(whole, tmp_path)
 
 
@@ -275,7 +231,7 @@ def test_a_stage_that_goes_on_has_the_best_before_to_beat(corpus, tmp_path):
 
 def test_stages_that_have_not_begun_may_change_before_a_resume(corpus, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        train(load_recipe("scenes", TINY), corpus, tmp_path, device="cpu", callback=Steps((2,), interrupt))
+        train(load_recipe("scenes", TINY), corpus, tmp_path, device="cpu", callback=RecordingCallback((2,)))
     changed = load_recipe("scenes", [*TINY, "stage.2.epochs=1"])
     train(changed, corpus, tmp_path, resume=True, device="cpu")
     assert load_recipe(str(tmp_path / "recipe.toml")) == changed
@@ -298,7 +254,7 @@ def test_two_at_once_are_refused(whole, corpus, recipe, tmp_path):
         with pytest.raises(RunError, match=f"process {os.getpid()} is writing to it"):
             train(recipe, corpus, tmp_path, resume=True, device="cpu")
 
-    train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=Steps((2,), second))
+    train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((2,), second))
     assert_same_run(whole, tmp_path)
 
 
@@ -326,23 +282,23 @@ def test_other_features_are_other_data(corpus, tmp_path):
 
 def test_unreadable_images_and_an_interruption_leave_the_same_journal(corpus, recipe, tmp_path):
     pictures = list(corpus.pictures)
-    pictures[3] = pictures[7] = Broken()
+    pictures[3] = pictures[7] = BrokenPicture()
     broken = replace(corpus, pictures=pictures)
     train(recipe, broken, tmp_path / "whole", device="cpu", workers=2)
     for turn, at in enumerate((1, 4, 2)):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, broken, tmp_path / "cut", resume=turn > 0, device="cpu", callback=Steps((at,), interrupt))
+            train(recipe, broken, tmp_path / "cut", resume=turn > 0, device="cpu", callback=RecordingCallback((at,)))
     train(recipe, broken, tmp_path / "cut", resume=True, device="cpu", workers=0)
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
 def test_a_second_ctrl_c_stops_at_once(corpus, recipe, tmp_path):
     def twice():
-        os.kill(os.getpid(), signal.SIGINT)
+        press_ctrl_c()
         time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
+        press_ctrl_c()
         time.sleep(0.01)
 
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=Steps((2,), twice))
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((2,), twice))
     assert Snapshot.read(tmp_path).position.step == 0  # only the one that every run begins with

@@ -1,18 +1,14 @@
 """Heads on embedding models: the two layers by hand, on any base, on disk and back."""
 
 import copy
-from typing import Literal
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
-from torch.nn.functional import normalize
 
 from diptych.errors import RecipeError, RunError
-from diptych.features.image_input import ImageInput
 from diptych.model import Model
-from diptych.models.matcher import Matcher, ModelSettings
+from diptych.models.matcher import ModelSettings
 from diptych.models.matchers.order import OrderSettings
 from diptych.models.matchers.projected import Head, Projected, ProjectedSettings
 from diptych.models.matchers.vse import VSESettings
@@ -26,6 +22,7 @@ from diptych.registry import resolve
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.recipe import parse_recipe
 from diptych.training.recipe_loader import load_recipe
+from support.matchers import InteractionSettings
 
 WORDS = Vocabulary.from_texts(["a red circle above one blue square"], 1)
 TOKENS = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0]]), torch.tensor([4, 3]))
@@ -195,49 +192,10 @@ def test_mistakes_are_named_in_one_line():
         assert "\n" not in str(caught.value)
 
 
-class PairwiseSettings(ModelSettings):
-    name: Literal["pairwise"] = "pairwise"
-
-    def for_data(self, vocabulary_size, feature_shape):
-        return self
-
-    def build(self):
-        return Pairwise(self)
-
-
-class Pairwise(Matcher):
-    """Scores from whole sets of rows on both sides: no vector stands for an image or a text."""
-
-    def __init__(self, settings):
-        super().__init__()
-        self.settings = settings
-        self.words = nn.Embedding(100, 4)
-
-    @property
-    def image_input(self):
-        return ImageInput("features", (2, 4))
-
-    def encode_images(self, images):
-        return images
-
-    def encode_texts(self, tokens):
-        return self.words(tokens.ids)
-
-    def score(self, images, texts):
-        similar = torch.einsum("ird,tld->itrl", normalize(images, dim=2), normalize(texts, dim=2))
-        return similar.amax(3).mean(2)
-
-    def load_pretrained(self):
-        return
-
-    def load_word_vectors(self, vectors, found):
-        return
-
-
 def test_a_matcher_without_joint_space_takes_no_head():
-    matcher = PairwiseSettings().build()
+    matcher = InteractionSettings().build()
     assert matcher.embedding_dim is None
-    with pytest.raises(RecipeError, match=r"head: needs an embedding model.*'pairwise' is not") as caught:
+    with pytest.raises(RecipeError, match=r"head: needs an embedding model.*'interaction' is not") as caught:
         Projected(matcher, Head())
     assert "\n" not in str(caught.value)
 

@@ -1,10 +1,7 @@
 """Cached gradients against plain ones, for every objective and model; what a temperature means to Adam."""
 
 import copy
-import json
 import math
-import os
-import signal
 from dataclasses import replace
 from typing import Literal
 
@@ -32,7 +29,6 @@ from diptych.objectives.extras import WithinScores
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.mvn import MVN
 from diptych.objectives.objective import Loss, Objective, ScoredPairs
-from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.step import Step
@@ -42,6 +38,8 @@ from diptych.training.prepare import make_step
 from diptych.training.recipe import Batches, Optimiser, Stage
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+from support.callbacks import RecordingCallback
+from support.runs import journal
 
 CPU = torch.device("cpu")
 OBJECTIVES = {
@@ -378,21 +376,6 @@ def test_a_recipe_that_cuts_a_batch_norm_is_refused_before_anything_is_written(p
     assert not (tmp_path / "run").exists()
 
 
-class InterruptAt(NoCallback):
-    def __init__(self, at):
-        self.count, self.at = 0, at
-
-    def on_step(self, epoch, loss, pairs_per_second):
-        self.count += 1
-        if self.count in self.at:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-def journal(run):
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
-
-
 @pytest.fixture
 def every_warning():
     """Torch gives some warnings once a process, which is the first test's; here they are given each time."""
@@ -415,12 +398,12 @@ def test_a_training_in_chunks_with_dropout_and_a_learned_temperature_resumes_bit
     ]
     recipe = load_recipe("vsepp", changes)
     whole = train(recipe, features, tmp_path / "whole", device="cpu", workers=0)
-    watcher = InterruptAt((2, 6))
+    callback = RecordingCallback((2, 6))
     for turn in range(2):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, features, tmp_path / "cut", resume=turn > 0, device="cpu", workers=0, callback=watcher)
-    train(recipe, features, tmp_path / "cut", resume=True, device="cpu", workers=1, callback=watcher)
-    assert watcher.count == 9
+            train(recipe, features, tmp_path / "cut", resume=turn > 0, device="cpu", workers=0, callback=callback)
+    train(recipe, features, tmp_path / "cut", resume=True, device="cpu", workers=1, callback=callback)
+    assert callback.steps == 9
     for name in ("best/weights.safetensors", "last/snapshot.safetensors"):
         assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes()
     assert journal(tmp_path / "cut") == journal(whole)

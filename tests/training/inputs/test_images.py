@@ -1,8 +1,6 @@
 """What a stage reads: stored features if the backbone is frozen, and crops of the photos otherwise."""
 
 import json
-import os
-import signal
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,12 +19,12 @@ from diptych.features.extract import extract
 from diptych.features.store import FeatureStoreSpec
 from diptych.model import Model
 from diptych.models.storage import load_tensors, save_tensors
-from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.engine.trainable import set_trainable
 from diptych.training.inputs.images import StageImages
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+from support.callbacks import RecordingCallback
 
 SIDE = 64
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "text.threshold=1", f"model.image.side={SIDE}"]
@@ -42,18 +40,6 @@ FINE_TUNE = [
     f"stage.2.trainable=['project', 'text', '{LAST}']",
     "stage.2.optimiser={rate=0.001, parts={image=0.5}}",
 ]
-
-
-class StopAt(NoCallback):
-    """Presses Ctrl-C at a step."""
-
-    def __init__(self, step):
-        self.left = step
-
-    def on_step(self, epoch, loss, pairs_per_second):
-        self.left -= 1
-        if not self.left:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @dataclass(frozen=True)
@@ -83,19 +69,12 @@ def tuned(corpus, stores, tmp_path_factory):
     return train(recipe, corpus, tmp_path_factory.mktemp("runs") / "tuned", device="cpu", features=stores)
 
 
-class Listening(NoCallback):
-    said = ""
-
-    def message(self, message, style=""):
-        self.said += message
-
-
 @pytest.fixture(scope="module")
 def frozen(corpus, stores, tmp_path_factory):
     """A run whose backbone stayed as it was, and what was said."""
-    watcher, folder = Listening(), tmp_path_factory.mktemp("runs") / "frozen"
+    callback, folder = RecordingCallback(), tmp_path_factory.mktemp("runs") / "frozen"
     recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"])
-    return train(recipe, corpus, folder, device="cpu", features=stores, callback=watcher), watcher.said
+    return train(recipe, corpus, folder, device="cpu", features=stores, callback=callback), "\n".join(callback.messages)
 
 
 def test_a_frozen_backbone_is_read_from_the_store(corpus, stores, tuned):
@@ -146,7 +125,7 @@ def test_a_resumed_run_on_random_crops_ends_with_the_same_weights(corpus, stores
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", features=stores, workers=0)
     stopped = tmp_path / "stopped"
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, stopped, device="cpu", features=stores, callback=StopAt(3))
+        train(recipe, corpus, stopped, device="cpu", features=stores, callback=RecordingCallback((3,)))
     again = train(recipe, corpus, stopped, resume=True, device="cpu", features=stores, workers=2)
     assert snapshot_path(whole).read_bytes() == snapshot_path(again).read_bytes()
     fixed = load_recipe("vsepp", [*SMALL, "stage.1.epochs=2", "stage.1.batches.size=6"])
@@ -217,13 +196,16 @@ def test_a_failed_start_leaves_no_run_behind(corpus, tmp_path, changes, words):
 
 
 def test_training_continues_after_an_interrupted_feature_extraction(corpus, tmp_path):
-    class Impatient(NoCallback):
-        def on_preparation(self, what, done, total):
-            os.kill(os.getpid(), signal.SIGINT)
-
     recipe, folders = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"]), (tmp_path / "run", tmp_path / "features")
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, folders[0], device="cpu", features=folders[1], callback=Impatient())
+        train(
+            recipe,
+            corpus,
+            folders[0],
+            device="cpu",
+            features=folders[1],
+            callback=RecordingCallback(preparation="features"),
+        )
     assert train(recipe, corpus, folders[0], device="cpu", features=folders[1]) == folders[0]
 
 

@@ -1,8 +1,6 @@
 """Training on phrases end to end, on drawn scenes whose regions are proposed by somebody who knows the boxes."""
 
 import json
-import os
-import signal
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +11,7 @@ from safetensors.torch import load_file
 from diptych.data.boxes import box_iou
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.phrases import find_mentions
-from diptych.errors import DataError, ImageError, RecipeError
+from diptych.errors import DataError, RecipeError
 from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.evaluation.localisation.phrase_metrics import correct_regions
 from diptych.features import extract as extraction
@@ -23,11 +21,13 @@ from diptych.models.matchers.cca import CCASettings
 from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
-from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.inputs.pairs import ImageTextData
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+from support.callbacks import RecordingCallback
+from support.pictures import BrokenPicture
+from support.runs import assert_same_run, journal
 
 COUNT = 20
 SMALL = [
@@ -78,35 +78,6 @@ def stores(tmp_path_factory):
     return tmp_path_factory.mktemp("features")
 
 
-class Watching(NoCallback):
-    """Presses Ctrl-C at given steps; remembers what was said."""
-
-    def __init__(self, at=()):
-        self.count, self.at, self.said = 0, at, []
-
-    def on_step(self, epoch, loss, pairs_per_second):
-        self.count += 1
-        if self.count in self.at:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    def message(self, message, style=""):
-        self.said.append(message)
-
-
-def journal(run):
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
-
-
-def assert_same_run(one, other):
-    first, second = load_file(snapshot_path(one)), load_file(snapshot_path(other))
-    assert first.keys() == second.keys()
-    for name in first:
-        assert torch.equal(first[name], second[name]), name
-    assert len({(run / "best" / "weights.safetensors").read_bytes() for run in (one, other)}) == 1
-    assert journal(one) == journal(other)
-
-
 @pytest.fixture(scope="module")
 def recipe():
     return load_recipe("phrases-scenes", [*SMALL, "stage.1.epochs=5"])
@@ -140,12 +111,12 @@ def test_what_was_measured_in_training_is_what_an_evaluation_measures(whole, cor
 
 
 def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(whole, corpus, recipe, stores, tmp_path):
-    options, watching = {"device": "cpu", "features": stores}, Watching((2, 9))
+    options, callback = {"device": "cpu", "features": stores}, RecordingCallback((2, 9))
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, workers=0, callback=watching, **options)
+        train(recipe, corpus, tmp_path, workers=0, callback=callback, **options)
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, resume=True, workers=1, callback=watching, **options)
-    train(recipe, corpus, tmp_path, resume=True, workers=2, callback=watching, **options)
+        train(recipe, corpus, tmp_path, resume=True, workers=1, callback=callback, **options)
+    train(recipe, corpus, tmp_path, resume=True, workers=2, callback=callback, **options)
     assert_same_run(whole, tmp_path)
 
 
@@ -180,11 +151,11 @@ def solved(corpus, stores, tmp_path_factory):
 
 def interrupted(name, corpus, stores, into):
     """A run that was interrupted at its third step, and went on; the names of what its optimiser remembers."""
-    recipe, watching = load_recipe("phrases-scenes", OTHERS[name]), Watching((3,))
+    recipe, callback = load_recipe("phrases-scenes", OTHERS[name]), RecordingCallback((3,))
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, into, device="cpu", callback=watching, features=stores)
+        train(recipe, corpus, into, device="cpu", callback=callback, features=stores)
     assert not (into / "best").exists()
-    train(recipe, corpus, into, resume=True, device="cpu", callback=watching, features=stores)
+    train(recipe, corpus, into, resume=True, device="cpu", callback=callback, features=stores)
     return {key.rsplit(".", 1)[1] for key in load_file(snapshot_path(into)) if key.startswith("optimiser.")}
 
 
@@ -256,10 +227,10 @@ def test_phrases_without_a_known_word_are_left_out_and_told(corpus, stores, tmp_
         phrases[text] = [replace(phrase, text=f"zyzzyva{text}") for phrase in phrases[text]]
     changed = replace(corpus, phrases=phrases)
     lost = sum(len(phrases[text]) for text in (4, 7))
-    watching = Watching()
+    callback = RecordingCallback()
     recipe = load_recipe("phrases-scenes", [*SMALL, "stage.1.epochs=1", "text.threshold=4"])
-    run = train(recipe, changed, tmp_path, device="cpu", workers=0, callback=watching, features=stores)
-    (told,) = [line for line in watching.said if "left out" in line]
+    run = train(recipe, changed, tmp_path, device="cpu", workers=0, callback=callback, features=stores)
+    (told,) = callback.messages_with("left out")
     assert told == f"left out {lost} training texts without a known word; the first is 'zyzzyva4'"
     assert "zyzzyva4" not in (run / "vocabulary.json").read_text()
     nothing = [[replace(phrase, text="zyzzyva") for phrase in some] for some in corpus.phrases]
@@ -268,21 +239,18 @@ def test_phrases_without_a_known_word_are_left_out_and_told(corpus, stores, tmp_
         train(load_recipe("phrases-scenes", [*SMALL, "text.threshold=1000"]), nobody, tmp_path / "no", features=stores)
 
 
-class Broken:
-    def load(self):
-        raise ImageError("broken.jpg: truncated")
-
-
 def test_photos_that_cannot_be_read_are_left_out_and_told(corpus, stores, tmp_path):
     pictures = list(corpus.pictures)
-    pictures[0] = pictures[9] = Broken()
-    watching = Watching()
+    pictures[0] = pictures[9] = BrokenPicture()
+    callback = RecordingCallback()
     recipe = load_recipe("phrases-scenes", [*SMALL, "stage.1.epochs=1"])
     changed = replace(corpus, pictures=pictures)
-    train(recipe, changed, tmp_path / "run", device="cpu", workers=0, callback=watching, features=stores)
+    train(recipe, changed, tmp_path / "run", device="cpu", workers=0, callback=callback, features=stores)
     said = "left out 2 training photos that cannot be read; the first is broken.jpg: truncated"
-    assert [line for line in watching.said if "left out" in line] == [said]
-    pictures = [Broken() if split == "train" else own for split, own in zip(corpus.image_splits, pictures, strict=True)]
+    assert callback.messages_with("left out") == [said]
+    pictures = [
+        BrokenPicture() if split == "train" else own for split, own in zip(corpus.image_splits, pictures, strict=True)
+    ]
     nothing = replace(corpus, pictures=pictures)
     with pytest.raises(
         DataError, match=r"scenes: none of the training photos can be read; the first is broken\.jpg"

@@ -17,12 +17,12 @@ from diptych.models.towers.text.fisher import FisherSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
 from diptych.text.vocabulary import TokenTable, Vocabulary
 from diptych.text.word_vectors import WordVectors
-from diptych.training.engine.callbacks import NoCallback
 from diptych.training.inputs import texts
 from diptych.training.inputs.pairs import StageTexts
 from diptych.training.inputs.texts import fit_texts, known_texts, text_features
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+from support.callbacks import RecordingCallback
 
 WORDS = 20
 SETTINGS = FisherSettings(word=2, centres=2, size=3, iterations=5)
@@ -173,14 +173,6 @@ def test_texts_without_a_known_word_are_kept_and_told(tmp_path_factory, some):
         assert said == []
 
 
-class Listening(NoCallback):
-    def __init__(self):
-        self.said = []
-
-    def message(self, message, style=""):
-        self.said.append(message)
-
-
 def test_training_tells_of_texts_without_a_known_word(tmp_path):
     corpus = make_scenes(train=8, val=4, test=4, texts=2)
     lines = list(corpus.texts)
@@ -188,10 +180,10 @@ def test_training_tells_of_texts_without_a_known_word(tmp_path):
     sizes = ["model.joint=8", "model.text.hidden=8", "model.text.word=4", "model.image.width=2"]
     recipe = load_recipe("scenes", [*sizes, "model.image.pixels=16", "stage.2.epochs=1"])
     for texts_of, told in ((corpus.texts, 0), (lines, len(recipe.stage))):
-        watcher = Listening()
+        callback = RecordingCallback()
         run = tmp_path / str(told)
         train(
-            recipe, replace(corpus, texts=texts_of), run, device="cpu", workers=0, callback=watcher, features=tmp_path
+            recipe, replace(corpus, texts=texts_of), run, device="cpu", workers=0, callback=callback, features=tmp_path
         )
         line = "kept 2 training texts without a known word, as good as empty to the model; the first is 'Xyzzy!'"
-        assert [said for said in watcher.said if "known word" in said] == [line] * told
+        assert callback.messages_with("known word") == [line] * told

@@ -1,9 +1,7 @@
 """Training with offline negatives: two rounds in one recipe, a teacher's lists, what is refused, what a step scores."""
 
 import json
-import os
 import shutil
-import signal
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +27,6 @@ from diptych.models.towers.text.gru import GRUSettings
 from diptych.objectives.extras import OfflineScores
 from diptych.objectives.objective import Loss
 from diptych.objectives.quintuplet import Quintuplet
-from diptych.training.engine.callbacks import NoCallback
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.engine.scoring import tokens_to_device
 from diptych.training.engine.trainable import set_trainable
@@ -37,6 +34,7 @@ from diptych.training.needs.offline import Offline
 from diptych.training.prepare import make_step
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+from support.callbacks import RecordingCallback
 
 MODEL = """
 [model]
@@ -78,25 +76,6 @@ def recipe(folder, *parts, overrides=()):
     return load_recipe(str(file), overrides)
 
 
-class Stopping(NoCallback):
-    """Sends Ctrl-C while something is prepared, or at a step."""
-
-    def __init__(self, what=None, at=None):
-        self.what, self.at, self.count, self.said = what, at, 0, []
-
-    def on_preparation(self, what, done, total):
-        if what == self.what:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    def on_step(self, epoch, loss, pairs_per_second):
-        self.count += 1
-        if self.count == self.at:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    def message(self, message, style=""):
-        self.said.append(message)
-
-
 @pytest.fixture(scope="module")
 def whole(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
@@ -112,11 +91,13 @@ def test_the_best_of_the_first_round_mines_for_the_second(whole, corpus):
     assert lists.images.shape[1] == 6
 
 
-@pytest.mark.parametrize("watcher", [Stopping(what="mining"), Stopping(at=6), Stopping(at=9)], ids=["mining", "6", "9"])
-def test_stopped_while_mining_or_training_it_ends_with_the_same_weights(whole, corpus, tmp_path, watcher):
+@pytest.mark.parametrize(
+    "stop", [{"preparation": "mining"}, {"at": (6,)}, {"at": (9,)}], ids=["mining", "step 6", "step 9"]
+)
+def test_stopped_while_mining_or_training_it_ends_with_the_same_weights(whole, corpus, tmp_path, stop):
     how = recipe(tmp_path, MODEL, ONLINE, OFFLINE)
     with pytest.raises(KeyboardInterrupt):
-        train(how, corpus, tmp_path / "run", device="cpu", callback=watcher)
+        train(how, corpus, tmp_path / "run", device="cpu", callback=RecordingCallback(**stop))
     train(how, corpus, tmp_path / "run", device="cpu", resume=True)
     one, other = (load_file(snapshot_path(run)) for run in (whole, tmp_path / "run"))
     assert one.keys() == other.keys()
@@ -205,7 +186,7 @@ def test_lists_that_are_shorter_than_the_stage_draws_from_are_refused(teacher, c
 def test_a_run_that_goes_on_must_find_the_lists_it_began_with(teacher, corpus, tmp_path):
     how = recipe(tmp_path, MODEL, OFFLINE, overrides=[f"stage.1.offline.lists='{teacher}'"])
     with pytest.raises(KeyboardInterrupt):
-        train(how, corpus, tmp_path / "run", device="cpu", callback=Stopping(at=2))
+        train(how, corpus, tmp_path / "run", device="cpu", callback=RecordingCallback(at=(2,)))
     lists = HardNegativeLists.load(lists_file(teacher))
     weights = teacher / "best" / "weights.safetensors"
     before = weights.read_bytes()
@@ -242,10 +223,10 @@ def test_a_run_that_has_not_mined_is_named_with_the_command(whole, corpus, tmp_p
 
 
 def test_more_than_there_is_is_said_and_used(corpus, tmp_path):
-    watcher = Stopping()
+    callback = RecordingCallback()
     how = recipe(tmp_path, MODEL, ONLINE, OFFLINE, overrides=["stage.2.offline.top_texts=5000"])
-    train(how, corpus, tmp_path / "run", device="cpu", callback=watcher)
-    assert any("fewer negatives than requested" in line for line in watcher.said)
+    train(how, corpus, tmp_path / "run", device="cpu", callback=callback)
+    assert callback.messages_with("fewer negatives than requested")
 
 
 TOWERS = {"joint": 5, "text": GRUSettings(hidden=5, word=3), "image": FeatureSettings(shape=(6,)), "words": 9}
