@@ -1,11 +1,10 @@
-"""A batch of 4,096 pairs in chunks of 256 against plain steps of 256: the time an example, and the peak memory.
+"""Compare a batch of 4,096 pairs in chunks of 256 with plain steps of 256: time per example, and peak memory.
 
 VSE++ on 2048-d stored features, word embedding 300, GRU 1024, vocabulary 10k, as in `training_step`, with max of
-hinges, the contrastive sum, and MVN, which scores images and texts among themselves as well. A large batch also has
-more to compare: a text with 4,096 images and not with 256, which is part of the time here. Memory is the peak of a
-process that trains, each in a process of its own, since that is what has to fit. Told beside are time and memory of
-the plain step on all 4,096 at once. The quick form has 512 pairs, and measures the memory of MVN alone. Needs Linux,
-to read the memory.
+hinges, the contrastive sum, and MVN, which also scores within each modality. A large batch has more to compare, each
+text with 4,096 images instead of 256; that is part of the measured time. Memory is the peak of a whole process, each
+case in a process of its own. Time and memory of the plain step on all 4,096 pairs at once are reported as well. With
+`--quick`, the batch has 512 pairs, and memory is measured for MVN only. Requires Linux, to read memory usage.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from diptych.training.engine.stage import make_optimiser
 
-from diptych.data.sampling.pairs import PairBatch
+from diptych.data.sampling.batch import PairBatch
 from diptych.machine import keep_freed_memory
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.features import FeatureSettings
@@ -28,6 +26,7 @@ from diptych.objectives.contrastive import Contrastive
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.mvn import MVN
 from diptych.objectives.objective import Objective
+from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
 from harness import arguments, finish, interleaved
@@ -43,14 +42,15 @@ def draw(pairs: int) -> PairBatch:
     random = np.random.default_rng(0)
     ids, lengths = draw_texts(random, pairs)
     images = random.standard_normal((pairs, FEATURES), dtype=np.float32)
-    return PairBatch(images, np.arange(pairs), ids, lengths, np.arange(pairs))
+    rows = np.arange(pairs)
+    return PairBatch(images, rows, ids, lengths, rows, groups=rows)
 
 
 def parts(batch: PairBatch) -> list[PairBatch]:
-    """The same pairs as batches of the chunk's size."""
-    rows = [slice(start, start + CHUNK) for start in range(0, len(batch.ids), CHUNK)]
-    own = np.arange(CHUNK)
-    return [PairBatch(batch.images[row], own, batch.ids[row], batch.lengths[row], own) for row in rows]
+    """The same pairs in batches of the chunk's size."""
+    slices = [slice(start, start + CHUNK) for start in range(0, len(batch.ids), CHUNK)]
+    rows = np.arange(CHUNK)
+    return [PairBatch(batch.images[part], rows, batch.ids[part], batch.lengths[part], rows, rows) for part in slices]
 
 
 def make_step(objective: Objective, chunk: int | None) -> Step:
@@ -60,8 +60,8 @@ def make_step(objective: Objective, chunk: int | None) -> Step:
     return Step(matcher, objective, make_optimiser(matcher, Optimiser()), torch.device("cpu"), clip=2.0, chunk=chunk)
 
 
-def _peak(told: SimpleQueue[int], objective: Objective, pairs: int, chunk: int | None, threads: int) -> None:
-    """Tell the most memory, in kB, that this process held after two steps on so many pairs, or on none."""
+def _report_peak(result: SimpleQueue[int], objective: Objective, pairs: int, chunk: int | None, threads: int) -> None:
+    """Report the peak memory of this process, in kB, after two steps; with 0 pairs, before any step."""
     torch.set_num_threads(threads)
     keep_freed_memory()
     step = make_step(objective, chunk)
@@ -69,31 +69,31 @@ def _peak(told: SimpleQueue[int], objective: Objective, pairs: int, chunk: int |
         batch = draw(pairs)
         step(batch)
         step(batch)
-    # Not getrusage: its peak begins with that of the process that started this one.
+    # Not getrusage: a child's peak there starts from its parent's.
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
-    told.put(int(line.split()[1]))
+    result.put(int(line.split()[1]))
 
 
 def peak(objective: Objective, pairs: int, chunk: int | None = None) -> float:
-    """The peak of a process of its own, in megabytes."""
+    """The peak memory of training in a process of its own, in megabytes."""
     context = multiprocessing.get_context("spawn")
-    told: SimpleQueue[int] = context.SimpleQueue()
-    process = context.Process(target=_peak, args=(told, objective, pairs, chunk, torch.get_num_threads()))
+    result: SimpleQueue[int] = context.SimpleQueue()
+    process = context.Process(target=_report_peak, args=(result, objective, pairs, chunk, torch.get_num_threads()))
     process.start()
     process.join()
     if process.exitcode:
-        raise SystemExit(f"the process that measures memory ended with {process.exitcode}")
-    return told.get() / 1000
+        raise SystemExit(f"the process that measures memory failed with exit code {process.exitcode}")
+    return result.get() / 1000
 
 
 def memory_of(objective: Objective, pairs: int) -> dict[str, float]:
-    """Peaks in megabytes, and the ratio that counts."""
+    """Peaks in megabytes, and their ratio."""
     chunk, cached = peak(objective, CHUNK), peak(objective, pairs, CHUNK)
     return {"chunk": round(chunk), "cached": round(cached), "ratio": round(cached / chunk, 3)}
 
 
 def main() -> None:
-    """Compare time and memory for each objective; the worst counts."""
+    """Compare time and memory for each objective; the largest ratio counts."""
     options = arguments(__doc__)
     keep_freed_memory()
     pairs = 512 if options.quick else 4096
@@ -101,10 +101,10 @@ def main() -> None:
     memory = {name: memory_of(OBJECTIVES[name], pairs) for name in measured}
     whole, at_rest = peak(Hinge(), pairs), peak(Hinge(), 0)
     batch = draw(pairs)
-    cut = parts(batch)
+    small_batches = parts(batch)
     works: dict[str, Callable[[], object]] = {"plain whole max_of_hinges": partial(make_step(Hinge(), None), batch)}
     for name, objective in OBJECTIVES.items():
-        works[f"plain {name}"] = partial(each, make_step(objective, None), cut)
+        works[f"plain {name}"] = partial(train_on_each, make_step(objective, None), small_batches)
         works[f"cached {name}"] = partial(make_step(objective, CHUNK), batch)
     times = interleaved(works, 2 if options.quick else 3)
     ratios = {name: times[f"cached {name}"].wall / times[f"plain {name}"].wall for name in OBJECTIVES}
@@ -128,8 +128,8 @@ def main() -> None:
     )
 
 
-def each(step: Step, batches: list[PairBatch]) -> None:
-    """Train on one batch after another."""
+def train_on_each(step: Step, batches: list[PairBatch]) -> None:
+    """Train on the batches, one after the other."""
     for batch in batches:
         step(batch)
 

@@ -1,9 +1,9 @@
-"""SCAN's and BFAN's scoring against a loop over captions and against the bare product of all regions and all words.
+"""Compare SCAN's and BFAN's scoring with a loop over captions and with the bare product of all regions and words.
 
-The loop is what the originals do, in float32: a caption at a time, against all images, with the attended vectors
-formed; it is timed on the first captions and scaled to all of them. A training step is the scoring, the max of hinges
-and all gradients to both encodings. BFAN's focus is a matter of yes or no, which rounding decides where a weight lies
-on the edge: of its scores nearly all must agree, of SCAN's all.
+The loop is that of the original implementations, in float32: one caption at a time against all images, with explicit
+attended vectors; it is timed on the first captions and scaled to all of them. A training step consists of the scoring,
+the max of hinges and the gradients of both encodings. All scores of SCAN must agree with the loop; nearly all of
+BFAN's, which drops or keeps each attention weight, a decision that rounding can flip.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from harness import arguments, finish, interleaved
 ITEMS, REGIONS, WORDS, SIZE = 128, 36, 12, 1024
 TARGET, SPEEDUP_TARGET, STEP_TARGET = 1.5, 5, 3
 MARGIN = 0.2
-CAPTIONS = 8  # of the loop
+CAPTIONS = 8  # that the loop is timed on
 
 
 def attended(queries: Tensor, context: Tensor, smooth: float, focal: bool) -> Tensor:
-    """The attended vector of each query, as the originals form it: (images, queries, size)."""
+    """The attended vector of each query, as the original code computes it: (images, queries, size)."""
     scores = leaky_relu(torch.bmm(context, queries.transpose(1, 2)), 0.1)  # (images, context, queries)
     normed = scores / (scores.pow(2).sum(2, keepdim=True).sqrt() + 1e-8)
     weights = (smooth * normed.transpose(1, 2).contiguous()).softmax(2)  # (images, queries, context)
@@ -45,34 +45,34 @@ def plain_cosines(queries: Tensor, context: Tensor, smooth: float, focal: bool) 
 
 
 def loop(images: Tensor, texts: Tensor, one: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """A caption at a time against all images: (images, texts)."""
+    """One caption at a time against all images: (images, texts)."""
     columns = [one(images, text.expand(len(images), *text.shape).contiguous()) for text in texts]
     return torch.stack(columns, 1)
 
 
 def plain_scan(images: Tensor, words: Tensor, *, direction: str, smooth: float, lse: float) -> Tensor:
-    """SCAN's score of all images and one caption that is repeated for each: (images,)."""
+    """SCAN's scores of all images with one caption, repeated for each image: (images,)."""
     queries, context = (words, images) if direction == "t2i" else (images, words)
     return (lse * plain_cosines(queries, context, smooth, False)).exp().sum(1).log() / lse
 
 
 def plain_bfan(images: Tensor, words: Tensor) -> Tensor:
-    """BFAN's score of all images and one caption that is repeated for each: (images,)."""
+    """BFAN's scores of all images with one caption, repeated for each image: (images,)."""
     to_images = plain_cosines(words, images, 20.0, True).mean(1)
     return to_images + plain_cosines(images, words, 20.0, True).mean(1)
 
 
 def hinges(scores: Tensor) -> Tensor:
-    """The max of hinges, both ways; text k belongs to image k, and there may be fewer texts."""
-    own = torch.eye(*scores.shape, dtype=torch.bool)
+    """The max of hinges in both directions; text k belongs to image k, and there may be fewer texts than images."""
+    is_positive = torch.eye(*scores.shape, dtype=torch.bool)
     positive, texts = scores.diagonal(), scores.shape[1]
-    over_images = (MARGIN + scores - positive).clamp(min=0).masked_fill(own, 0).amax(0)
-    over_texts = (MARGIN + scores[:texts] - positive[:, None]).clamp(min=0).masked_fill(own[:texts], 0).amax(1)
+    over_images = (MARGIN + scores - positive).clamp(min=0).masked_fill(is_positive, 0).amax(0)
+    over_texts = (MARGIN + scores[:texts] - positive[:, None]).clamp(min=0).masked_fill(is_positive[:texts], 0).amax(1)
     return over_images.sum() + over_texts.sum()
 
 
 def step(score: Callable[[Tensor, Tensor], Tensor], images: Tensor, texts: Tensor) -> None:
-    """One training step's scoring, with the gradients to both encodings."""
+    """The scoring of one training step, with the gradients of both encodings."""
     images, texts = images.clone().requires_grad_(), texts.clone().requires_grad_()
     hinges(score(images, texts)).backward()
 

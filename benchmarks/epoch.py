@@ -1,13 +1,14 @@
-"""An epoch of VSE++ on stored features, by Diptych's training path and by a plain loop written as the originals do it.
+"""Compare an epoch of VSE++ on stored features in Diptych with a plain loop in the style of the original code.
 
-25,000 pairs (`--quick`: a tenth), 5 texts an image, batch 128, the paper's sizes. The plain loop is a torch DataLoader
-whose workers tokenise each caption when it is asked for, with NLTK, and look its words up one by one; it spares the
-cutting into sentences that NLTK's `word_tokenize` does first. Both go through the same batches, in turn, a part of the
-epoch at a time, each with as many workers as there are cores; before that, they must agree in their losses.
+25,000 pairs (`--quick`: a tenth), 5 texts per image, batch 128, the paper's sizes. The plain loop is a torch DataLoader
+whose workers tokenise each caption on demand with NLTK and look its words up one by one; it skips the sentence
+splitting that NLTK's `word_tokenize` does first. Both train on the same batches, alternating between parts of the
+epoch, each with as many workers as there are cores. Before the measurement, their losses must agree.
 
-The data side is counted from above: all that is done once, from the corpus to the encoded texts and the drawn batches,
-though an epoch is one of thirty; the time that the training thread waits for batches; and the processor time of the
-threads that read ahead, as if it all were taken from training. The vocabulary is given, to both.
+The time spent on data is an upper bound. It includes everything that is done once (from the corpus to the encoded texts
+and the drawn batches), although a training has thirty epochs; the time that the training thread waits for batches; and
+the CPU time of the threads that read ahead, as if all of it were taken from training. Neither side counts the
+vocabulary.
 """
 
 from __future__ import annotations
@@ -23,40 +24,43 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from diptych.training.engine.stage import CollapseWatch, make_optimiser
 from nltk.tokenize import NLTKWordTokenizer
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
-from diptych.data.sampling.pairs import PairBatch, PairReader, Pairs, PairSampler, read_ahead
+from diptych.data.read_ahead import read_ahead
+from diptych.data.sampling.batch import PairBatch, PairReader
+from diptych.data.sampling.pairs import Pairs, PairSampler
 from diptych.machine import available_cores, keep_freed_memory
 from diptych.model import Model
 from diptych.models.matchers.vse import VSE, VSESettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.objectives.hinge import Hinge
 from diptych.text.vocabulary import END, SPECIALS, START, UNKNOWN, Vocabulary
+from diptych.training.engine.collapse import CollapseDetector
+from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
 from harness import Timing, arguments, finish, timed
 from plain import FEATURES, PAIRS, VOCABULARY, PlainStep, draw_texts
 
-TEXTS, TEXTS_AN_IMAGE = 25_000, 5
+TEXTS, TEXTS_PER_IMAGE = 25_000, 5
 SPEED_TARGET, DATA_TARGET = 1.5, 0.03
 
 
 def vocabulary() -> Vocabulary:
-    """Words of two syllables, which no tokeniser cuts."""
+    """Words of two syllables, which no tokeniser splits."""
     syllables = [consonant + vowel for consonant in "bcdfghjklmnpqrstvwxz" for vowel in "aeiou"]
     words = [first + second for first in syllables for second in syllables][: VOCABULARY - len(SPECIALS)]
     return Vocabulary(tuple(words), (4,) * len(words), 4)
 
 
 def write_corpus(folder: Path, texts: int, words: Vocabulary) -> None:
-    """Random features and captions in the originals' layout; a caption begins with a capital and ends with a period."""
+    """Random features and captions in the layout of VSE++; a caption starts with a capital and ends with a period."""
     random = np.random.default_rng(0)
-    np.save(folder / "train_ims.npy", random.standard_normal((texts // TEXTS_AN_IMAGE, FEATURES), dtype=np.float32))
+    np.save(folder / "train_ims.npy", random.standard_normal((texts // TEXTS_PER_IMAGE, FEATURES), dtype=np.float32))
     ids, lengths = draw_texts(random, texts)
     drawn = (words.decode(row[1 : length - 2]) for row, length in zip(ids, lengths, strict=True))
     captions = (f"{' '.join(caption).capitalize()} .\n" for caption in drawn)
@@ -64,7 +68,7 @@ def write_corpus(folder: Path, texts: int, words: Vocabulary) -> None:
 
 
 class Captions(Dataset[tuple[Tensor, Tensor]]):
-    """Pairs as the originals' data sets give them: one at a time, the caption tokenised when it is asked for."""
+    """Pairs as the original data sets return them: one at a time, with the caption tokenised on demand."""
 
     def __init__(self, folder: Path, words: Vocabulary) -> None:
         self.images = np.load(folder / "train_ims.npy")
@@ -80,7 +84,7 @@ class Captions(Dataset[tuple[Tensor, Tensor]]):
         for word in self.tokeniser.tokenize(self.captions[text].lower()):
             ids.append(self.ids.get(word, UNKNOWN))
         ids.append(END)
-        return torch.tensor(self.images[text // TEXTS_AN_IMAGE]), torch.tensor(ids)
+        return torch.tensor(self.images[text // TEXTS_PER_IMAGE]), torch.tensor(ids)
 
 
 def collate(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,11 +99,11 @@ def collate(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]
 
 
 class PlainLoop:
-    """The originals' loop; its workers live on between the parts of the epoch, so that they are started once."""
+    """The original loop; its workers are started once and live through all parts of the epoch."""
 
     def __init__(self, folder: Path, words: Vocabulary) -> None:
         self.step = PlainStep()
-        self.part: list[list[int]] = []  # the texts of each batch of a part; the loader goes through it anew each time
+        self.part: list[list[int]] = []  # the texts of each batch; the loader iterates over it once per call
         self.loader = DataLoader(
             Captions(folder, words),
             batch_sampler=self.part,
@@ -109,12 +113,12 @@ class PlainLoop:
         )
 
     def __call__(self, batches: Sequence[Pairs]) -> list[float]:
-        """Train on these batches; their losses."""
+        """Train on these batches and return their losses."""
         self.part[:] = [batch.texts.tolist() for batch in batches]
         return [self.step(*batch) for batch in self.loader]
 
     def stop(self) -> float:
-        """End the workers; the processor seconds that they took."""
+        """Stop the workers and return the CPU seconds that they used."""
         del self.loader
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime
@@ -122,24 +126,24 @@ class PlainLoop:
 
 @dataclass
 class DataSide:
-    """The seconds of Diptych's data side; see the module's description."""
+    """The seconds that Diptych spends on data; see the module docstring."""
 
     once: float = 0.0
     waiting: float = 0.0
-    reads: list[float] = field(default_factory=list)  # of a processor, a batch each; threads may append at once
+    reads: list[float] = field(default_factory=list)  # CPU seconds per batch; several threads append
 
     @property
     def reading(self) -> float:
-        """The processor seconds of all reads."""
+        """The CPU seconds of all reads."""
         return sum(self.reads)
 
     @property
     def total(self) -> float:
-        """All of them."""
+        """The sum of all three."""
         return self.once + self.waiting + self.reading
 
-    def waited(self, batches: Iterator[PairBatch]) -> Iterator[PairBatch]:
-        """The same batches, with the time that it took until each was there."""
+    def count_waiting(self, batches: Iterator[PairBatch]) -> Iterator[PairBatch]:
+        """Yield the same batches, counting the time until each is there."""
         while True:
             started = time.perf_counter()
             batch = next(batches, None)
@@ -150,46 +154,48 @@ class DataSide:
 
 
 class OurLoop:
-    """What Diptych's `StageLoop` does in an epoch, with the pairs of one image as each other's negatives."""
+    """What Diptych's `StageLoop` does in an epoch; pairs of the same image are negatives of each other."""
 
     def __init__(self, words: Vocabulary) -> None:
-        objective = Hinge(mask_same_group=False)  # as in the originals
+        objective = Hinge(mask_same_group=False)  # as in the original code
         settings = Optimiser()
         self.matcher = VSE(VSESettings(image=FeatureSettings(shape=(FEATURES,)), words=len(words))).train()
-        self.trained = Model.from_matcher(self.matcher, words, torch.device("cpu"))
+        self.model = Model.from_matcher(self.matcher, words, torch.device("cpu"))
         optimiser = make_optimiser(self.matcher, settings)
-        self.train = Step(self.matcher, objective, optimiser, self.trained.device, settings.clip)
-        self.progress = CollapseWatch(objective, 100)
+        self.train = Step(self.matcher, objective, optimiser, self.model.device, settings.clip)
+        self.collapse = CollapseDetector(objective, 100)
         self.data = DataSide()
 
     def prepare(self, corpus: Corpus) -> None:
-        """What is done once, before the first batch."""
+        """Do what is done once, before the first batch."""
         train = corpus.split("train").matched()
-        texts = self.trained.vocabulary.encode_all(train.texts)
-        self.pairs = PairReader(train.text_groups, self.trained.torch_engine.image_reader(train), texts)
+        texts = self.model.vocabulary.encode_all(train.texts)
+        self.pairs = PairReader(train.text_groups, self.model.torch_engine.image_reader(train), texts)
         self.batches = PairSampler(train, PAIRS, (0, 1)).epoch(1)
 
     def read(self, pairs: Pairs) -> PairBatch:
-        """Read a batch, in a thread, and note its processor time."""
+        """Read a batch in a thread and record the CPU time."""
         started = time.thread_time()
         batch = self.pairs.read(pairs)
         self.data.reads.append(time.thread_time() - started)
         return batch
 
     def step(self, batch: PairBatch) -> float:
-        """Train on one batch; the loss."""
+        """Train on one batch and return its loss."""
         loss, summary = self.train(batch)
         total = sum(float(term.detach()) for term in loss.terms.values())
-        self.progress.collapsed(total, summary)
+        self.collapse.collapsed_now(total, summary)
         return total
 
     def __call__(self, batches: Sequence[Pairs]) -> list[float]:
-        """Train on these batches; their losses."""
-        return [self.step(batch) for batch in self.data.waited(read_ahead(self.read, batches, available_cores()))]
+        """Train on these batches and return their losses."""
+        return [
+            self.step(batch) for batch in self.data.count_waiting(read_ahead(self.read, batches, available_cores()))
+        ]
 
 
-def check_alike(plain: PlainLoop, ours: OurLoop) -> None:
-    """From the same weights, both must give the same loss on a batch, and on the next one, after a step."""
+def check_same_losses(plain: PlainLoop, ours: OurLoop) -> None:
+    """Check that from the same weights both have the same loss on one batch and, after a step, on the next."""
     with torch.no_grad():
         for parameter, start in zip(plain.step.parameters, ours.matcher.parameters(), strict=True):
             parameter.copy_(start)
@@ -199,7 +205,7 @@ def check_alike(plain: PlainLoop, ours: OurLoop) -> None:
 
 
 def train_in_turn(loops: dict[str, PlainLoop | OurLoop], batches: list[Pairs], parts: int) -> dict[str, Timing]:
-    """Train both on all batches, a part at a time, who begins changing from part to part; the seconds of each."""
+    """Train both on all batches, alternating who goes first in each part, and return the seconds of each."""
     times = dict.fromkeys(loops, Timing(0.0, 0.0))
     size = -(-len(batches) // parts)
     for number in range(parts):
@@ -213,9 +219,9 @@ def train_in_turn(loops: dict[str, PlainLoop | OurLoop], batches: list[Pairs], p
 
 
 def main() -> None:
-    """Train an epoch by both."""
+    """Train one epoch with both."""
     options = arguments(__doc__)
-    keep_freed_memory()  # for both alike
+    keep_freed_memory()  # for both
     torch.manual_seed(0)
     words = vocabulary()
     with tempfile.TemporaryDirectory() as folder:
@@ -223,7 +229,7 @@ def main() -> None:
         corpus = open_corpus(folder)
         plain, ours = PlainLoop(Path(folder), words), OurLoop(words)
         once = timed(lambda: ours.prepare(corpus))
-        check_alike(plain, ours)
+        check_same_losses(plain, ours)
         ours.data = data = DataSide(once.wall)
         times = train_in_turn({"plain": plain, "ours": ours}, ours.batches, 4 if options.quick else 14)
         workers = plain.stop()

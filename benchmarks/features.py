@@ -1,8 +1,8 @@
-"""Extraction of 1C features from JPEG files into a new store against the bare forward pass of the backbone (lite0).
+"""Compare the extraction of 1C features from JPEG files into a new store with the bare forward pass of lite0.
 
-Ours opens, hashes, decodes, resizes and crops every photo and writes the store; the bare pass has the same squares in
-memory as bytes and keeps nothing, in batches of 16 or of 32, whichever is faster. Both have all cores. The photos are
-drawn: noise with as much detail as photos of this size have, 384 x 288 pixels and about 30 KB.
+Diptych opens, hashes, decodes, resizes and crops every photo and writes the store; the bare pass reads the same crops
+from memory and stores nothing, in batches of 16 or 32, whichever is faster. Both use all cores. The photos are drawn:
+noise with as much detail as photos of this size have, 384 x 288 pixels and about 30 KB.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TARGET = 0.85
 
 
 def draw_photos(folder: Path, count: int) -> list[PictureFile]:
-    """Photos whose detail falls off towards the fine scales, as it does in nature."""
+    """Photos whose contrast decreases towards fine scales, as in natural images."""
     random = np.random.default_rng(0)
     pictures = []
     for number in range(count):

@@ -1,4 +1,4 @@
-"""What the benchmarks share: their one option, interleaved timing, and the line that they end with."""
+"""Shared by all benchmarks: the `--quick` option, interleaved timing, and the JSON line at the end."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from diptych.machine import available_cores
 
 @dataclass(frozen=True)
 class Timing:
-    """The best seconds of several rounds: on the clock, and of all processors together."""
+    """The best of several rounds in seconds: wall time, and CPU time of all threads."""
 
     wall: float
     cpu: float
 
 
 def arguments(description: str | None) -> argparse.Namespace:
-    """Read `--quick`, and use all cores: what is compared shall have the whole machine.
+    """Parse `--quick`, and let torch use all cores.
 
-    The process starts itself again with threads that do not spin for long, for all that is compared alike: on a
-    machine that does something else beside, spinning threads measure the scheduler.
+    The process restarts itself with OpenMP threads that spin only briefly: on a busy machine, spinning threads would
+    measure the scheduler.
     """
     if "GOMP_SPINCOUNT" not in os.environ:
         os.environ["GOMP_SPINCOUNT"] = "10000"
         os.execv(sys.executable, [sys.executable, *sys.argv])
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="less work, done in under 50 seconds")
+    parser.add_argument("--quick", action="store_true", help="less work, in under 50 seconds")
     torch.set_num_threads(available_cores())
     return parser.parse_args()
 
 
 def timed(work: Callable[[], object]) -> Timing:
-    """The seconds of one piece of work."""
+    """Time one call."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return Timing(time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def interleaved(works: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, Timing]:
-    """Time several pieces of work in turn, so that a busy machine slows all of them, and keep the best of each."""
+    """Time several functions in turn, so that a busy machine slows down all of them, and keep the best of each."""
     taken: dict[str, list[Timing]] = {name: [] for name in works}
     for round_number in range(rounds):
         for name, work in works.items():
@@ -60,6 +60,6 @@ def interleaved(works: Mapping[str, Callable[[], object]], rounds: int) -> dict[
 
 
 def finish(name: str, *, ratio: float, target: float, ok: bool, **figures: Any) -> NoReturn:
-    """Print the result as the last line, and end the process: with 0 if the target is met, else with 1."""
+    """Print the result as the last line, and exit with 0 if the target is met, with 1 otherwise."""
     print(json.dumps({"name": name, "ratio": round(ratio, 3), "target": target, "ok": bool(ok), **figures}), flush=True)
     sys.exit(not ok)

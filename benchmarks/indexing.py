@@ -1,8 +1,8 @@
-"""Indexing photos with the starter model against the bare forward pass of its image tower.
+"""Compare indexing photos with the starter model with the bare forward pass of its image tower.
 
-Ours reads, hashes, decodes and crops every photo, makes its thumbnail and writes the index; the bare pass has the same
-crops in memory as bytes and keeps nothing. Both have all cores. The photos are drawn as for `features.py`, or those of
-a folder.
+Diptych reads, hashes, decodes and crops every photo, makes its thumbnail and writes the index; the bare pass reads the
+same crops from memory and stores nothing. Both use all cores. The photos are drawn as for `features.py`, or those of a
+folder (`--photos FOLDER`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from harness import arguments, finish, interleaved
 
 TARGET = 0.85
 MODEL = "starter"
-BARE = 256  # photos in memory, a megabyte each; the bare rate does not depend on their number
+BARE = 256  # photos in memory, one megabyte each; the bare rate does not depend on their number
 
 
 def photos_of(folder: str | None, made: Path, count: int) -> tuple[Path, list[PictureFile]]:
-    """The folder with the photos to index, and these."""
+    """The folder with the photos to index, and the photos."""
     if folder is None:
         made.mkdir()
         return made, draw_photos(made, count)
@@ -42,7 +42,7 @@ def photos_of(folder: str | None, made: Path, count: int) -> tuple[Path, list[Pi
 
 
 def bare(model: Model, prepared: list[np.ndarray], at_once: int) -> np.ndarray:
-    """The vectors of photos that are crops already."""
+    """The vectors of preprocessed photos."""
     parts = [
         model.encode_preprocessed(prepared[begin : begin + at_once]).vectors
         for begin in range(0, len(prepared), at_once)

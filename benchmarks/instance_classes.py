@@ -1,9 +1,9 @@
-"""A step of instance loss with 113,287 classes: a drawn part of them against the softmax over all, in time and memory.
+"""Compare the sampled softmax of the instance loss with the softmax over all 113,287 classes, in time and memory.
 
-64 images and 64 texts, features of 2,048 numbers that pass their gradient on, one classifier, SGD with momentum. The
-full softmax is torch's own on all 128 features in one product; the sampled one has 4,096 rows. Memory is what the
-process holds at most in a step, beyond what it held before anything was made, the classes and their momentum: those are
-the same for both. The ratio is the larger of the two, of time and of memory. Needs Linux, to read the memory in use.
+64 images and 64 texts, 2048-d features that require a gradient, one classifier, SGD with momentum. The full softmax is
+torch's own on all 128 features in one product; the sampled one has 4,096 rows. Memory is the peak of a step beyond what
+the process used before, without the classes and their momentum, which both have. The ratio is the larger of the
+ratios of time and memory. Requires Linux, to read memory usage.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import torch
-from diptych.training.inputs.sampled import SampledRows
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 from torch.optim import SGD
 
 from diptych.machine import available_cores, keep_freed_memory
 from diptych.objectives.softmax import class_losses
+from diptych.training.inputs.sampled_classifier import SampledClassifier
 from harness import arguments, finish, interleaved
 
 CLASSES, SIZE, PAIRS, SAMPLED = 113_287, 2048, 64, 4096
@@ -33,13 +33,13 @@ def batch(classes: int) -> tuple[Tensor, Tensor]:
     return torch.randn(2 * PAIRS, SIZE, requires_grad=True), torch.randint(classes, (PAIRS,))
 
 
-def start(classes: int) -> Tensor:
-    """A classifier, (classes, size), that is quickly made; a step takes as long whatever is in it."""
+def initial_classifier(classes: int) -> Tensor:
+    """A constant classifier, (classes, size): the time of a step does not depend on the values."""
     return torch.full((classes, SIZE), 0.01)
 
 
 def optimiser_of(parameters: Iterable[nn.Parameter]) -> SGD:
-    """SGD as training has it."""
+    """SGD as in training."""
     return SGD(parameters, lr=0.01, momentum=0.9, fused=True)
 
 
@@ -48,31 +48,31 @@ class Full:
 
     def __init__(self, classes: int = CLASSES) -> None:
         self.classes = classes
-        self.weight = nn.Parameter(start(classes))
+        self.weight = nn.Parameter(initial_classifier(classes))
         self.optimiser = optimiser_of([self.weight])
 
     def __call__(self) -> None:
-        """A step."""
+        """Train on one batch."""
         features, labels = batch(self.classes)
         self.optimiser.zero_grad()
         cross_entropy(linear(features, self.weight), torch.cat([labels, labels])).backward()
         self.optimiser.step()
 
     def tables(self) -> list[Tensor]:
-        """What is there between steps: the classes and their momentum."""
+        """The classes and their momentum, which live from step to step."""
         return [self.weight.detach(), self.optimiser.state[self.weight]["momentum_buffer"]]
 
 
 class Sampled:
-    """The same with some of the classes, drawn for each step."""
+    """The softmax over a sample of the classes, drawn in each step."""
 
     def __init__(self, classes: int = CLASSES) -> None:
         self.classes = classes
-        self.sampled = SampledRows({"classifier": start(classes)}, SAMPLED)
+        self.sampled = SampledClassifier({"classifier": initial_classifier(classes)}, SAMPLED)
         self.optimiser = optimiser_of(self.sampled.rows.values())
 
     def __call__(self) -> None:
-        """A step."""
+        """Train on one batch."""
         features, labels = batch(self.classes)
         self.optimiser.zero_grad()
         rows, correction = self.sampled.draw(labels)
@@ -83,7 +83,7 @@ class Sampled:
         self.sampled.store(self.optimiser)
 
     def tables(self) -> list[Tensor]:
-        """What is there between steps: the classes and their momentum."""
+        """The classes and their momentum, which live from step to step."""
         return list(self.sampled.tensors().values())
 
 
@@ -91,39 +91,39 @@ KINDS = {"full": Full, "sampled": Sampled}
 
 
 def used(what: str) -> int:
-    """The bytes of memory that this process holds, `VmRSS`, or held at most, `VmHWM`."""
+    """The memory of this process in bytes: current (`VmRSS`) or peak (`VmHWM`)."""
     found = re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None, "Linux says it"
+    assert found is not None, "requires Linux"
     return int(found[1]) * 1024
 
 
 def memory(name: str) -> tuple[float, float]:
-    """The gigabytes of a step beyond the tables, and with them, in a process that does nothing else.
+    """The peak gigabytes of a step without and with the tables, in a process that does nothing else.
 
-    What is freed goes back to the system here: it would be held in pieces into which the full gradient does not fit.
+    Freed memory is returned to the system here; otherwise it would be kept in pieces too small for the full gradient.
     """
     prepare()
-    KINDS[name](PAIRS)()  # a few classes, so that what torch makes once is there
+    KINDS[name](PAIRS)()  # with few classes, so that torch's one-time allocations are not counted
     before = used("VmRSS")
     step = KINDS[name]()
     step()
     tables = step.tables()
     for table in tables:
-        table.mul_(1)  # zeros that nobody wrote on are not there yet
-    Path("/proc/self/clear_refs").write_text("5")  # the most starts again from now
+        table.mul_(1)  # zeros take no memory before they are written
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     step()
     with_tables = used("VmHWM") - before
     return (with_tables - sum(table.nbytes for table in tables)) / 1e9, with_tables / 1e9
 
 
 def prepare() -> None:
-    """All cores, and the same numbers each time."""
+    """Use all cores and a fixed seed."""
     torch.set_num_threads(available_cores())
     torch.manual_seed(0)
 
 
 def main() -> None:
-    """Measure the memory of each in a process of its own, then their time, interleaved."""
+    """Measure the memory of each in a process of its own, then time both, interleaved."""
     options = arguments(__doc__)
     beyond, with_tables = {}, {}
     for name in KINDS:

@@ -1,12 +1,11 @@
-"""Measuring phrase localisation, all phrases of a photo in one product, against a call a phrase, on stored features.
+"""Compare the evaluation of phrase localisation, all phrases of a photo in one product, with one call per phrase.
 
-The plain way takes the phrases one by one: it reads the photo's stored regions, encodes them and the phrase, scores,
-sorts, and walks down to the first right region. Ours reads and encodes the regions once a photo, and each distinct
-phrase once, many together; the ranks must agree. There are 16 phrases a photo, about as many as in Flickr30K Entities,
-half of which say what another one says, as `a man` does.
+Both read stored features. The plain way takes the phrases one by one: it reads the photo's regions, encodes them and
+the phrase, scores, sorts, and looks for the first correct region. Diptych reads and encodes the regions once per photo
+and each distinct phrase once, in batches; the ranks must agree. There are 16 phrases per photo, about as many as in
+Flickr30K Entities, and half of them repeat another one, as `a man` does.
 
-`bound` is what no way could pass that encodes the regions at all: the plain way against encoding each photo's regions
-once and doing nothing else.
+`bound` is the largest possible ratio: the plain way relative to encoding each photo's regions once and nothing else.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ def make_model() -> Model:
 
 
 def make_boxes(random: np.random.Generator, *shape: int) -> Floats:
-    """Boxes anywhere: left, top, right, bottom."""
+    """Random boxes: left, top, right, bottom."""
     return np.sort(random.random((*shape, 2, 2), np.float32), axis=-2).reshape(*shape, 4)
 
 
 def make_mentions(random: np.random.Generator, photos: int) -> Mentions:
-    """Sixteen phrases a photo, of three words each, half of them said before."""
+    """Sixteen phrases per photo, of three words each, every phrase twice."""
     count = photos * PHRASES
     distinct = [" ".join(random.choice(WORDS, 3)) for _ in range(count // 2)]
     words = random.permutation(distinct * 2).tolist()
@@ -57,8 +56,8 @@ def make_mentions(random: np.random.Generator, photos: int) -> Mentions:
 
 
 @torch.inference_mode()
-def a_call_a_phrase(trained: Model, mentions: Mentions, regions: Features, boxes: Floats) -> list[float]:
-    """The rank of each mention, all encoded again for each."""
+def one_call_per_phrase(trained: Model, mentions: Mentions, regions: Features, boxes: Floats) -> list[float]:
+    """The rank of each mention, with regions and phrase encoded anew for each."""
     ranks = []
     for phrase, image, box in zip(mentions.phrases, mentions.images, mentions.boxes, strict=True):
         encoded = trained.matcher.encode_images(torch.from_numpy(regions[np.array([image])][0]))
@@ -75,7 +74,7 @@ def main() -> None:
     keep_freed_memory()  # as every command does
     trained, random = make_model(), np.random.default_rng(0)
     photos = 4 if options.quick else 16
-    regions = Features([random.random((photos, REGIONS, SIZE), np.float32).astype(np.float16)])  # as a store has them
+    regions = Features([random.random((photos, REGIONS, SIZE), np.float32).astype(np.float16)])  # as in a store
     boxes, mentions = make_boxes(random, photos, REGIONS), make_mentions(random, photos)
     names = [str(photo) for photo in range(photos)]
 
@@ -84,7 +83,7 @@ def main() -> None:
         return list(measure_phrases(trained, mentions, reader, names).ranks)
 
     def plain() -> list[float]:
-        return a_call_a_phrase(trained, mentions, regions, boxes)
+        return one_call_per_phrase(trained, mentions, regions, boxes)
 
     @torch.inference_mode()
     def regions_alone() -> None:
@@ -99,7 +98,7 @@ def main() -> None:
         "localize",
         ratio=ratio,
         target=TARGET,
-        ok=ratio >= TARGET and agreement > 0.98,  # what scores alike but for rounding may change places
+        ok=ratio >= TARGET and agreement > 0.98,  # rounding may swap regions of equal score
         bound=round(bound, 2),
         cpu_ratio=round(times["call_a_phrase"].cpu / times["localize"].cpu, 2),
         cpu_bound=round(times["call_a_phrase"].cpu / times["regions_alone"].cpu, 2),

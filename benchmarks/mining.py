@@ -1,9 +1,9 @@
-"""Mining the hardest 300 texts of 29,000 images and the hardest 60 images of 145,000 texts against the bare product.
+"""Compare mining the hardest 300 texts of 29,000 images and 60 images of 145,000 texts with the bare matrix product.
 
-The bare product is that of the same blocks, and no more. The two take turns, block of texts by block of texts. There
-are two sets of embeddings: random ones, with texts in no order, and clustered ones, in which a text has many near
-images. The memory is the peak while mining, from what is in use once the embeddings are there. The quick form has a
-tenth of the scores, random ones only. Needs Linux, to read the memory in use.
+The bare product multiplies the same blocks and does nothing else; the two alternate after each block of texts. There
+are two sets of embeddings: random ones with shuffled texts, and clustered ones in which a text has many close images.
+Memory is the peak while mining, beyond what the process used when the embeddings were ready. With `--quick`, there is a
+tenth of the scores, and random embeddings only. Requires Linux, to read memory usage.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from diptych.mining.exclusions import Exclusions
 from diptych.mining.score_pass import ScorePass
 from diptych.mining.top_scores import items_of
 from harness import arguments, finish
-from ranking_memory import used_at_most, used_now
+from ranking_memory import current_memory, peak_memory
 
 TEXTS_EACH, SIZE = 5, 1024
 TOP_TEXTS, TOP_IMAGES = 300, 60
@@ -33,18 +33,18 @@ TARGET, GIGABYTES_TARGET = 1.5, 1.5
 
 
 @dataclass(frozen=True)
-class Taken:
-    """Seconds on the clock and of all processors together, of the mining and of the bare product."""
+class Comparison:
+    """Wall time and CPU time of mining and of the bare product, in seconds."""
 
     mining: float
     product: float
     mining_cpu: float
     product_cpu: float
-    agreement: float  # with a plain sort of some lists
+    agreement: float  # with plain sorting, on some of the lists
 
 
 def embeddings(images: int, *, clustered: bool) -> tuple[Tensor, Tensor]:
-    """Unit vectors, made in place: making them must not be the peak of memory."""
+    """Unit vectors, computed in place so that this is not the peak of memory."""
     made = torch.empty(images, SIZE).normal_(), torch.empty(images * TEXTS_EACH, SIZE).normal_()
     if clustered:
         centres = torch.randn(images // 100, SIZE)
@@ -56,8 +56,8 @@ def embeddings(images: int, *, clustered: bool) -> tuple[Tensor, Tensor]:
     return made
 
 
-def compare(images: Tensor, texts: Tensor, text_groups: np.ndarray) -> Taken:
-    """Mine and multiply in turn."""
+def compare(images: Tensor, texts: Tensor, text_groups: np.ndarray) -> Comparison:
+    """Mine and multiply alternately."""
     groups = np.arange(len(images))
     strings = [str(text) for text in range(len(texts))]
     score = embedding_score(lambda rows, columns: rows @ columns.T, images, texts)
@@ -77,11 +77,11 @@ def compare(images: Tensor, texts: Tensor, text_groups: np.ndarray) -> Taken:
         ratio = taken[0] / taken[1]
         print(f"{columns.stop:,} texts: {taken[0]:.1f} s, {ratio:.3f} x the product", file=sys.stderr)
     mining, product, mining_cpu, product_cpu = taken.tolist()
-    return Taken(mining, product, mining_cpu, product_cpu, agreement(tiles, images, texts, text_groups))
+    return Comparison(mining, product, mining_cpu, product_cpu, agreement(tiles, images, texts, text_groups))
 
 
 def agreement(tiles: ScorePass, images: Tensor, texts: Tensor, text_groups: np.ndarray) -> float:
-    """The share of a plain sort's best that some lists have; not quite all: sums differ in their last bits."""
+    """The share of entries of some lists that plain sorting finds, too; rounding leaves it slightly below 1."""
     found = []
     for top, own, others, groups, other_groups in (
         (tiles.texts_of_images, images, texts, np.arange(len(images)), text_groups),
@@ -97,7 +97,7 @@ def agreement(tiles: ScorePass, images: Tensor, texts: Tensor, text_groups: np.n
 
 
 def main() -> None:
-    """Compare the times on both sets, and take the peak of memory of all of it."""
+    """Compare the times on both sets, and measure the peak memory."""
     options = arguments(__doc__)
     keep_freed_memory()
     count = 9170 if options.quick else 29_000
@@ -109,9 +109,9 @@ def main() -> None:
     taken, above = {}, 0.0
     for name, text_groups in sets.items():
         images, texts = embeddings(count, clustered=name == "clustered")
-        before = used_now()
+        before = current_memory()
         taken[name] = compare(images, texts, text_groups)
-        above = max(above, (used_at_most() - before) / 1e9)
+        above = max(above, (peak_memory() - before) / 1e9)
         gigabytes = (images.nbytes + texts.nbytes) / 1e9
         del images, texts
     ratios = {name: each.mining / each.product for name, each in taken.items()}

@@ -1,15 +1,14 @@
-"""The step of VSRN with the adaptive offline quintuplet loss against its step with online negatives, on the same pairs.
+"""Compare a VSRN step with the adaptive offline quintuplet loss with a step with online negatives, on the same pairs.
 
-36 regions of 2048, 4 blocks of reasoning, joint space and GRUs of 2048, decoder of 512, vocabulary 10k, 12 tokens a
-text, batches of 32; the quick form has a joint space of 768. Offline negatives are drawn by the sampler that training
-uses, from lists of a corpus of Flickr8k's size, so that nearly every pair brings two more images and two more texts.
+36 regions of size 2048, 4 reasoning blocks, embeddings and GRUs of 2048, decoder of 512, vocabulary 10k, 12 tokens per
+text, batches of 32; with `--quick`, embeddings of 768. Offline negatives are drawn by the sampler of the training from
+lists for a corpus of Flickr8k's size, so nearly every pair brings two more images and two more texts.
 
-The paper (Table 6) finds 1.46 on a GPU. On a CPU a step is its arithmetic, and there is three times as much of it to
-encode; only the decoder and the optimiser have no more to do. So that one sees which part it is, the parts are timed
-alone as well, and beside the ratio stands what it would be if the negatives were encoded without gradients (`floor`):
-less than that no way to skip the gradients of hinges that are not active can reach. The target counts as met only if
-the time on the clock and that of the processors both meet it: beside other work the clock alone can flatter either
-step. Shares and floor are of the processors' time.
+The paper (Table 6) reports 1.46 on a GPU. On a CPU the time of a step is that of its arithmetic, and there is three
+times as much to encode; only the decoder and the optimiser have no more to do. The parts of the steps are therefore
+timed by themselves as well. `floor` is the ratio if the negatives were encoded without gradients, a lower bound for any
+way of skipping the gradients of inactive hinges. The target is met only if both wall time and CPU time meet it, because
+on a busy machine wall time alone can favour either step. Shares and `floor` are computed from CPU time.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from diptych.training.engine.stage import make_optimiser
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from diptych.data.corpus import Corpus, Integers
 from diptych.data.image_reader import Draw
+from diptych.data.sampling.batch import PairBatch, PairReader
 from diptych.data.sampling.offline import OfflineSampler, OfflineSettings
-from diptych.data.sampling.pairs import PairBatch, PairReader, PairSampler
+from diptych.data.sampling.pairs import PairSampler
 from diptych.machine import keep_freed_memory
 from diptych.models.layers.region_reasoning import Layout
 from diptych.models.matchers.vsrn import VSRN, VSRNSettings
@@ -38,17 +37,19 @@ from diptych.models.towers.text.gru import GRUSettings
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.quintuplet import Quintuplet
 from diptych.text.vocabulary import TokenTable
+from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.step import Step
+from diptych.training.needs.offline import Offline
 from diptych.training.recipe import Optimiser
 from harness import Timing, arguments, finish, interleaved
 from plain import FEATURES, VOCABULARY, draw_texts
 
-PAIRS, REGIONS, IMAGES, TEXTS_AN_IMAGE = 32, 36, 6_000, 5
+PAIRS, REGIONS, IMAGES, TEXTS_PER_IMAGE = 32, 36, 6_000, 5
 TARGET = 1.5
 
 
 class DrawnRegions:
-    """Regions at random, for whichever images are asked for."""
+    """Reads random regions for any image."""
 
     def __init__(self) -> None:
         self.skipped: dict[int, str] = {}
@@ -60,11 +61,11 @@ class DrawnRegions:
         return regions, np.ones(len(images), np.bool_)
 
 
-def draw_batches() -> tuple[PairBatch, PairBatch]:
-    """The same pairs without and with offline negatives, from lists of negatives at random."""
+def draw_batches() -> tuple[PairBatch, PairBatch, Offline]:
+    """The same pairs without and with offline negatives, drawn from random lists, and the need that scores these."""
     random = np.random.default_rng(0)
-    texts = IMAGES * TEXTS_AN_IMAGE
-    groups = np.repeat(np.arange(IMAGES), TEXTS_AN_IMAGE)
+    texts = IMAGES * TEXTS_PER_IMAGE
+    groups = np.repeat(np.arange(IMAGES), TEXTS_PER_IMAGE)
     split = np.full(texts, "train")
     numbers = [str(number) for number in range(texts)]
     corpus = Corpus("drawn", numbers[:IMAGES], np.arange(IMAGES), split[:IMAGES], numbers, groups, split)
@@ -72,51 +73,52 @@ def draw_batches() -> tuple[PairBatch, PairBatch]:
     inside = np.arange(ids.shape[1]) < lengths[:, None]
     table = TokenTable(ids[inside].astype(np.int32), np.concatenate([[0], np.cumsum(lengths)]))
     settings = OfflineSettings(lists="drawn")
-    beyond = random.integers(1, IMAGES, (IMAGES, settings.top_texts))  # how far from the own group
-    near_texts = (np.arange(IMAGES)[:, None] + beyond) % IMAGES * TEXTS_AN_IMAGE
+    offsets = random.integers(1, IMAGES, (IMAGES, settings.top_texts))  # to another group
+    near_texts = (np.arange(IMAGES)[:, None] + offsets) % IMAGES * TEXTS_PER_IMAGE
     near_images = (groups[:, None] + random.integers(1, IMAGES, (texts, settings.top_images))) % IMAGES
     reader = PairReader(corpus.text_groups, DrawnRegions(), table)
     offline = OfflineSampler(corpus, near_texts, near_images, settings)
-    (pairs, *_) = PairSampler(corpus, PAIRS, (0,), offline).epoch(0)
+    (pairs, *_) = PairSampler(corpus, PAIRS, (0,), epoch_extensions=[offline]).epoch(0)
     batch = reader.read(pairs)
-    own = int(batch.image_of.max()) + 1
-    online = PairBatch(batch.images[:own], batch.image_of, batch.ids[:PAIRS], batch.lengths[:PAIRS], batch.groups)
-    return online, batch
+    images = int(batch.image_of.max()) + 1
+    ids, lengths = batch.ids[:PAIRS], batch.lengths[:PAIRS]
+    online = PairBatch(batch.images[:images], batch.image_of, ids, lengths, batch.text_of, batch.groups)
+    return online, batch, Offline(offline)
 
 
-def tokens_of(batch: PairBatch) -> Tokens:
-    """The batch's texts."""
+def batch_tokens(batch: PairBatch) -> Tokens:
+    """The texts of a batch."""
     return Tokens(torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths))
 
 
 def parts(matcher: VSRN, online: PairBatch, offline: PairBatch) -> dict[str, Callable[[], object]]:
-    """Encoding the images and the texts of either step, and captioning, each there and back."""
-    layout_of = Layout.from_regions(normalize(torch.randn(len(online.images), REGIONS, matcher.embedding_dim), dim=2))
+    """Encoding the images and texts of both steps, and captioning, each with its backward pass."""
+    layout = Layout.from_regions(normalize(torch.randn(len(online.images), REGIONS, matcher.embedding_dim), dim=2))
     image_of = torch.from_numpy(online.image_of)
     works: dict[str, Callable[[], object]] = {}
     for name, batch in (("online", online), ("offline", offline)):
-        works[f"images {name}"] = partial(there_and_back, matcher.encode_images, torch.from_numpy(batch.images))
-        works[f"texts {name}"] = partial(there_and_back, matcher.encode_texts, tokens_of(batch))
+        works[f"images {name}"] = partial(forward_and_backward, matcher.encode_images, torch.from_numpy(batch.images))
+        works[f"texts {name}"] = partial(forward_and_backward, matcher.encode_texts, batch_tokens(batch))
     assert matcher.captioner is not None
-    works["captions"] = partial(there_and_back, matcher.captioner, *layout_of, tokens_of(online), image_of)
+    works["captions"] = partial(forward_and_backward, matcher.captioner, *layout, batch_tokens(online), image_of)
     return works
 
 
-def there_and_back(encode: Callable[..., Tensor], *given: Any) -> None:
-    """Encode, and carry a gradient into the weights."""
-    encode(*given).sum().backward()  # type: ignore[no-untyped-call]
+def forward_and_backward(encode: Callable[..., Tensor], *inputs: Any) -> None:
+    """Encode, and compute the gradients of the weights."""
+    encode(*inputs).sum().backward()  # type: ignore[no-untyped-call]
 
 
 @torch.no_grad()
 def encode_negatives(matcher: VSRN, online: PairBatch, offline: PairBatch) -> None:
-    """Encode what only the offline step has, without gradients."""
+    """Encode the negatives of the offline step, without gradients."""
     matcher.encode_images(torch.from_numpy(offline.images[len(online.images) :]))
-    texts = tokens_of(offline)
+    texts = batch_tokens(offline)
     matcher.encode_texts(Tokens(texts.ids[PAIRS:], texts.lengths[PAIRS:]))
 
 
 def shares(times: Mapping[str, Timing], name: str) -> dict[str, float]:
-    """The parts of a step, timed alone, against its time; what is missing is scores, clipping and the optimiser."""
+    """Each part's share of the time of a step; the rest is scores, clipping and the optimiser."""
     alone = {"images": f"images {name}", "texts": f"texts {name}", "captions": "captions"}
     return {part: round(times[work].cpu / times[name].cpu, 3) for part, work in alone.items()}
 
@@ -127,13 +129,13 @@ def main() -> None:
     keep_freed_memory()
     torch.manual_seed(0)
     joint = 768 if options.quick else 2048
-    online, offline = draw_batches()
+    online, offline, need = draw_batches()
     image, text = RegionFeatureSettings(shape=(REGIONS, FEATURES)), GRUSettings(hidden=joint)
     matcher = VSRNSettings(joint=joint, image=image, text=text, words=VOCABULARY).build().train()
     optimiser, device = make_optimiser(matcher, Optimiser()), torch.device("cpu")
     works: dict[str, Callable[[], object]] = {
         "online": partial(Step(matcher, Hinge(), optimiser, device, clip=2.0), online),
-        "offline": partial(Step(matcher, Quintuplet(), optimiser, device, clip=2.0), offline),
+        "offline": partial(Step(matcher, Quintuplet(), optimiser, device, clip=2.0, needs=(need,)), offline),
     }
     times = interleaved(works, 2 if options.quick else 3)
     works = {"negatives forward": partial(encode_negatives, matcher, online, offline)}

@@ -1,4 +1,4 @@
-"""What benchmarks of VSE++ training compare with: the sizes, texts that share words, and the step of the originals."""
+"""The baseline of the VSE++ training benchmarks: sizes, texts that share words, and a plain PyTorch step."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ PAIRS, FEATURES, JOINT, WORD, VOCABULARY = 128, 2048, 1024, 300, 10_000
 
 
 def draw_texts(random: np.random.Generator, count: int, exponent: float = 1.2) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Padded ids of texts between start and end, 12 tokens in the mean, and their lengths.
+    """Padded ids of texts with start and end tokens, 12 tokens on average, and their lengths.
 
-    Words are drawn with the chance 1 / rank^1.2, which gives a batch about the share of distinct words (24% of its
-    tokens) and of prefixes to go on from (78%) that a batch of Flickr8k's captions has (23% and 75%).
+    Words are drawn with probability proportional to 1 / rank^1.2. The share of distinct words in a batch (24% of its
+    tokens) and of distinct prefixes that continue (78%) is then close to that of Flickr8k's captions (23% and 75%).
     """
     words = VOCABULARY - len(SPECIALS)
-    chance = 1 / np.arange(1, words + 1) ** exponent
+    weights = 1 / np.arange(1, words + 1) ** exponent
     lengths = random.integers(6, 15, count) + 2
-    ids = random.choice(words, (count, int(lengths.max())), p=chance / chance.sum()) + len(SPECIALS)
+    ids = random.choice(words, (count, int(lengths.max())), p=weights / weights.sum()) + len(SPECIALS)
     ids[:, 0] = START
     ids[np.arange(count), lengths - 1] = END
     ids[np.arange(ids.shape[1]) >= lengths[:, None]] = PAD
@@ -33,7 +33,7 @@ def draw_texts(random: np.random.Generator, count: int, exponent: float = 1.2) -
 
 
 class PlainStep:
-    """The step as a plain PyTorch loop does it: packed sequences, a dense square loss, the default Adam."""
+    """A plain PyTorch step, as in the original code: packed sequences, a dense square loss, the default Adam."""
 
     def __init__(self) -> None:
         self.project = nn.Linear(FEATURES, JOINT)
@@ -43,7 +43,7 @@ class PlainStep:
         self.optimiser = torch.optim.Adam(self.parameters, lr=2e-4)
 
     def __call__(self, images: Tensor, ids: Tensor, lengths: Tensor) -> float:
-        """Train on one batch, an image a text and the longest text first; the loss."""
+        """Train on one batch, with one image per text and the longest text first, and return the loss."""
         image = normalize(self.project(images), dim=1)
         packed = pack_padded_sequence(self.words(ids), lengths, batch_first=True)
         states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True)
@@ -59,8 +59,8 @@ class PlainStep:
     @staticmethod
     def loss(scores: Tensor) -> Tensor:
         """Max of hinges with the diagonal as the only positives."""
-        own = scores.diag().view(-1, 1)
-        texts = (0.2 + scores - own.expand_as(scores)).clamp(min=0)
-        images = (0.2 + scores - own.t().expand_as(scores)).clamp(min=0)
+        positive = scores.diag().view(-1, 1)
+        texts = (0.2 + scores - positive.expand_as(scores)).clamp(min=0)
+        images = (0.2 + scores - positive.t().expand_as(scores)).clamp(min=0)
         diagonal = torch.eye(len(scores)) > 0.5
         return texts.masked_fill_(diagonal, 0).max(1)[0].sum() + images.masked_fill_(diagonal, 0).max(0)[0].sum()

@@ -1,8 +1,8 @@
-"""Ranking 5,000 images and 25,000 texts against the bare matrix product and against sorting for each query.
+"""Compare ranking 5,000 images and 25,000 texts with the bare matrix product and with sorting per query.
 
-The bare product is the faster of two: in one piece, and in pieces of 1,000 texts. The sorting is what the originals
-do, in float64 as they do it; it is timed on the first queries and scaled to all of them. The same sorting in float32
-is timed beside it: there the products of the queries alone leave less to gain.
+The bare product is the faster of two variants: in one piece, and in blocks of 1,000 texts. Sorting per query is what
+the original code does, in float64; it is timed on the first queries and scaled to all of them. Sorting in float32 is
+timed as well; its products alone take less time, so there is less to gain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TARGET, SPEEDUP_TARGET = 1.5, 20
 
 
 def embeddings() -> tuple[Tensor, Tensor]:
-    """Images, and texts that resemble their image a little, so that ranks are neither all first nor all random."""
+    """Images, and texts that are somewhat similar to their image, so that ranks are neither all 1 nor random."""
     images = normalize(torch.randn(IMAGES, SIZE))
     texts = normalize(images.repeat_interleave(TEXTS_EACH, 0) + 0.3 * torch.randn(TEXTS, SIZE))
     return images, texts
@@ -40,17 +40,17 @@ def sorted_image_ranks(images: np.ndarray, texts: np.ndarray) -> list[int]:
     found = []
     for image in range(SAMPLED_IMAGES):
         order = np.argsort(images[image] @ texts.T)[::-1]
-        own = range(TEXTS_EACH * image, TEXTS_EACH * (image + 1))
-        found.append(1 + min(int(np.flatnonzero(order == text)[0]) for text in own))
+        positives = range(TEXTS_EACH * image, TEXTS_EACH * (image + 1))
+        found.append(1 + min(int(np.flatnonzero(order == text)[0]) for text in positives))
     return found
 
 
 def sorted_text_ranks(images: np.ndarray, texts: np.ndarray) -> list[int]:
-    """The rank of each sampled text's image, by sorting all images; an image's texts share a product."""
+    """The rank of each sampled text's image, by sorting all images; the texts of an image share a product."""
     found = []
     for image in range(SAMPLED_TEXTS // TEXTS_EACH):
-        own = texts[TEXTS_EACH * image : TEXTS_EACH * (image + 1)]
-        for scores in own @ images.T:
+        queries = texts[TEXTS_EACH * image : TEXTS_EACH * (image + 1)]
+        for scores in queries @ images.T:
             found.append(1 + int(np.flatnonzero(np.argsort(scores)[::-1] == image)[0]))
     return found
 
@@ -97,7 +97,7 @@ def main() -> None:
         "ranking",
         ratio=ratio,
         target=TARGET,
-        # not all of them: scores in float32 may swap two texts that float64 tells apart
+        # below 1, because scores in float32 may swap two texts that differ in float64
         ok=ratio <= TARGET and speedup >= SPEEDUP_TARGET and agreement > 0.99,
         speedup_over_argsort=round(speedup, 1),
         speedup_target=SPEEDUP_TARGET,

@@ -1,7 +1,7 @@
-"""Ranking 25,000 images and 125,000 texts, whose scores would fill 12.5 GB: the memory it takes beside the embeddings.
+"""Measure the memory of ranking 25,000 images and 125,000 texts, whose scores would take 12.5 GB.
 
-Texts come in no order, which is the harder case. The quick form has the same images and texts in 128 dimensions, not
-1,024. Needs Linux, to read the memory in use.
+The memory of the embeddings is not counted. Texts are shuffled, which is the harder case. With `--quick`, embeddings
+have 128 dimensions instead of 1,024. Requires Linux, to read memory usage.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ GIGABYTES_TARGET = 1.0
 
 
 def embeddings(rows: int, size: int) -> Tensor:
-    """Random unit vectors, made in place: making them must not be the peak of memory."""
+    """Random unit vectors, computed in place so that this is not the peak of memory."""
     made = torch.empty(rows, size).normal_()
     for part in made.split(1000):
         part.div_(part.norm(dim=1, keepdim=True))
     return made
 
 
-def used_now() -> int:
-    """The bytes of memory that this process holds."""
+def current_memory() -> int:
+    """The current memory of this process, in bytes."""
     resident_pages = Path("/proc/self/statm").read_text().split()[1]
     return int(resident_pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def used_at_most() -> int:
-    """The most bytes of memory that this process ever held."""
+def peak_memory() -> int:
+    """The peak memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main() -> None:
-    """Measure the peak while ranking, from what is in use once the embeddings are there."""
+    """Measure the peak while ranking, beyond what is used when the embeddings are ready."""
     options = arguments(__doc__)
     size = 128 if options.quick else 1024
     torch.manual_seed(0)
@@ -52,9 +52,9 @@ def main() -> None:
     text_groups = np.random.default_rng(0).permutation(np.repeat(image_groups, TEXTS_EACH))
     score = embedding_score(lambda rows, columns: rows @ columns.T, images, texts)
 
-    before = used_now()
+    before = current_memory()
     timing = timed(lambda: ranks(score, image_groups, text_groups))
-    above = (used_at_most() - before) / 1e9
+    above = (peak_memory() - before) / 1e9
     finish(
         "ranking_memory",
         ratio=above / GIGABYTES_TARGET,

@@ -1,4 +1,4 @@
-"""Runs every benchmark in a process of its own and prints a table; ends with 1 if any misses its target."""
+"""Run every benchmark in a process of its own and print a table; exit with 1 if any misses its target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_BENCHMARKS = {"harness", "plain", "run_all"}
 
 
 def run(path: Path, quick: bool) -> dict[str, Any]:
-    """The result that a benchmark prints as its last line; one that breaks has missed its target."""
+    """The result that a benchmark prints as its last line; one that fails has missed its target."""
     command = [sys.executable, str(path), *(["--quick"] if quick else [])]
     started = time.perf_counter()
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -31,21 +31,21 @@ def run(path: Path, quick: bool) -> dict[str, Any]:
 
 
 def table(results: list[dict[str, Any]]) -> Table:
-    """A row a benchmark."""
+    """One row per benchmark."""
     shown = Table("benchmark")
     for name in ("ratio", "target", "seconds"):
         shown.add_column(name, justify="right")
     shown.add_column("ok")
     for result in results:
-        figures = ["broke" if result["ratio"] is None else f"{result['ratio']:.2f}", str(result["target"] or "")]
+        figures = ["failed" if result["ratio"] is None else f"{result['ratio']:.2f}", str(result["target"] or "")]
         shown.add_row(result["name"], *figures, f"{result['took']:.0f}", "yes" if result["ok"] else "[red]no[/]")
     return shown
 
 
 def main() -> None:
-    """Run all, one after the other: they would take each other's cores."""
+    """Run all benchmarks, one at a time so that each has all cores."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the short form of each")
+    parser.add_argument("--quick", action="store_true", help="less work for each")
     quick = parser.parse_args().quick
     paths = [path for path in sorted(HERE.glob("*.py")) if path.stem not in NOT_BENCHMARKS]
     results = []

@@ -1,8 +1,9 @@
-"""Exact search of 200,000 vectors of 512 numbers against the bare product.
+"""Compare exact search of 200,000 vectors of size 512 with the bare product.
 
-One query: against the product with a vector and `argpartition` for the ten best. A batch of 64: its rate against that
-of the bare matrix product alone, which finds nothing yet; the product with `argpartition` is printed beside it. Ours
-does what a search does: the sample for the verdict is scored as well, and candidates are scored again row by row.
+A single query is compared with a matrix-vector product and `argpartition` for the ten best. A batch of 64 queries is
+compared with the bare matrix product alone, which selects nothing; the product with `argpartition` is reported as well.
+Diptych does all that a search does: it also scores the sample that decides whether anything stands out, and scores the
+candidates again row by row.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from diptych.machine import available_cores
 from harness import arguments, finish, interleaved
 
 ENTRIES, SIZE, BATCH, K = 200_000, 512, 64, 10
-DEPTH = 2 * K + 16  # candidates that a search for ten hits looks at, in case some show the same
+DEPTH = 2 * K + 16  # candidates of a search for ten hits; some may be near-duplicates
 TARGET, BATCH_TARGET = 1.3, 0.8
 
 Values = NDArray[np.float32]
@@ -29,14 +30,14 @@ def unit(count: int, random: np.random.Generator) -> Values:
 
 
 def ours(pool: Pool, queries: Values) -> list[NDArray[np.int64]]:
-    """The best rows of each query, and from which score on they stand out."""
+    """The best rows of each query; the thresholds of what stands out are computed as well."""
     sampled = pool.sample_scores(queries, False)
     thresholds(sampled, np.linalg.norm(queries, axis=1), len(pool), pool.background)
     return [found.rows for found in pool.top(queries, DEPTH, False, sampled)]
 
 
 def bare_top(vectors: Values, queries: Values, out: Values) -> NDArray[np.int64]:
-    """The ten best of each query by the product of all and a partition."""
+    """The ten best of each query, by one product and a partition."""
     scores = np.matmul(queries, vectors.T, out=out)
     return np.argpartition(scores, ENTRIES - K, axis=1)[:, -K:]
 

@@ -1,10 +1,10 @@
-"""32 clients that ask a service on loopback at the same time, against the library called directly with the same texts.
+"""Compare 32 concurrent clients of a service on loopback with direct library calls for the same texts.
 
-The service is `diptych.serve` under uvicorn in a process of its own, over an index of 200,000 random vectors of 512
-numbers; the text tower is a GRU with 512 states and random weights, run as any run is. The clients are another process,
-each with a connection that it keeps, and every text is asked once. The library gets the same texts in batches of the
-size that the service's batches had. Both share the machine with nothing else: the service also has to leave room for
-the clients. The two take turns, and the best round of each counts. The quick form asks fewer questions.
+The service is `diptych.serve` under uvicorn in a process of its own, with an index of 200,000 random vectors of size
+512; the text tower is a GRU of size 512 with random weights. The clients run in another process, each with a persistent
+connection, and send every text once. The library gets the same texts in batches of the same size as the service's. The
+service shares the cores with the clients, the library does not. The two alternate, and the best round of each counts.
+With `--quick`, there are fewer queries.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ def make_model() -> Model:
 
 
 def make_index(file: Path) -> None:
-    """An index of random vectors of length one, an image each."""
+    """An index of random unit vectors, one per image."""
     spec = IndexSpec("benchmark", "benchmark", SIZE, False, "float32", "nowhere", None, "0")
     store = Store.create(file, spec)
     random = np.random.default_rng(0)
     with store.database.transaction():
         for start in range(0, ENTRIES, 10_000):
             vectors = random.standard_normal((10_000, SIZE), dtype=np.float32)
-            kept = encode(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), "float32")
+            encoded = encode(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), "float32")
             ids = range(start + 1, start + 10_001)
             store.database.each(
                 "INSERT INTO contents(id, kind, hash, checksum, vector) VALUES(?, 'image', ?, 0, ?)",
-                [(id, str(id).encode(), vector) for id, vector in zip(ids, kept, strict=True)],
+                [(id, str(id).encode(), vector) for id, vector in zip(ids, encoded, strict=True)],
             )
             store.database.each(
                 "INSERT INTO entries(id, kind, key, content) VALUES(?, 'image', ?, ?)",
@@ -79,7 +79,7 @@ def make_index(file: Path) -> None:
 
 
 def serve(file: str) -> None:
-    """The service, in its own process."""
+    """Run the service; called in a process of its own."""
     import uvicorn
 
     from diptych.serve.app import create_app
@@ -97,7 +97,7 @@ def serve(file: str) -> None:
 
 @contextmanager
 def started(file: Path) -> Iterator[int]:
-    """The service, as long as the block runs; gives its port."""
+    """Run the service during a `with` block; yields its port."""
     process = subprocess.Popen([sys.executable, __file__, "serve", str(file)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -108,17 +108,17 @@ def started(file: Path) -> Iterator[int]:
 
 
 def batches(port: int) -> tuple[float, float]:
-    """How many batches there were so far, and how many questions in them."""
+    """The number of batches so far, and of the queries in them."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        told = answer.read().decode()
-    count, total = (re.search(rf"^diptych_batch_size_{name} (\S+)$", told, re.M) for name in ("count", "sum"))
+        metrics = answer.read().decode()
+    count, total = (re.search(rf"^diptych_batch_size_{name} (\S+)$", metrics, re.M) for name in ("count", "sum"))
     assert count
     assert total
     return float(count[1]), float(total[1])
 
 
 def main() -> None:
-    """Let the service and the library take turns."""
+    """Measure the service and the library alternately."""
     options = arguments(__doc__)
     each, rounds = (8, 3) if options.quick else (40, 5)
     keep_freed_memory()
@@ -127,21 +127,21 @@ def main() -> None:
         make_index(file)
         searcher = Searcher(Store.open(file), make_model())
         searcher.search_texts(WORDS, SearchRequest(k=K))
-        asked, seen, direct, sizes = each * CLIENTS, [], [], []
+        count, service, direct, sizes = each * CLIENTS, [], [], []
         with started(file) as port:
             for number in range(rounds):
                 before = batches(port)
-                command = [sys.executable, str(CLIENT), str(port), str(number * asked), str(each)]
-                seen.append(_told(command))
+                command = [sys.executable, str(CLIENT), str(port), str(number * count), str(each)]
+                service.append(_run_clients(command))
                 after = batches(port)
                 sizes.append((after[1] - before[1]) / (after[0] - before[0]))
-                direct.append(_directly(searcher, texts(number * asked, asked), max(1, round(sizes[-1]))))
-                rates = f"{asked / seen[-1]['seconds']:.0f}/s, directly {asked / direct[-1]:.0f}/s"
+                direct.append(_search_directly(searcher, texts(number * count, count), max(1, round(sizes[-1]))))
+                rates = f"{count / service[-1]['seconds']:.0f}/s, directly {count / direct[-1]:.0f}/s"
                 print(f"round {number + 1} of {rounds}: {rates}, batches of {sizes[-1]:.1f}", file=sys.stderr)
         searcher.store.close()
-    taken = np.concatenate([each["taken"] for each in seen])
-    errors = sum(each["errors"] for each in seen)
-    best = min(each["seconds"] for each in seen)
+    taken = np.concatenate([each["taken"] for each in service])
+    errors = sum(each["errors"] for each in service)
+    best = min(each["seconds"] for each in service)
     ratio = min(direct) / best
     finish(
         "serving",
@@ -149,25 +149,25 @@ def main() -> None:
         target=TARGET,
         ok=ratio >= TARGET and not errors,
         errors=errors,
-        requests_per_second=round(asked / best, 1),
-        direct_per_second=round(asked / min(direct), 1),
+        requests_per_second=round(count / best, 1),
+        direct_per_second=round(count / min(direct), 1),
         batch=round(float(np.mean(sizes)), 1),
         p50_milliseconds=round(1000 * float(np.quantile(taken, 0.5)), 1),
         p99_milliseconds=round(1000 * float(np.quantile(taken, 0.99)), 1),
     )
 
 
-def _told(command: list[str]) -> dict[str, Any]:
+def _run_clients(command: list[str]) -> dict[str, Any]:
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=2 * SECONDS)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def _directly(searcher: Searcher, asked: list[str], size: int) -> float:
-    begun = time.perf_counter()
-    for start in range(0, len(asked), size):
-        searcher.search_texts(asked[start : start + size], SearchRequest(k=K))
-    return time.perf_counter() - begun
+def _search_directly(searcher: Searcher, queries: list[str], size: int) -> float:
+    started_at = time.perf_counter()
+    for start in range(0, len(queries), size):
+        searcher.search_texts(queries[start : start + size], SearchRequest(k=K))
+    return time.perf_counter() - started_at
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Syncing an index with a folder in which nothing has changed against a bare walk that asks for the stat of each file.
+"""Compare syncing an index with an unchanged folder with a bare directory walk that calls `stat` on each file.
 
-Ours compares every file with its entry, and opens neither a file nor the model. The folder holds links to a few small
-images in 100 folders; a fake model has made the index.
+Diptych compares every file with its entry, and opens neither files nor the model. The photos are hard links to a few
+small images, in 100 folders; the index is built with a fake model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOLDERS, IMAGES = 100, 50
 
 
 class Fake(Model):
-    """A model of four numbers."""
+    """A model whose embeddings have four dimensions."""
 
     address, identity, embedding_dim, is_inner_product = "fake", "0" * 64, 4, True
     reads_pictures = True
@@ -38,12 +38,12 @@ class Fake(Model):
         return np.asarray(photo.resize((2, 2)), np.uint8).transpose(2, 0, 1).copy()
 
     def encode_preprocessed(self, prepared: Sequence[np.ndarray]) -> Encodings:
-        """The middle of its colours."""
+        """The mean over the colour channels."""
         return Encodings(np.stack([pixels.reshape(3, 4).mean(0) for pixels in prepared]).astype(np.float32))
 
 
 def fill(folder: Path, count: int) -> None:
-    """A few images under very many names."""
+    """Fill a folder with many names of a few images."""
     first = [folder / f"{number}.png" for number in range(IMAGES)]
     folder.mkdir()
     for number, path in enumerate(first):
@@ -55,7 +55,7 @@ def fill(folder: Path, count: int) -> None:
 
 
 def walk(folder: str) -> int:
-    """The bare walk: how many files there are, each with its size and time."""
+    """The bare walk: count the files, reading the size and time of each."""
     count = 0
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -67,16 +67,16 @@ def walk(folder: str) -> int:
     return count
 
 
-def never() -> Any:
-    """What opens the model here."""
-    raise AssertionError("the model was opened")
+def fail_to_load() -> Any:
+    """Loads the model, which must not happen."""
+    raise AssertionError("the model was loaded")
 
 
 def main() -> None:
-    """Make the index, check that nothing is encoded, then compare the times."""
+    """Build the index, check that syncing encodes nothing, then compare the times."""
     options = arguments(__doc__)
     count, rounds = (20_000, 4) if options.quick else (100_000, 6)
-    model = Model(never, "fake", lambda: Fake.identity)
+    model = Model(fail_to_load, "fake", lambda: Fake.identity)
     with tempfile.TemporaryDirectory() as name:
         folder, index = Path(name, "photos"), Path(name, "photos.diptych")
         fill(folder, count)

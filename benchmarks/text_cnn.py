@@ -1,13 +1,13 @@
-"""A training pass of the text CNN against the same network as its paper writes it, and against its bare products.
+"""Compare a training pass of the text CNN with the network as its paper describes it, and with its bare products.
 
-The tower `cnn` of depth `resnet50`, forward and backward with a gradient in every weight: 32 texts of 10.5 words in the
-mean, somewhere in 32 places. The dictionary is that of the authors' COCO, 29,972 words; beside it are measured the
-20,074 of the paper's Flickr30k, where the lookup is a smaller part of the whole, and with them the depth `small`.
-As the paper writes it: a tensor of one-hot columns made for the batch, (texts, words, 1, places), a 1x1 convolution of
-all words as the first layer, then blocks of 1x1 and 1x2 convolutions and batch norm over pictures of height one. The
-bare products are those of the distinct windows, which is what the tower multiplies.
+The tower `cnn` of depth `resnet50`, forward and backward with gradients of all weights: 32 texts of 10.5 words on
+average, at random offsets in 32 positions. The vocabulary has the size of the authors' COCO, 29,972 words; the 20,074
+of the paper's Flickr30k, where the lookup takes a smaller share, are measured as well, also with depth `small`. The
+paper's network takes one-hot columns, (texts, words, 1, positions), and consists of a 1x1 convolution over all words,
+then blocks of 1x1 and 1x2 convolutions and batch norm over images of height one. The bare products are those of the
+distinct windows, which is what the tower multiplies.
 
-Words are drawn with the chance 1 / rank^1.2, as in `plain.draw_texts`.
+Words are drawn with probability proportional to 1 / rank^1.2, as in `plain.draw_texts`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TARGET, CLOSE = 5.0, 1e-4
 
 
 def draw_texts(length: int, vocabulary: int) -> Tensor:
-    """A batch of texts of 4 to 17 words, each somewhere in a row of places, (texts, length), PAD where no word is."""
+    """A batch of texts of 4 to 17 words at random offsets, (texts, length), PAD elsewhere."""
     chance = 1 / torch.arange(1, vocabulary + 1, dtype=torch.float64) ** EXPONENT
     placed = torch.multinomial(chance, TEXTS * length, replacement=True).view(TEXTS, length) + len(SPECIALS)
     words = torch.randint(4, 18, (TEXTS, 1))
@@ -43,7 +43,7 @@ def draw_texts(length: int, vocabulary: int) -> Tensor:
 
 
 class PlainConvolution(nn.Module):
-    """A convolution over pictures of height one, and batch norm, with the weights of ours."""
+    """A convolution over images of height one, and batch norm, with the weights of Diptych's layer."""
 
     def __init__(self, ours: Convolution, span: int, stride: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class PlainConvolution(nn.Module):
             self.convolution.weight.copy_(ours.product.weight.view(outputs, 1, span, -1).permute(0, 3, 1, 2))
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """(texts, inputs, 1, places) to (texts, outputs, 1, places / stride)."""
+        """(texts, inputs, 1, positions) to (texts, outputs, 1, positions / stride)."""
         normed: Tensor = self.norm(self.convolution(pictures))
         return normed
 
@@ -71,15 +71,15 @@ class PlainBlock(nn.Module):
         self.shortcut = None if ours.shortcut is None else PlainConvolution(ours.shortcut, 1, ours.stride)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """(texts, inputs, 1, places) to (texts, width, 1, places / stride)."""
+        """(texts, inputs, 1, positions) to (texts, width, 1, positions / stride)."""
         inner = relu(self.narrow(pictures))
-        inner = relu(self.pair(inner if self.stride == 2 else pad(inner, (1, 0))))  # 32 places are 16 couples
-        kept = pictures if self.stride == 1 else pictures[..., 1:]  # the later place of each couple
-        return relu(self.widen(inner) + (pictures if self.shortcut is None else self.shortcut(kept)))
+        inner = relu(self.pair(inner if self.stride == 2 else pad(inner, (1, 0))))  # stride 2 halves the positions
+        residual = pictures if self.stride == 1 else pictures[..., 1:]  # the second position of each window
+        return relu(self.widen(inner) + (pictures if self.shortcut is None else self.shortcut(residual)))
 
 
 class Plain(nn.Module):
-    """The network of the paper on one-hot tensors, with the weights of ours."""
+    """The paper's network on one-hot tensors, with the weights of Diptych's tower."""
 
     def __init__(self, ours: TextCNN) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class Plain(nn.Module):
             self.words.weight.copy_(ours.words.weight[len(SPECIALS) :].t()[..., None, None])
 
     def forward(self, placed: Tensor) -> Tensor:
-        """Words at their places to (texts, size)."""
+        """Words at their positions to (texts, size)."""
         text, place = (placed != PAD).nonzero(as_tuple=True)
         weight = self.words.weight
         sentences = torch.zeros(len(placed), weight.shape[1], 1, placed.shape[1], dtype=weight.dtype)
@@ -100,13 +100,13 @@ class Plain(nn.Module):
 
 
 class Passes:
-    """Forward and backward of a network, of one batch after the other."""
+    """Forward and backward passes of a network, cycling through the batches."""
 
     def __init__(self, network: nn.Module, encode: Callable[[Tensor], Tensor], batches: list[Tensor]) -> None:
         self.network, self.encode, self.batches = network, encode, cycle(batches)
 
     def __call__(self) -> Tensor:
-        """Both passes of the next batch, with a gradient in every weight; its vectors."""
+        """Run both passes on the next batch, with gradients of all weights, and return its vectors."""
         self.network.zero_grad()
         vectors = self.encode(next(self.batches))
         vectors.square().sum().backward()
@@ -114,7 +114,7 @@ class Passes:
 
 
 class BareProducts:
-    """The matrix products of the same two passes, and nothing else, on arrays that lie ready."""
+    """The matrix products of the same two passes, and nothing else, on prepared arrays."""
 
     def __init__(self, tower: TextCNN, placed: Tensor) -> None:
         self.operands: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -139,9 +139,9 @@ class BareProducts:
 
 
 def difference(tower: TextCNN, batch: Tensor) -> float:
-    """The largest difference of the two networks' vectors, and of their gradients in the words, in double precision.
+    """The largest difference between the networks' vectors, and between the gradients of their words.
 
-    Relative to the largest entry. In single precision a fresh network of this depth makes much of the last bits.
+    It is relative to the largest entry, and in double precision: an untrained network of this depth amplifies rounding.
     """
     ours = copy.deepcopy(tower).double()
     plain = Plain(ours).double()
@@ -153,7 +153,7 @@ def difference(tower: TextCNN, batch: Tensor) -> float:
 
 
 def compare(depth: str, vocabulary: int, rounds: int) -> tuple[dict[str, Timing], float]:
-    """The times of a tower of this depth, of the plain network and of the bare products; and how far they are apart."""
+    """The times of a tower, of the plain network and of the bare products, and the networks' largest difference."""
     settings = TextCNNSettings.model_validate({"depth": depth})
     tower = settings.build(vocabulary + len(SPECIALS)).train()
     plain = Plain(tower).train()
@@ -167,12 +167,12 @@ def compare(depth: str, vocabulary: int, rounds: int) -> tuple[dict[str, Timing]
 
 
 def gain(times: dict[str, Timing]) -> float:
-    """How many times as fast ours is."""
+    """The speedup over the plain network."""
     return times["plain"].wall / times["ours"].wall
 
 
 def main() -> None:
-    """Compare two depths and two dictionaries; the target is for the paper's depth and its larger dictionary."""
+    """Compare two depths and two vocabularies; the target applies to the paper's depth and the larger vocabulary."""
     options = arguments(__doc__)
     keep_freed_memory()
     torch.manual_seed(0)

@@ -1,10 +1,10 @@
-"""Fisher vectors of texts: encoding against a loop over words, and the seconds of a whole fit.
+"""Compare encoding texts as Fisher vectors with a loop over words, and time a whole fit.
 
-25,000 texts of 12 words, drawn as rarely and as often as words of captions are from a vocabulary of 2,600; word vectors
-of size 100 in groups, heavy-tailed; an HGLMM of 30 centres after an ICA, and a PCA from 6,000 entries to 1,000. The
-quick form has 5,000 texts and vectors of size 25. What is compared is the Fisher vectors before the PCA, which is a
-matrix product for either. The loop takes text by text and word by word, and all centres and dimensions of a word at
-once; both must agree. The fit has a limit in seconds beside the ratio.
+25,000 texts of 12 words from a vocabulary of 2,600, with word frequencies as in captions; clustered, heavy-tailed word
+vectors of size 100; an HGLMM with 30 centres after an ICA, and a PCA from 6,000 dimensions to 1,000. With `--quick`,
+there are 5,000 texts and vectors of size 25. The comparison covers the Fisher vectors before the PCA, which is a matrix
+product either way. The loop takes one word of one text at a time, with all centres and dimensions at once; both must
+agree. The fit must also stay below a limit in seconds.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from diptych.training.inputs.texts import put_features
 from harness import arguments, finish, interleaved, timed
 
 WORDS, SPOKEN, CENTRES = 2_600, 12, 30
-LOOPED = 200  # texts of the loop, whose rate does not depend on their number
+LOOPED = 200  # texts that the loop is timed on; its rate does not depend on their number
 TARGET, SECONDS_TARGET = 20, 300
 
 
 def draw_texts(count: int, random: np.random.Generator) -> TokenTable:
-    """Texts between start and end whose words are as frequent as their rank says (Zipf-Mandelbrot)."""
+    """Texts with start and end tokens, with Zipf-Mandelbrot word frequencies."""
     chances = 1 / (np.arange(WORDS) + 2.7) ** 1.2
     spoken = random.choice(WORDS, (count, SPOKEN), p=chances / chances.sum()) + len(SPECIALS)
     ids = np.concatenate([np.full((count, 1), 1), spoken, np.full((count, 1), 2)], 1)
@@ -35,9 +35,9 @@ def draw_texts(count: int, random: np.random.Generator) -> TokenTable:
 
 
 def draw_vectors(size: int, random: np.random.Generator) -> WordVectors:
-    """Vectors around a hundred places, mixed, so that there are components to find."""
-    places = random.normal(size=(100, size))[random.integers(0, 100, WORDS)]
-    mixed = (places + random.laplace(size=(WORDS, size))) @ random.normal(size=(size, size))
+    """Vectors around a hundred centres, linearly mixed, so that there are independent components to find."""
+    centres = random.normal(size=(100, size))[random.integers(0, 100, WORDS)]
+    mixed = (centres + random.laplace(size=(WORDS, size))) @ random.normal(size=(size, size))
     vectors = np.concatenate([np.zeros((len(SPECIALS), size)), mixed]).astype(np.float32)
     return WordVectors(vectors, np.arange(len(vectors)) >= len(SPECIALS))
 
@@ -67,7 +67,7 @@ def loop(tower: Fisher, texts: TokenTable, count: int) -> NDArray[np.float32]:
 
 
 def main() -> None:
-    """Time a whole fit, then encode in turn both ways."""
+    """Time a whole fit, then encode alternately both ways."""
     options = arguments(__doc__)
     keep_freed_memory()
     random = np.random.default_rng(0)

@@ -1,9 +1,9 @@
-"""Choosing the triplets of a batch against the forward and backward passes of the two branches that it is chosen for.
+"""Compare the two-branch objective, which selects triplets, with the forward and backward passes of the two branches.
 
-1,500 pairs as in the two-branch paper: images of 1280 numbers through 2048 to 512, texts of 6000 through 2048 to 512,
-five texts an image, K = 50. Choosing is all that the objective does with the scores: the 50 largest violations of each
-pair in both directions, their sum, and its gradient in the scores. With the constraints within a modality (l3 = l4 =
-0.1) it is measured beside, and not part of the target.
+1,500 pairs as in the two-branch paper: images from 1280 dimensions via 2048 to 512, texts from 6000 via 2048 to 512,
+five texts per image, K = 50. The objective selects the 50 largest violations of each pair in both directions, sums
+them, and computes the gradient of the scores. The constraints within a modality (l3 = l4 = 0.1) are measured as well,
+but are not part of the target.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from diptych.data.sampling.extras import Extras
 from diptych.machine import keep_freed_memory
 from diptych.models.matchers.two_branch import TwoBranch, TwoBranchSettings
 from diptych.models.towers.image.features import FeatureSettings
+from diptych.objectives.extras import PairRoles, WithinScores
 from diptych.objectives.neighbourhood import Neighbourhood
 from diptych.objectives.objective import ScoredPairs
 from harness import arguments, finish, interleaved
 
-PAIRS, TEXTS_AN_IMAGE, IMAGE, TEXT = 1500, 5, 1280, 6000
+PAIRS, TEXTS_PER_IMAGE, IMAGE, TEXT = 1500, 5, 1280, 6000
 TARGET = 0.5
 
 
 class Branches:
-    """The branches' passes, forward and backward, from vectors to a gradient in every weight."""
+    """Forward and backward passes of both branches, from vectors to the gradients of all weights."""
 
     def __init__(self) -> None:
         settings = TwoBranchSettings(image=FeatureSettings(shape=(IMAGE,)), words=10)
@@ -35,38 +37,40 @@ class Branches:
         self.gradients = torch.randn(PAIRS, settings.image_layers[-1]), torch.randn(PAIRS, settings.text_layers[-1])
 
     def __call__(self) -> None:
-        """Both passes of both branches."""
+        """Run both passes of both branches."""
         joint = self.image(self.vectors[0]), self.text(self.vectors[1])
         torch.autograd.backward(joint, self.gradients)
 
     @torch.no_grad()
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The scores of the batch, of its images among themselves and of its texts among themselves."""
+        """The scores of images with texts, of images with images, and of texts with texts."""
         images, texts = self.image(self.vectors[0]), self.text(self.vectors[1])
         return self.score(images, texts), self.score(images, images), self.score(texts, texts)
 
 
-class Choice:
-    """An objective on scores that lie ready, and its gradient in them."""
+class Selection:
+    """An objective on precomputed scores, with the gradient of the scores."""
 
     def __init__(self, objective: Neighbourhood, *scores: Tensor) -> None:
         self.objective = objective
         self.scores = [each.clone().requires_grad_() for each in scores]
-        groups = torch.arange(PAIRS) // TEXTS_AN_IMAGE
+        groups = torch.arange(PAIRS) // TEXTS_PER_IMAGE
         self.positives = groups[:, None] == groups
-        self.first = torch.arange(PAIRS) % TEXTS_AN_IMAGE == 0, torch.ones(PAIRS, dtype=torch.bool)
+        everything = torch.ones(PAIRS, dtype=torch.bool)
+        self.roles = PairRoles(torch.arange(PAIRS) % TEXTS_PER_IMAGE == 0, everything, everything, everything)
 
     def __call__(self) -> None:
-        """Choose, sum and differentiate."""
-        scores, among_images, among_texts = self.scores
+        """Select, sum and differentiate."""
+        scores, within_images, within_texts = self.scores
         for each in self.scores:
             each.grad = None
-        batch = ScoredPairs(scores, self.positives, (among_images, among_texts), first=self.first)
+        extras = Extras(WithinScores(within_images, within_texts), self.roles)
+        batch = ScoredPairs(scores, self.positives, extras)
         self.objective(batch).total.backward()
 
 
 def main() -> None:
-    """Compare them, interleaved."""
+    """Time all, interleaved."""
     options = arguments(__doc__)
     keep_freed_memory()
     torch.manual_seed(0)
@@ -74,8 +78,8 @@ def main() -> None:
     scores = branches.scores()
     works = {
         "branches": branches,
-        "choosing": Choice(Neighbourhood(), *scores),
-        "choosing_with_neighbours": Choice(Neighbourhood(image_to_image=0.1, text_to_text=0.1), *scores),
+        "choosing": Selection(Neighbourhood(), *scores),
+        "choosing_with_neighbours": Selection(Neighbourhood(image_to_image=0.1, text_to_text=0.1), *scores),
     }
     times = interleaved(works, 5 if options.quick else 15)
     ratio = times["choosing"].wall / times["branches"].wall

@@ -1,4 +1,4 @@
-"""Clients of the benchmark `serving`, in a process of their own that loads nothing heavy."""
+"""The clients of the benchmark `serving`, in a process of their own that imports only the standard library."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import sys
 import time
 
 CLIENTS, K = 32, 20
-SECONDS = 120  # for one round, at most
+SECONDS = 120  # limit for one round
 WORDS = [f"{first}{last}" for first in ("ba", "de", "ki", "lo", "mu") for last in ("n", "r", "s", "t")]
 
 
 async def client(port: int, texts: list[str], taken: list[float]) -> int:
-    """Ask one text after the other on one connection; gives the number of answers that were errors."""
+    """Send one text after the other on one connection; returns the number of failed requests."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     errors = 0
     for text in texts:
@@ -31,7 +31,7 @@ async def client(port: int, texts: list[str], taken: list[float]) -> int:
 
 
 def main(port: int, first: int, each: int) -> None:
-    """All clients at once; prints what they saw."""
+    """Run all clients concurrently, and print their errors and times as JSON."""
 
     async def all_clients() -> tuple[int, float]:
         started = time.perf_counter()
@@ -45,7 +45,7 @@ def main(port: int, first: int, each: int) -> None:
 
 
 def texts(first: int, count: int) -> list[str]:
-    """Texts of eight words, of which no two are equal."""
+    """Distinct texts of eight words."""
     made = []
     for number in range(first, first + count):
         digits = [number // 20**place % 20 for place in range(8)]

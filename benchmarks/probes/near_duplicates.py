@@ -1,9 +1,9 @@
-"""Which photos count as the same, and what do storage types cost? Both on photos of your own.
+"""Measure which photos count as near-duplicates, and what storage types cost, on your own photos.
 
     python benchmarks/probes/near_duplicates.py RUN DATA [--split val] [--photos 100] [--features features]
 
-Copies of some photos (compressed, scaled, cropped, brightened) should count as the same as the photo; two photos of the
-split should not, nor should two drawn scenes.
+Modified copies of a photo (compressed, scaled, cropped, brightened) should count as near-duplicates of it; two
+photos of the split should not, nor should two drawn scenes.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Looks = NDArray[np.uint64]
 
 
 def compressed(photo: Image.Image) -> Image.Image:
-    """As JPEG of quality 40."""
+    """The photo as JPEG of quality 40."""
     file = io.BytesIO()
     photo.save(file, "JPEG", quality=40)
     return Image.open(file).convert("RGB")
 
 
 def cropped(photo: Image.Image, share: float) -> Image.Image:
-    """Without this share of its width and height, half at each edge."""
+    """The photo without this share of its width and height, half of it at each edge."""
     width, height = photo.size
     return photo.crop(
         (
@@ -69,33 +69,33 @@ Seen = tuple[Vectors, Looks, Vectors]
 
 
 def seen(model: Model, photos: Sequence[Image.Image]) -> Seen:
-    """What an index keeps of photos to tell near-equals."""
+    """What an index stores to find near-duplicates: vectors, hashes and colours."""
     parts = [photos[begin : begin + AT_ONCE] for begin in range(0, len(photos), AT_ONCE)]
     vectors = [model.encode_images(part).vectors for part in parts]
     return np.concatenate(vectors), *looks_of(photos)
 
 
 def looks_of(photos: Sequence[Image.Image]) -> tuple[Looks, Vectors]:
-    """Without the vectors: hashes and colours."""
+    """The hashes and colours of photos."""
     shown = np.stack([colour_grid(thumbnail(photo)) for photo in photos])
     return np.array([difference_hash(photo) for photo in photos], np.uint64), shown
 
 
 def same(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Whether two pictures, each as a vector, a hash and colours, count as one."""
+    """Whether two images, each given as vector, hash and colours, count as near-duplicates."""
     vectors, looks, shown = (np.stack(both) for both in zip(one, other, strict=True))
-    return first_same_image(np.arange(2), looks, vectors, lambda place: shown[place]).tolist() == [0, 0]
+    return first_same_image(np.arange(2), looks, vectors, lambda row: shown[row]).tolist() == [0, 0]
 
 
 def recognised(ones: Seen, others: Seen) -> int:
-    """How many of some photos count as the same as the photo of their place among others."""
+    """The number of photos that count as near-duplicates of the photo in the same row of `others`."""
     return sum(same(one, other) for one, other in zip(zip(*ones), zip(*others), strict=True))  # noqa: B905
 
 
 def taken_for_same(vectors: Vectors, looks: Looks, shown: Vectors) -> tuple[int, int]:
-    """How many pairs of different pictures count as the same, and of how many."""
+    """The number of pairs of different images that count as near-duplicates, and the number of all pairs."""
     directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    close = np.triu(directions @ directions.T >= 0.9, 1)  # far below what counts, so that only few are asked
+    close = np.triu(directions @ directions.T >= 0.9, 1)  # a loose filter, so that only few pairs need the full check
     rows = list(zip(vectors, looks, shown, strict=True))
     return sum(same(rows[i], rows[j]) for i, j in np.argwhere(close)), len(rows) * (len(rows) - 1) // 2
 
@@ -116,11 +116,11 @@ def main() -> None:
     photos = [picture.load() for picture in pictures_of(corpus)]
     rows = np.random.default_rng(0).choice(len(photos), min(options.photos, len(photos)), replace=False)
     some = [photos[row] for row in rows]
-    own = vectors[rows], *looks_of(some)
+    originals = vectors[rows], *looks_of(some)
 
     table = Table("pairs", "count as the same", "of")
     for name, change in COPIES.items():
-        found = recognised(own, seen(model, [change(photo) for photo in some]))
+        found = recognised(originals, seen(model, [change(photo) for photo in some]))
         table.add_row(f"a photo and itself, {name}", str(found), str(len(some)))
     wrong, pairs = taken_for_same(vectors, *looks_of(photos))
     table.add_row(f"two photos of {options.split}", str(wrong), f"{pairs:,}")

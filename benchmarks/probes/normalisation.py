@@ -1,10 +1,10 @@
-"""Which normalisation do lite0's weights expect? A retrieval probe on photos of your own.
+"""Find out which normalisation lite0's weights expect, by retrieval on your own photos.
 
     python benchmarks/probes/normalisation.py DATA [--train 2000] [--val 1000]
 
-Both ways give features of the same photos; a ridge regression maps them to the words of their texts, its strength
-chosen on half of val; the other half is ranked by the cosine of mapped features and words. Whichever normalisation the
-weights were trained with should rank better.
+Features of the same photos are computed with both normalisations. A ridge regression, whose strength is chosen on half
+of val, maps them to the words of their texts; the other half is ranked by the cosine of mapped features and words. The
+normalisation that the weights were trained with should rank better.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from diptych.machine import keep_freed_memory
 from diptych.report.tables.evaluation import retrieval_table
 from diptych.text.vocabulary import UNKNOWN, Vocabulary
 
-WAYS = {
+NORMALISATIONS = {
     "0.5 / 0.5": ((127.5,) * 3, (127.5,) * 3),
     "ImageNet's": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
 }
@@ -45,7 +45,7 @@ def first(corpus: Corpus, images: int) -> Corpus:
 
 @torch.inference_mode()
 def features(corpus: Corpus, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Tensor:
-    """The features of a corpus' photos under a normalisation, each of length 1."""
+    """The features of a corpus's photos with a normalisation, each of length 1."""
     backbone, plain = load_backbone("lite0"), efficientnet_lite.normalise
     efficientnet_lite.normalise = lambda pixels, _mean, _deviation: plain(pixels, mean, deviation)
     try:
@@ -58,7 +58,7 @@ def features(corpus: Corpus, mean: tuple[float, ...], deviation: tuple[float, ..
 
 
 def words(corpus: Corpus, vocabulary: Vocabulary) -> Tensor:
-    """Each text as the set of its words: (texts, words), of length 1."""
+    """Each text as a bag of words of length 1: (texts, words)."""
     out = torch.zeros(len(corpus.texts), len(vocabulary))
     for row, text in enumerate(corpus.texts):
         out[row, [word for word in vocabulary.encode(text) if word > UNKNOWN]] = 1
@@ -74,9 +74,9 @@ def ranked(corpus: Corpus, mapped: Tensor, texts: Tensor) -> RetrievalResult:
 def probe(
     train: Corpus, target: Tensor, halves: tuple[Corpus, Corpus], vocabulary: Vocabulary, name: str
 ) -> RetrievalResult:
-    """The recall of one way on the second half, at the strength that is best on the first."""
-    known = features(train, *WAYS[name])
-    asked = [features(half, *WAYS[name]) - known.mean(0) for half in halves]
+    """The recall with one normalisation on the second half, with the strength that is best on the first."""
+    known = features(train, *NORMALISATIONS[name])
+    asked = [features(half, *NORMALISATIONS[name]) - known.mean(0) for half in halves]
     texts = [words(half, vocabulary) for half in halves]
     maps = {
         strength: torch.linalg.solve(known.t() @ known + strength * torch.eye(known.shape[1]), known.t() @ target)
@@ -87,15 +87,18 @@ def probe(
 
 
 def main() -> None:
-    """Print the recall of both ways."""
+    """Print the recall with both normalisations."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
     parser.add_argument("--train", type=int, default=2000)
     parser.add_argument("--val", type=int, default=1000)
-    given = parser.parse_args()
+    options = parser.parse_args()
     keep_freed_memory()
-    corpus = open_corpus(given.data)
-    train, val = first(corpus.split("train").matched(), given.train), first(corpus.split("val").matched(), given.val)
+    corpus = open_corpus(options.data)
+    train, val = (
+        first(corpus.split("train").matched(), options.train),
+        first(corpus.split("val").matched(), options.val),
+    )
     vocabulary = Vocabulary.from_texts(train.texts, 4)
     groups = {group: row for row, group in enumerate(train.image_groups.tolist())}
     image_of = torch.tensor([groups[group] for group in train.text_groups.tolist()])
@@ -103,7 +106,7 @@ def main() -> None:
     half, texts = len(val.image_ids) // 2, np.arange(len(val.texts))
     halves = first(val, half), val.take(np.arange(half, len(val.image_ids)), texts).matched()
     console = Console()
-    for name in WAYS:
+    for name in NORMALISATIONS:
         console.print(name, retrieval_table(probe(train, target - target.mean(0), halves, vocabulary, name)))
 
 

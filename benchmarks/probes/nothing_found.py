@@ -1,13 +1,13 @@
-"""Which rule tells a question that photos answer from one that they do not? A probe on captioned everyday photos.
+"""Compare rules that decide whether a query has any match among the photos, on captioned everyday photos.
 
     python benchmarks/probes/nothing_found.py RUN DATA [--features FOLDER] [--choose val] [--report test]
 
-Each of some thirty concepts is asked for with a word and with phrases: among all photos of a split; among those whose
-captions never mention it, with 1, 5 or 25 photos added that do; and among those alone, where nothing is to be found.
-Things that the photos do not show are asked for as well, and captions. Last, folders of one concept alone are asked for
-it and for others that they lack. An answer counts as right where one of the first three hits is; a right answer should
-be found. Each rule has one number, chosen on one split (the best mean of detections and correct rejections) and
-reported on the other, with 95% intervals over redrawn concepts.
+Thirty concepts are searched for, each with a word and with phrases: among all photos of a split; among the photos whose
+captions never mention it, plus 1, 5 or 25 photos that do; and among the former alone, where there is no match. Other
+queries are captions, and things that no photo shows. Finally, folders of a single concept are searched for it and for
+concepts that they lack. A query has a match if one of the first three hits is correct. Each rule has one threshold,
+chosen on one split (the best mean of detection rate and correct rejection rate) and evaluated on the other, with 95%
+bootstrap intervals over concepts.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from diptych.machine import keep_freed_memory
 from diptych.model import Model
 
 Values = NDArray[np.float32]
-Question = tuple[str, str, list[str], NDArray[np.int64], NDArray[np.bool_] | None]
+FolderQuery = tuple[str, str, list[str], NDArray[np.int64], NDArray[np.bool_] | None]
 
-# What captions call it, as a pattern of whole words, and how it is asked for.
+# A pattern of the words that captions use for it, and the queries.
 CONCEPTS = {
     "dog": (r"dogs?|pupp\w+|poodle|terrier|retriever|\w*hounds?|collie|labrador|husky|canine", "dog|a dog running"),
     "bicycle": (r"bicycl\w*|bik\w+|cyclists?|cycling|motor\w+|bmx", "bicycle|a man on a bicycle|riding a bike"),
@@ -85,12 +85,12 @@ ABSENT = [
 ]
 # fmt: on
 ADDED, CAPTIONS, PANEL = (1, 5, 25), 100, 256
-SURE, THEME = 3, 4  # captions of an image that mention a concept which it shows, and of one in a folder of it
+SURE, THEME = 3, 4  # least mentions in the captions of an image that shows a concept, and of one in a folder of it
 
 
 @dataclass(frozen=True)
 class Case:
-    """A question to a folder: of which concept, whether the answer should be found, and every rule's measure of it."""
+    """A query to a folder: its concept, whether there is a match, and the value that each rule compares."""
 
     what: str
     concept: str
@@ -100,29 +100,29 @@ class Case:
 
 @dataclass(frozen=True)
 class Photos:
-    """The photos of a split: encoded, with their captions, and how a panel of other texts scores them."""
+    """The photos of a split: their vectors, captions, and scores with a panel of other texts."""
 
     images: Values
     captions: list[list[str]]
     panel: Values  # (images, texts)
 
     def mentions(self, concept: str) -> NDArray[np.int64]:
-        """How many captions of each image mention a concept."""
+        """The number of captions of each image that mention a concept."""
         pattern = re.compile(rf"\b({CONCEPTS[concept][0]})\b")
-        return np.array([sum(bool(pattern.search(text)) for text in own) for own in self.captions])
+        return np.array([sum(bool(pattern.search(text)) for text in texts) for texts in self.captions])
 
 
 def measures(scores: Values, known: Background, panel: Values) -> dict[str, float]:
-    """What each rule compares with its number; higher means found. The last one is a number of entries, negated."""
+    """The value that each rule compares with its threshold; higher means a match. The last is a negated count."""
     best, entries = float(scores.max()), len(scores)
     low, middle, upper, top = np.quantile(scores, [0.16, 0.5, 0.75, 0.98])
     tail = scores[(scores > upper) & (scores < top)] - upper
-    tops = panel.max(0)  # of each text of the panel, in this folder
+    tops = panel.max(0)  # the best score of each text of the panel in this folder
     after = np.sort(scores)[-min(21, entries)]
     z = (best - middle) / known.spread
     bar = float(thresholds(scores[None], np.ones(1, np.float32), entries, known)[0])
     expected = entries * NormalDist().cdf(-z)
-    if bar < middle:  # the folder fits as a whole
+    if bar < middle:  # the folder as a whole matches the query
         expected = 0.0
     return {
         "flat threshold on the score": best,
@@ -136,9 +136,9 @@ def measures(scores: Values, known: Background, panel: Values) -> dict[str, floa
 
 
 def cases(photos: Photos, encode: Callable[[list[str]], Values], random: np.random.Generator) -> list[Case]:
-    """Every question to every folder."""
+    """All queries to all folders."""
     found = []
-    for what, concept, texts, rows, right in questions(photos, random):
+    for what, concept, texts, rows, right in folder_queries(photos, random):
         known = estimate_background(photos.images[random.permutation(rows)])
         assert known is not None
         for text in texts:
@@ -149,11 +149,11 @@ def cases(photos: Photos, encode: Callable[[list[str]], Values], random: np.rand
     return found
 
 
-def questions(photos: Photos, random: np.random.Generator) -> Iterator[Question]:
-    """What to ask of which photos, and which answers are right; None if none is."""
+def folder_queries(photos: Photos, random: np.random.Generator) -> Iterator[FolderQuery]:
+    """The queries to each folder, and which photos match; None if none does."""
     everything = np.arange(len(photos.images))
-    for concept, (_, said) in CONCEPTS.items():
-        counts, texts = photos.mentions(concept), said.split("|")
+    for concept, (_, queries) in CONCEPTS.items():
+        counts, texts = photos.mentions(concept), queries.split("|")
         without, sure = np.flatnonzero(counts == 0), np.flatnonzero(counts >= SURE)
         yield "concept taken out", concept, texts, without, None
         if len(sure):
@@ -164,10 +164,10 @@ def questions(photos: Photos, random: np.random.Generator) -> Iterator[Question]
         folder = np.flatnonzero(counts >= THEME)
         if len(folder) >= 60:
             yield "folder of it alone", concept, texts, folder, counts > 0
-            for other, (_, other_said) in CONCEPTS.items():
+            for other, (_, other_queries) in CONCEPTS.items():
                 left = folder[photos.mentions(other)[folder] == 0]
                 if other != concept and len(left) >= 50:
-                    yield "folder of another thing", concept, other_said.split("|"), left, None
+                    yield "folder of another thing", concept, other_queries.split("|"), left, None
     for text in ABSENT:
         yield "never there", text, [text], everything, None
     for row in random.choice(everything, CAPTIONS, replace=False).tolist():
@@ -175,17 +175,17 @@ def questions(photos: Photos, random: np.random.Generator) -> Iterator[Question]
 
 
 def rate(chosen: list[Case], rule: str, number: float, random: np.random.Generator) -> str:
-    """The share of cases that a rule says are found, with its interval over redrawn concepts."""
-    said = np.array([case.measures[rule] >= number for case in chosen], float)
+    """The share of cases in which a rule reports a match, with its bootstrap interval over concepts."""
+    reported = np.array([case.measures[rule] >= number for case in chosen], float)
     _, concept = np.unique([case.concept for case in chosen], return_inverse=True)
-    sums, counts = np.bincount(concept, said), np.bincount(concept)
+    sums, counts = np.bincount(concept, reported), np.bincount(concept)
     drawn = random.integers(len(counts), size=(2000, len(counts)))
     low, high = np.quantile(sums[drawn].sum(1) / counts[drawn].sum(1), [0.025, 0.975])
-    return f"{100 * said.mean():.0f}% ({100 * low:.0f} to {100 * high:.0f})"
+    return f"{100 * reported.mean():.0f}% ({100 * low:.0f} to {100 * high:.0f})"
 
 
 def balance(found: list[Case], rule: str, number: float) -> float:
-    """The mean of detections and correct rejections, each kind of case counting the same."""
+    """The mean of detection rate and correct rejection rate, with equal weight for each kind of case."""
     kinds = sorted({case.what for case in found})
     right = {
         kind: np.mean([(case.measures[rule] >= number) == case.there for case in found if case.what == kind])
@@ -198,7 +198,7 @@ def balance(found: list[Case], rule: str, number: float) -> float:
 
 
 def photos_of(trained: Model, corpus: Corpus, panel: Values) -> Photos:
-    """The photos of a corpus, encoded."""
+    """Encode the photos of a corpus."""
     images, rows, _ = trained.torch_engine.encode_corpus_images(corpus, 0)
     groups: dict[int, list[str]] = {int(group): [] for group in corpus.image_groups}
     for text, group in zip(corpus.texts, corpus.text_groups.tolist(), strict=True):
@@ -208,16 +208,16 @@ def photos_of(trained: Model, corpus: Corpus, panel: Values) -> Photos:
 
 
 def main() -> None:
-    """Print each rule's figures."""
+    """Print the figures of each rule as a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("data")
     parser.add_argument("--features", type=Path, default=Path("features"))
     parser.add_argument("--choose", default="val")
     parser.add_argument("--report", default="test")
-    given = parser.parse_args()
+    options = parser.parse_args()
     keep_freed_memory()
-    trained, corpus = Model.load(given.run, "cpu", stores=given.features), open_corpus(given.data)
+    trained, corpus = Model.load(options.run, "cpu", stores=options.features), open_corpus(options.data)
     known: dict[str, Values] = {}
 
     def encode(texts: list[str]) -> Values:
@@ -229,22 +229,26 @@ def main() -> None:
     train, random = corpus.split("train"), np.random.default_rng(0)
     others = [train.texts[row] for row in random.choice(len(train.texts), PANEL, replace=False)]
     panel = trained.torch_engine.text_tensor(others).numpy()
-    chosen, told = (
+    choosing, reporting = (
         cases(photos_of(trained, corpus.split(split), panel), encode, np.random.default_rng(0))
-        for split in (given.choose, given.report)
+        for split in (options.choose, options.report)
     )
-    kinds = list(dict.fromkeys(case.what for case in sorted(told, key=lambda case: not case.there)))
-    counts = [f"{kind} ({sum(case.what == kind for case in told)})" for kind in kinds]
+    kinds = list(dict.fromkeys(case.what for case in sorted(reporting, key=lambda case: not case.there)))
+    counts = [f"{kind} ({sum(case.what == kind for case in reporting)})" for kind in kinds]
     print("| rule | number | balance |", " | ".join(counts), "|")
     print("|---" * (3 + len(kinds)) + "|")
-    for rule in told[0].measures:
-        values = np.unique([case.measures[rule] for case in chosen])
-        number = max(values[:: max(1, len(values) // 300)], key=lambda value: balance(chosen, rule, float(value)))
-        rates = [rate([case for case in told if case.what == kind], rule, number, random) for kind in kinds]
-        print(f"| {rule} | {abs(number):.3g} | {100 * balance(told, rule, number):.0f}% |", " | ".join(rates), "|")
-    ours = list(told[0].measures)[-1]
-    rates = [rate([case for case in told if case.what == kind], ours, -EXPECTED, random) for kind in kinds]
-    print(f"| {ours}, as shipped | {EXPECTED} | {100 * balance(told, ours, -EXPECTED):.0f}% |", " | ".join(rates), "|")
+    for rule in reporting[0].measures:
+        values = np.unique([case.measures[rule] for case in choosing])
+        number = max(values[:: max(1, len(values) // 300)], key=lambda value: balance(choosing, rule, float(value)))
+        rates = [rate([case for case in reporting if case.what == kind], rule, number, random) for kind in kinds]
+        print(f"| {rule} | {abs(number):.3g} | {100 * balance(reporting, rule, number):.0f}% |", " | ".join(rates), "|")
+    ours = list(reporting[0].measures)[-1]
+    rates = [rate([case for case in reporting if case.what == kind], ours, -EXPECTED, random) for kind in kinds]
+    print(
+        f"| {ours}, as shipped | {EXPECTED} | {100 * balance(reporting, ours, -EXPECTED):.0f}% |",
+        " | ".join(rates),
+        "|",
+    )
 
 
 if __name__ == "__main__":

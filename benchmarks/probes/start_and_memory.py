@@ -1,11 +1,11 @@
-"""How long until a model answers, and how much memory does it take? A run on torch against its ONNX export.
+"""Compare start-up time and memory of a run on torch and of its ONNX export.
 
     diptych export RUN --onnx --into EXPORT
     python benchmarks/probes/start_and_memory.py RUN EXPORT [--runs 5]
 
-Each run is a fresh process, torch and onnxruntime in turn: it opens the model and encodes one text and one photo, on
-one core and on all. Start is the wall time from before the process begins until both are encoded; memory is the largest
-that it ever held; a photo and a text are the median times of the next ones, one at a time, the photo with its crops.
+Each measurement is a fresh process, alternating between torch and onnxruntime: it loads the model and encodes one text
+and one photo, on one core and on all. Start is the wall time from before the process begins until both are encoded;
+memory is its peak; photo and text are the median times of further ones, one at a time, the photo including its crops.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TIMES = 15
 ENGINES = ("torch", "onnx")
 
 
-def answer(address: str) -> None:
-    """Encode a text and a photo in this process, say so at once, then how it went on."""
+def encode_once(address: str) -> None:
+    """Encode a text and a photo, print the peak memory at once, then the times of further ones."""
     import resource
 
     import numpy as np
@@ -58,9 +58,9 @@ def answer(address: str) -> None:
 
 
 def measure(address: str, cores: set[int]) -> dict[str, float]:
-    """One fresh process on these cores: seconds to its first answer, MB, and milliseconds for a photo and a text."""
+    """Run a fresh process on these cores: seconds to its first answer, MB, and milliseconds per photo and per text."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)  # a child has those of its parent
+    os.sched_setaffinity(0, cores)  # inherited by the child
     begin = time.perf_counter()
     with subprocess.Popen([sys.executable, __file__, "--answer", address], stdout=subprocess.PIPE, text=True) as child:
         os.sched_setaffinity(0, before)
@@ -73,7 +73,7 @@ def measure(address: str, cores: set[int]) -> dict[str, float]:
 def main() -> None:
     """Measure and print a table."""
     if sys.argv[1:2] == ["--answer"]:
-        answer(sys.argv[2])
+        encode_once(sys.argv[2])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
@@ -81,14 +81,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
     every = os.sched_getaffinity(0)
-    table = Table("cores", "engine", "start, s", "at best", "memory, MB", "a photo, ms", "a text, ms")
+    table = Table("cores", "engine", "start, s", "best", "memory, MB", "ms per photo", "ms per text")
     for cores in [{min(every)}, every] if len(every) > 1 else [every]:
         found: dict[str, list[dict[str, float]]] = {engine: [] for engine in ENGINES}
         for number in range(arguments.runs + 1):
             for engine, address in zip(ENGINES, (arguments.run, arguments.export), strict=True):
                 one = measure(address, cores)
                 assert one["torch"] == (engine == "torch"), "the export must not load torch"
-                if number:  # the first brings files into the cache
+                if number:  # the first one fills the file cache
                     found[engine].append(one)
         for engine, runs in found.items():
             median = {name: statistics.median(one[name] for one in runs) for name in runs[0]}
