@@ -1,0 +1,61 @@
+"""Every module with behaviour has a test file of the same name, in the same folder."""
+
+import ast
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+SOURCES = TESTS.parent / "src/diptych"
+
+EXCEPTIONS = {
+    "__init__.py": "the lazy public names are tested by test_rooms.py",
+    "data/formats/__init__.py": "tested by data/formats/test_formats.py",
+}
+
+# Tested only through other modules so far. Remove a line here with its new test file, and add none.
+MISSING = {
+    "cli/training_bar.py",
+    "data/sampling/extras.py",
+    "objectives/extras.py",
+    "objectives/objective.py",
+    "objectives/ranking.py",
+    "objectives/temperature.py",
+    "training/case.py",
+    "training/context.py",
+    "training/engine/chunks.py",
+    "training/engine/loop.py",
+    "training/inputs/pairs.py",
+    "training/inputs/words.py",
+    "training/needs/need.py",
+    "training/needs/negatives.py",
+    "training/needs/roles.py",
+    "training/needs/within.py",
+    "training/prepare.py",
+    "training/start.py",
+}
+
+
+def has_behaviour(module):
+    """Whether a module has a function with a body; interfaces, dataclasses and constants have none."""
+    functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return not all(is_stub(statement) for function in functions for statement in function.body)
+
+
+def is_stub(statement):
+    """Whether a statement is a docstring, `...`, `pass` or `raise`."""
+    constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return constant or isinstance(statement, ast.Pass | ast.Raise)
+
+
+def test_every_module_with_behaviour_has_its_test_file():
+    modules = [path for path in sorted(SOURCES.rglob("*.py")) if has_behaviour(ast.parse(path.read_text()))]
+    assert len(modules) > 100
+    untested = {
+        path.relative_to(SOURCES).as_posix()
+        for path in modules
+        if not (TESTS / path.relative_to(SOURCES)).with_name(f"test_{path.name}").exists()
+    }
+    assert untested <= EXCEPTIONS.keys() | MISSING
+
+
+def test_exceptions_name_modules_that_exist():
+    assert all((SOURCES / path).exists() for path in EXCEPTIONS.keys() | MISSING)
