@@ -6,7 +6,7 @@ PAGE_TESTS := tests/serve/page
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint lint-page format bench docs clean
+.PHONY: help demo test coverage lint lint-page format bench docs clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -16,6 +16,9 @@ demo: $(VENV)/.ready  ## Train on drawn scenes, measure, ask three questions, wr
 
 test: $(VENV)/.ready-dev  ## Run the tests on all cores
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+coverage: $(VENV)/.ready-dev  ## Run the tests and print what they do not reach (no gate)
+	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report term:skip-covered
 
 lint: $(VENV)/.ready-dev  ## Check style and types
 	$(BIN)/ruff check .
@@ -39,7 +42,7 @@ docs: $(VENV)/.ready-docs  ## Build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:  ## Remove what the targets above made, except runs/
-	rm -rf $(VENV) site $(PAGE_TESTS)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site $(PAGE_TESTS)/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
 # torch first and by its exact pin: an unpinned torch takes several GB of CUDA packages.
 $(VENV)/.ready: pyproject.toml constraints.txt
