@@ -69,10 +69,20 @@ class DecodedPicture:
         return self.image
 
 
+def picture_path(picture: Picture) -> Path | None:
+    """The file of a picture; None if it is not a file."""
+    return picture.path if isinstance(picture, PictureFile) else None
+
+
+def load_for_side(picture: Picture, side: int) -> Image.Image:
+    """Decode a picture that will be shown or cropped at this side; a large JPEG is decoded at a reduced size."""
+    path = picture_path(picture)
+    return picture.load() if path is None else decode(path, side)
+
+
 def square_pixels(picture: Picture, size: int) -> NDArray[np.uint8]:
     """A picture resized to a square, whatever its aspect ratio, as (3, size, size) bytes."""
-    image = decode(picture.path, size) if isinstance(picture, PictureFile) else picture.load()
-    return square_array(image, size)
+    return square_array(load_for_side(picture, size), size)
 
 
 def square_array(image: Image.Image, size: int) -> NDArray[np.uint8]:

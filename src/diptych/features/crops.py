@@ -15,7 +15,7 @@ from PIL import Image
 from pydantic import Field
 
 from diptych.data.corpus import Picture
-from diptych.data.images import PictureFile, decode
+from diptych.data.images import load_for_side
 from diptych.features.choices import CropName, Resize
 from diptych.settings import Settings
 
@@ -59,7 +59,7 @@ def resized_side(side: int) -> int:
 
 def load_for_crops(picture: Picture, side: int) -> Image.Image:
     """Decode a picture that crops of `side` are taken from; a large JPEG is decoded at a fraction of its size."""
-    return decode(picture.path, resized_side(side)) if isinstance(picture, PictureFile) else picture.load()
+    return load_for_side(picture, resized_side(side))
 
 
 def too_small(size: tuple[int, int], side: int) -> bool:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from diptych.data.corpus import Features, Floats, Integers, Picture
-from diptych.data.images import PictureFile
+from diptych.data.images import picture_path
 from diptych.data.read_ahead import read_ahead
 from diptych.errors import DataError
 from diptych.features.backbone import Backbone, crop_side, grid_shape
@@ -81,7 +81,7 @@ def extract(
     store = FeatureStore.open(folder, spec) if (folder / "about.json").exists() else None
     cache = HashCache(folder / "seen.json")
     box_source: BoxSource = AnnotatedBoxes(boxes) if boxes is not None else ProposedBoxes()
-    hashes = [cache.get(picture.path) if isinstance(picture, PictureFile) else None for picture in pictures]
+    hashes = [None if path is None else cache.get(path) for path in map(picture_path, pictures)]
     keys = [None if digest is None else box_source.key(image, digest) for image, digest in enumerate(hashes)]
     missing = [image for image, key in enumerate(keys) if key is None or store is None or key not in store]
     if store is not None and not missing:

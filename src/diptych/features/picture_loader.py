@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diptych.data.corpus import Floats, Integers, Picture
-from diptych.data.images import PictureFile, decode
+from diptych.data.images import decode, picture_path
 from diptych.errors import ImageError
 from diptych.features.crops import fixed_crops, load_for_crops, too_small
 from diptych.features.hashes import HashCache, pixels_hash, stamp
@@ -58,8 +58,9 @@ class PictureLoader:
 
     def _load(self, image: int) -> LoadedPicture:
         picture = self._pictures[image]
-        if isinstance(picture, PictureFile):
-            return self._load_file(image, picture)
+        path = picture_path(picture)
+        if path is not None:
+            return self._load_file(image, picture, path)
         try:
             decoded = picture.load()
         except ImageError as reason:
@@ -67,8 +68,7 @@ class PictureLoader:
         key = self._box_source.key(image, pixels_hash(decoded))
         return self._crop(image, key, decoded) if self._claim(key) else LoadedPicture(image, key)
 
-    def _load_file(self, image: int, picture: PictureFile) -> LoadedPicture:
-        path = picture.path
+    def _load_file(self, image: int, picture: Picture, path: Path) -> LoadedPicture:
         try:
             before = stamp(path)
             content = file_hash(path)
@@ -104,7 +104,8 @@ class PictureLoader:
 
 def with_path(picture: Picture, reason: str) -> str:
     """A reason with the path of its picture, as one line."""
-    return _one_line(f"{picture.path}: {reason}") if isinstance(picture, PictureFile) else reason
+    path = picture_path(picture)
+    return reason if path is None else _one_line(f"{path}: {reason}")
 
 
 def _without_path(path: Path, reason: ImageError) -> str:

@@ -21,7 +21,7 @@ from diptych.data.corpus import Corpus, Picture
 from diptych.data.entities.archive import has_annotations
 from diptych.data.formats.pedes import FILE_NAME as PEDES_NAME
 from diptych.data.formats.table import TABLE_SUFFIXES, extra_columns
-from diptych.data.images import IMAGE_SUFFIXES, PictureFile
+from diptych.data.images import IMAGE_SUFFIXES, PictureFile, picture_path
 from diptych.data.open import open_corpus
 from diptych.data.parsing import SPLIT_NAMES, clean_text, read_lines
 from diptych.errors import DataError
@@ -211,7 +211,7 @@ class CorpusSource:
         for group, text in zip(corpus.text_groups.tolist(), corpus.texts, strict=True):
             self._texts.setdefault(group, []).append(text)
         self._columns = _columns_of(Address.parse(self.address).path)
-        self._paths = [_real(picture.path) if isinstance(picture, PictureFile) else None for picture in self._pictures]
+        self._paths = [None if path is None else _real(path) for path in map(picture_path, self._pictures)]
         there = {os.path.dirname(path) for path in self._paths if path is not None}  # noqa: PTH120
         self.root: str | None = os.path.commonpath(there) if there else None
 

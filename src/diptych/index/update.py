@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diptych.data.corpus import Floats
-from diptych.data.images import PictureFile, decode_bytes, read_header
+from diptych.data.images import decode_bytes, picture_path, read_header
 from diptych.data.read_ahead import read_ahead
 from diptych.errors import DataError, ImageError
 from diptych.features.hashes import pixels_hash
@@ -137,8 +137,9 @@ class Update:
             if key in self._only_info_changed:
                 return _ReadImage(key, info=info)
             picture = self._source.picture(key)
-            if isinstance(picture, PictureFile):
-                return self._read_file(key, str(picture.path), info)
+            path = picture_path(picture)
+            if path is not None:
+                return self._read_file(key, str(path), info)
             photo = picture.load()
             digest = bytes.fromhex(pixels_hash(photo))
             if self._is_known(digest):

@@ -8,9 +8,10 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from diptych.data.corpus import Picture
+from diptych.data.images import load_for_side
 from diptych.errors import ImageError
 from diptych.files import atomic_write
-from diptych.report.thumbnails import TILE_COLOUR, decode_for, scaled, unreadable_tile
+from diptych.report.thumbnails import TILE_COLOUR, scaled, unreadable_tile
 
 _PAPER, _INK = "#fbfaf8", "#23211e"
 _MARGIN, _GAP = 20, 14
@@ -54,7 +55,7 @@ def contact_sheet(
 def _tile(picture: Picture, side: int) -> Image.Image:
     """The uncropped picture, scaled to fit a square and centred in it."""
     try:
-        image = decode_for(picture, side)
+        image = load_for_side(picture, side)
     except ImageError:
         return unreadable_tile(side)
     image = scaled(image, side / max(image.size))

@@ -8,7 +8,7 @@ import io
 from PIL import Image, ImageDraw, ImageFont
 
 from diptych.data.corpus import Corpus, Picture
-from diptych.data.images import PictureFile, decode
+from diptych.data.images import load_for_side
 from diptych.errors import ImageError
 
 THUMBNAIL_SIDE = 128  # pixels of the longer side
@@ -31,7 +31,7 @@ def thumbnail_uri(picture: Picture, side: int = THUMBNAIL_SIDE) -> str:
 def thumbnail(picture: Picture, side: int) -> Image.Image:
     """The picture, shrunk to fit a square of this side; a grey tile if it cannot be decoded."""
     try:
-        image = decode_for(picture, side)
+        image = load_for_side(picture, side)
         return scaled(image, min(1.0, side / max(image.size)))
     except ImageError:
         return unreadable_tile(side)
@@ -45,11 +45,6 @@ def data_uri(image: Image.Image) -> str:
     image.save(encoded["jpeg"], format="JPEG", quality=_JPEG_QUALITY, optimize=True)
     kind = min(encoded, key=lambda name: encoded[name].tell())
     return f"data:image/{kind};base64,{base64.b64encode(encoded[kind].getvalue()).decode('ascii')}"
-
-
-def decode_for(picture: Picture, side: int) -> Image.Image:
-    """Decode a picture to be shown at this side; large JPEG files are decoded at a reduced size."""
-    return decode(picture.path, side) if isinstance(picture, PictureFile) else picture.load()
 
 
 def scaled(image: Image.Image, scale: float) -> Image.Image:
