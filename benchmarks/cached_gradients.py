@@ -28,6 +28,7 @@ from diptych.objectives.mvn import MVN
 from diptych.objectives.objective import Objective
 from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.step import Step
+from diptych.training.needs.need import find_need
 from diptych.training.recipe import Optimiser
 from harness import arguments, finish, interleaved
 from plain import FEATURES, VOCABULARY, draw_texts
@@ -57,7 +58,8 @@ def make_step(objective: Objective, chunk: int | None) -> Step:
     """A fresh model and its step."""
     torch.manual_seed(0)
     matcher = VSESettings(image=FeatureSettings(shape=(FEATURES,)), words=VOCABULARY).build().train()
-    return Step(matcher, objective, make_optimiser(matcher, Optimiser()), torch.device("cpu"), clip=2.0, chunk=chunk)
+    optimiser, needs = make_optimiser(matcher, Optimiser()), tuple(find_need(name)() for name in objective.needs)
+    return Step(matcher, objective, optimiser, torch.device("cpu"), clip=2.0, chunk=chunk, needs=needs)
 
 
 def _report_peak(result: SimpleQueue[int], objective: Objective, pairs: int, chunk: int | None, threads: int) -> None:
