@@ -87,7 +87,7 @@ class Sampled:
         return list(self.sampled.tensors().values())
 
 
-KINDS = {"full": Full, "sampled": Sampled}
+KINDS: dict[str, type[Full] | type[Sampled]] = {"full": Full, "sampled": Sampled}
 
 
 def used(what: str) -> int:

@@ -106,7 +106,7 @@ def parts(matcher: VSRN, online: PairBatch, offline: PairBatch) -> dict[str, Cal
 
 def forward_and_backward(encode: Callable[..., Tensor], *inputs: Any) -> None:
     """Encode, and compute the gradients of the weights."""
-    encode(*inputs).sum().backward()  # type: ignore[no-untyped-call]
+    encode(*inputs).sum().backward()
 
 
 @torch.no_grad()

@@ -26,7 +26,8 @@ Values = NDArray[np.float32]
 def unit(count: int, random: np.random.Generator) -> Values:
     """Vectors of length one."""
     vectors = random.standard_normal((count, SIZE), dtype=np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
 
 
 def ours(pool: Pool, queries: Values) -> list[NDArray[np.int64]]:
@@ -72,7 +73,7 @@ def main() -> None:
         "search",
         ratio=ratio,
         target=TARGET,
-        ok=ratio <= TARGET and rate >= BATCH_TARGET and agree > 0.999,
+        ok=ratio <= TARGET and rate >= BATCH_TARGET and bool(agree > 0.999),
         batch_rate=round(rate, 3),
         batch_target=BATCH_TARGET,
         batch_rate_against_product_and_top=round(many["product_and_top"].wall / many["ours"].wall, 3),

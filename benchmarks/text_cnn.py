@@ -158,7 +158,7 @@ def compare(depth: str, vocabulary: int, rounds: int) -> tuple[dict[str, Timing]
     tower = settings.build(vocabulary + len(SPECIALS)).train()
     plain = Plain(tower).train()
     batches = [draw_texts(settings.length, vocabulary) for _ in range(BATCHES)]
-    works = {
+    works: dict[str, Callable[[], object]] = {
         "ours": Passes(tower, tower.encode, batches),
         "plain": Passes(plain, plain, batches),
         "bare products": BareProducts(tower, batches[0]),

@@ -8,6 +8,8 @@ but are not part of the target.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -76,7 +78,7 @@ def main() -> None:
     torch.manual_seed(0)
     branches = Branches()
     scores = branches.scores()
-    works = {
+    works: dict[str, Callable[[], object]] = {
         "branches": branches,
         "choosing": Selection(Neighbourhood(), *scores),
         "choosing_with_neighbours": Selection(Neighbourhood(image_to_image=0.1, text_to_text=0.1), *scores),

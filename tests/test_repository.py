@@ -1,6 +1,7 @@
 """Workflows and configuration of the repository agree with the Makefile and pyproject.toml."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ import yaml
 
 import diptych
 
-try:
+if sys.version_info >= (3, 11):
     import tomllib
-except ModuleNotFoundError:  # Python 3.10
+else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]

@@ -28,7 +28,8 @@ def clustered(entries: int, size: int, random: np.random.Generator) -> Vectors:
     centres = random.standard_normal((CLUSTERS, size), dtype=np.float32)
     vectors = random.standard_normal((entries, size), dtype=np.float32)
     vectors += 0.7 * centres[random.integers(0, CLUSTERS, entries)]
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
 
 
 def milliseconds(ask: Callable[[Vectors], list[RankedRows]], queries: Vectors) -> float:

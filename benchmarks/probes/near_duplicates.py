@@ -84,7 +84,7 @@ def looks_of(photos: Sequence[Image.Image]) -> tuple[Looks, Vectors]:
 def same(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Whether two images, each given as vector, hash and colours, count as near-duplicates."""
     vectors, looks, shown = (np.stack(both) for both in zip(one, other, strict=True))
-    return first_same_image(np.arange(2), looks, vectors, lambda row: shown[row]).tolist() == [0, 0]
+    return bool(first_same_image(np.arange(2), looks, vectors, lambda row: shown[row]).tolist() == [0, 0])
 
 
 def recognised(ones: Seen, others: Seen) -> int:

@@ -46,14 +46,14 @@ def first(corpus: Corpus, images: int) -> Corpus:
 @torch.inference_mode()
 def features(corpus: Corpus, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Tensor:
     """The features of a corpus's photos with a normalisation, each of length 1."""
-    backbone, plain = load_backbone("lite0"), efficientnet_lite.normalise
-    efficientnet_lite.normalise = lambda pixels, _mean, _deviation: plain(pixels, mean, deviation)
+    backbone, plain = load_backbone("lite0"), efficientnet_lite.normalise  # type: ignore[attr-defined]
+    setattr(efficientnet_lite, "normalise", lambda pixels, _mean, _deviation: plain(pixels, mean, deviation))  # noqa: B010
     try:
         reader = CropReader(pictures_of(corpus), Crops(), backbone.side)
         chunks = np.array_split(np.arange(len(corpus.image_ids)), max(1, len(corpus.image_ids) // 32))
         rows = [backbone(torch.from_numpy(reader.read(chunk)[0]).flatten(0, 1)) for chunk in chunks]
     finally:
-        efficientnet_lite.normalise = plain
+        setattr(efficientnet_lite, "normalise", plain)  # noqa: B010
     return normalize(torch.cat(rows), dim=1)
 
 

@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.table import Table
@@ -43,18 +44,19 @@ def encode_once(address: str) -> None:
     model.encode_texts([TEXT])
     model.encode_images([photo])
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
-    works = {
+    works: dict[str, Callable[[], object]] = {
         "photo": lambda: model.encode_images([photo]),
         "text": lambda: model.encode_texts([TEXT]),
     }
+    milliseconds = {}
     for name, work in works.items():
         seconds = []
         for _ in range(TIMES):
             begin = time.perf_counter()
             work()
             seconds.append(time.perf_counter() - begin)
-        works[name] = 1000 * statistics.median(seconds)
-    print(json.dumps({**works, "torch": "torch" in sys.modules}), flush=True)
+        milliseconds[name] = 1000 * statistics.median(seconds)
+    print(json.dumps({**milliseconds, "torch": "torch" in sys.modules}), flush=True)
 
 
 def measure(address: str, cores: set[int]) -> dict[str, float]:

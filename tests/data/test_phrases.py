@@ -42,7 +42,7 @@ def corpora(draw: st.DrawFn) -> Corpus:
 
 def rows(corpus: Corpus) -> list[tuple[object, ...]]:
     """Each mention with the names of its image and text, in the documented order, found by plain loops."""
-    found = []
+    found: list[tuple[object, ...]] = []
     for j, text in enumerate(corpus.texts):
         for phrase in corpus.phrases[j]:
             for i, image in enumerate(corpus.image_ids):

@@ -29,7 +29,7 @@ class FakeModel(Model):
     address, identity, embedding_dim, is_inner_product = "runs/fake", "fake", SIZE, True
 
     def __init__(self, is_inner_product=True, set_kinds=()):
-        super().__init__(lambda: self)
+        super().__init__(lambda: self)  # type: ignore[return-value]
         self.is_inner_product, self.set_kinds = is_inner_product, set_kinds  # the kinds that are encoded as sets
 
     def encodings(self, items, kind):

@@ -33,7 +33,7 @@ def places(group: Element) -> list[tuple[float, float]]:
 
 
 def line(group: Element) -> str:
-    return next(path.get("d") for path in group.iter(f"{SVG}path") if path.get("class") == "line")
+    return next(path.attrib["d"] for path in group.iter(f"{SVG}path") if path.get("class") == "line")
 
 
 def texts(chart: Element) -> list[str]:

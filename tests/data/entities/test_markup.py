@@ -28,7 +28,7 @@ kinds = st.lists(st.sampled_from(["people", "other", "scene"]), min_size=1, max_
 
 
 @given(st.lists(st.tuples(words, st.none() | st.tuples(st.integers(0, 5), kinds))))
-def test_a_marked_sentence_has_the_words_of_the_plain_one(parts: list) -> None:
+def test_a_marked_sentence_has_the_words_of_the_plain_one(parts) -> None:
     plain = " ".join(" ".join(words) for words, _ in parts)
     marked = " ".join(
         " ".join(words) if mark is None else f"[/EN#{mark[0]}/{'/'.join(mark[1])} {' '.join(words)}]"

@@ -111,6 +111,6 @@ def test_json_has_the_bounds_by_name_and_the_draws():
 
 
 @pytest.mark.parametrize("wrong", [{"level": 95}, {"level": 0}, {"draws": 0}])
-def test_an_invalid_level_or_number_of_draws_is_refused(wrong: dict):
+def test_an_invalid_level_or_number_of_draws_is_refused(wrong):
     with pytest.raises(ScoreError, match="between 0 and 1"):
         bootstrap_intervals([some_ranks(5, seed=0)], **wrong)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ class Spy(Objective):
 
     name: Literal["spy"] = "spy"
     within: bool = False
-    _given: list = PrivateAttr(default_factory=list)
+    _given: list[Any] = PrivateAttr(default_factory=list)
 
     @property
     def needs(self):

@@ -128,11 +128,11 @@ class _Chunk:
         encoded = self._encode()
         if encoded.requires_grad:
             # The sets of this chunk may have fewer items than the largest set of the batch.
-            encoded.backward(gradient[:, : encoded.shape[1]])  # type: ignore[no-untyped-call]
+            encoded.backward(gradient[:, : encoded.shape[1]])
 
 
 def _backward(loss: Tensor) -> Tensor:
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     return loss.detach()
 
 

@@ -60,7 +60,7 @@ class Step:
         score = BatchScorer(self.matcher, self.objective, self.needs, self.device, dict(self.parameters))
         scored, model_terms = score(batch)
         loss = replace(self.objective(scored), model_terms=model_terms)
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        loss.total.backward()
         return loss, self.objective.summary(scored)
 
     def finish_epoch(self) -> None:
