@@ -1,5 +1,6 @@
 """Model: one object for a run, an export and a matcher in memory, opened when it is first needed."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from diptych.model import Model
 from diptych.models.export.onnx import export_onnx
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
-from diptych.models.storage import save_matcher
+from diptych.models.storage import save_matcher, save_tensors
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
@@ -218,3 +219,50 @@ def test_sets_are_searched_by_their_mean_and_scored_by_the_model(vocabulary):
     images = model.encode_preprocessed(list(np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)))
     alone = model.score(images.take([1]), texts.take([2]))
     np.testing.assert_allclose(model.score(images, texts)[1, 2], alone[0, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: torch.save({"weights": torch.ones(2)}, path), "pickled checkpoint"),
+        (lambda path: path.write_bytes(b"\x80\x04\x95rest"), "pickled checkpoint"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-100]), "damaged or truncated"),
+        (lambda path: path.write_bytes(path.read_bytes()[:20]), "damaged or truncated"),
+        (lambda path: path.write_bytes(b""), "damaged or truncated"),
+        (lambda path: path.unlink(), "no such file"),
+        (lambda path: save_tensors(path, {"a": torch.ones(1)}, {}), "another vocabulary"),
+    ],
+)
+def test_weights_that_are_damaged_or_missing_are_refused(damage, words, copy):
+    path = copy / "best" / "weights.safetensors"
+    damage(path)
+    with pytest.raises(RunError) as raised:
+        _ = Model.load(copy).matcher
+    assert words in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_weights_of_another_shape_or_vocabulary_are_refused(copy):
+    trained = Model.load(copy, "cpu")
+    path = copy / "best" / "weights.safetensors"
+    about = {"model": trained.matcher.settings.model_dump(mode="json"), "vocabulary": trained.vocabulary.digest}
+    weights = trained.matcher.state_dict()
+    save_tensors(path, {**weights, "project.bias": torch.zeros(3)}, about)
+    with pytest.raises(RunError, match=r"project\.bias is \(3,\) in the file, \(8,\) in the model"):
+        _ = Model.load(copy).matcher
+    save_tensors(path, {name: value for name, value in weights.items() if name != "project.bias"}, about)
+    with pytest.raises(RunError, match=r"the model has project\.bias, the file has not"):
+        _ = Model.load(copy).matcher
+    save_tensors(path, {**weights, "extra": torch.zeros(1)}, about)
+    with pytest.raises(RunError, match="the file has extra, the model has not"):
+        _ = Model.load(copy).matcher
+    save_tensors(path, weights, about)
+    vocabulary = json.loads((copy / "vocabulary.json").read_text())
+    vocabulary["words"][0] = "other"
+    (copy / "vocabulary.json").write_text(json.dumps(vocabulary))
+    with pytest.raises(RunError, match="another vocabulary"):
+        _ = Model.load(copy).matcher
+    (copy / "vocabulary.json").unlink()
+    with pytest.raises(RunError, match=r"not a run: it has no vocabulary\.json"):
+        _ = Model.load(copy).matcher

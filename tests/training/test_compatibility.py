@@ -2,22 +2,18 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from diptych.data.corpus import Corpus, Features
 from diptych.data.sampling.offline import OfflineSettings
 from diptych.data.sampling.regions import PhraseSettings
 from diptych.errors import DataError, RecipeError
 from diptych.features.regions import Regions
 from diptych.models.matchers.cca import CCASettings
-from diptych.models.matchers.projected import Head, ProjectedSettings
 from diptych.models.matchers.two_branch import TwoBranchSettings
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.objectives.contrastive import Contrastive
 from diptych.objectives.correlation import Correlation
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.instance import Instance
@@ -27,8 +23,8 @@ from diptych.objectives.neighbourhood import Neighbourhood
 from diptych.objectives.quintuplet import Quintuplet
 from diptych.training.case import Case
 from diptych.training.compatibility import MODEL_RULES, RECIPE_RULES, check_models, check_recipe
-from diptych.training.engine.trainable import set_trainable
 from diptych.training.recipe import Batches, Optimiser, Recipe, Stage
+from support.corpora import corpus_of_groups
 
 TEXT = {"text": GRUSettings(hidden=5, word=3), "words": 9}
 TOWERS = {"image": FeatureSettings(shape=(6,)), **TEXT}
@@ -36,14 +32,6 @@ VSE = VSESettings(joint=5, **TOWERS)
 PHRASES = PhraseSettings()
 OFFLINE = OfflineSettings(lists="runs/teacher")
 DRAWN = "batches: neighbours, rivals and phrases cannot be combined with offline, chunk or a captioning model"
-
-
-def corpus(groups=(0, 1, 2, 3), splits=("train", "train", "train", "val")):
-    texts = [f"text {group}" for group in groups]
-    names = [f"photo {number}" for number in range(len(groups))]
-    features = Features([np.zeros((len(groups), 6), np.float32)])
-    sides = np.array(groups), np.array(splits)
-    return Corpus("some", names, *sides, texts, *sides, features=features)
 
 
 def two_branch():
@@ -78,50 +66,54 @@ def regions(method, *, trained=False):
 BROKEN_RECIPES = {
     "empty training split": (
         Stage(objective=Hinge(), splits=("restval",)),
-        corpus(),
+        corpus_of_groups(),
         "some: stage 1 of the recipe trains on the split restval, which has no images",
     ),
-    "unknown selection metric": (Stage(objective=Hinge(), select="rsums"), corpus(), "did you mean 'rsum'"),
-    "no previous stage": (Stage(objective=Hinge(), start="previous"), corpus(), "this is the first stage"),
-    "offline negatives without lists": (Stage(objective=Quintuplet()), corpus(), 'offline = { lists = "runs/vsepp" }'),
+    "unknown selection metric": (Stage(objective=Hinge(), select="rsums"), corpus_of_groups(), "did you mean 'rsum'"),
+    "no previous stage": (Stage(objective=Hinge(), start="previous"), corpus_of_groups(), "this is the first stage"),
+    "offline negatives without lists": (
+        Stage(objective=Quintuplet()),
+        corpus_of_groups(),
+        'offline = { lists = "runs/vsepp" }',
+    ),
     "lists that nobody reads": (
         Stage(objective=Hinge(), offline=OFFLINE),
-        corpus(),
+        corpus_of_groups(),
         "'hinge' reads no offline negatives; use 'quintuplet'",
     ),
     "offline negatives of a single group": (
         Stage(objective=Quintuplet(), offline=OFFLINE),
-        corpus((0, 0, 0, 3)),
+        corpus_of_groups((0, 0, 0, 3)),
         "some: all training images and texts belong to one group, so there are no negatives",
     ),
     "lists of a stage that does not precede": (
         Stage(objective=Quintuplet(), offline=OfflineSettings(lists="stage-3")),
-        corpus(),
+        corpus_of_groups(),
         "offline.lists = 'stage-3': not an earlier stage",
     ),
     "classes of a single group": (
         Stage(objective=Instance()),
-        corpus((0, 0, 0, 3)),
+        corpus_of_groups((0, 0, 0, 3)),
         "so there is nothing to classify",
     ),
     "more clusters than groups": (
         Stage(objective=Instance(clusters=3)),
-        corpus(),
+        corpus_of_groups(),
         "objective.clusters = 3: the data has 3 groups; use fewer clusters",
     ),
     "sample within a batch": (
         Stage(objective=Instance(sampled=2), batches=Batches(size=2)),
-        corpus(),
+        corpus_of_groups(),
         "objective.sampled = 2: a batch of 2 pairs may have as many classes",
     ),
     "empty val split": (
         Stage(objective=Hinge()),
-        corpus(splits=("train",) * 4),
+        corpus_of_groups(splits=("train",) * 4),
         "some: the val split is empty, and stage.1.select = 'rsum'",
     ),
     "no phrases": (
         Stage(objective=Hinge(), phrases=PHRASES, select="phrase_sum"),
-        corpus(),
+        corpus_of_groups(),
         "(stage 1 needs some in the split train)",
     ),
 }
@@ -243,7 +235,7 @@ BROKEN_MODELS = {
 def test_a_model_rule_refuses_its_stage_in_one_line(rule):
     stage, matcher, words = BROKEN_MODELS[rule.name]
     with pytest.raises(RecipeError) as caught:
-        rule.check(Case(Recipe(stage=(stage,)), 1, corpus(), matcher))
+        rule.check(Case(Recipe(stage=(stage,)), 1, corpus_of_groups(), matcher))
     assert words in str(caught.value)
     assert str(caught.value).startswith("stage.1.")
     assert "\n" not in str(caught.value)
@@ -267,7 +259,7 @@ def test_drawn_pairs_are_combined_with_nothing_else(stage):
     rules = {rule.name: rule for rule in MODEL_RULES}
     with pytest.raises(RecipeError, match=DRAWN):
         rules["drawn pairs with offline negatives, chunks or captions"].check(
-            Case(Recipe(stage=(stage,)), 1, corpus(), two_branch())
+            Case(Recipe(stage=(stage,)), 1, corpus_of_groups(), two_branch())
         )
 
 
@@ -275,7 +267,7 @@ def test_a_captioning_model_takes_plain_pairs_only():
     captioner = matcher_with(extra_terms=("caption",))
     for neighbours in (False, True):
         stage = Stage(objective=Hinge(), batches=Batches(neighbours=neighbours))
-        case = Case(Recipe(stage=(stage,)), 1, corpus(), captioner)
+        case = Case(Recipe(stage=(stage,)), 1, corpus_of_groups(), captioner)
         broken = [rule.name for rule in MODEL_RULES if rule.is_broken(case)]
         assert broken == (["drawn pairs with offline negatives, chunks or captions"] if neighbours else [])
 
@@ -294,39 +286,11 @@ def test_a_captioning_model_takes_plain_pairs_only():
 )
 def test_what_can_be_combined_is_accepted(stage, settings):
     recipe = Recipe(stage=(stage,))
-    check_recipe(recipe, corpus())
-    assert check_models(recipe, settings, corpus()).settings.name == settings.name
-
-
-@pytest.mark.parametrize("part", ["all", "image"])
-def test_a_trained_batch_norm_is_not_cut_into_chunks(part):
-    settings = VSESettings(joint=5, image=CNNSettings(pixels=16, width=2), **TEXT)
-    for model in (settings, ProjectedSettings(base=settings, head=Head(hidden=4, output=4))):
-        matcher = model.build()
-        set_trainable(matcher, (part if part == "all" or model is settings else f"base.{part}",))
-        case = Case(Recipe(stage=(Stage(objective=Contrastive()),)), 1, corpus(), matcher)
-        assert case.batch_norm.endswith("image.layers.1")
-    set_trainable(matcher, ("base.text", "base.project", "head_images"))
-    assert case.batch_norm is None
-
-
-@pytest.mark.parametrize(
-    ("second", "finds"),
-    [
-        ({"start": "previous", "objective": Instance(clusters=2)}, False),
-        ({"start": "previous", "objective": Instance(clusters=3)}, True),
-        ({"start": "scratch", "objective": Instance(clusters=2)}, True),
-        ({"start": "runs/other", "objective": Instance(clusters=2)}, False),
-        ({"start": "previous", "objective": Instance()}, False),
-    ],
-    ids=["same", "another number", "scratch", "a run", "none"],
-)
-def test_clusters_are_found_anew_unless_they_can_be_taken_over(second, finds):
-    recipe = Recipe(stage=(Stage(objective=Instance(clusters=2)), Stage(**second)))
-    assert Case(recipe, 2, corpus()).finds_clusters == finds
+    check_recipe(recipe, corpus_of_groups())
+    assert check_models(recipe, settings, corpus_of_groups()).settings.name == settings.name
 
 
 def test_a_part_that_the_model_lacks_is_named_with_its_stage():
     stages = (Stage(objective=Hinge()), Stage(objective=Hinge(), optimiser=Optimiser(parts={"imag": 0.5})))
     with pytest.raises(RecipeError, match=r"^stage\.2\.optimiser\.parts: the model has no part 'imag'"):
-        check_models(Recipe(stage=stages), VSE, corpus())
+        check_models(Recipe(stage=stages), VSE, corpus_of_groups())

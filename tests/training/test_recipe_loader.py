@@ -3,6 +3,7 @@ import pytest
 from diptych.errors import RecipeError
 from diptych.training.recipe_catalogue import catalogue
 from diptych.training.recipe_loader import load_recipe, recipe_content, trained_on_phrases
+from support.recipes import TINY
 
 
 @pytest.mark.parametrize("name", catalogue().all_names())
@@ -309,3 +310,15 @@ def test_a_run_that_was_trained_on_phrases(tmp_path):
     for name, on_phrases in (("scenes", False), ("phrases-scenes", True)):
         (tmp_path / "recipe.toml").write_text(load_recipe(name).to_toml())
         assert trained_on_phrases(tmp_path) == on_phrases
+
+
+@pytest.mark.parametrize(
+    "optimiser",
+    ["{name='adam', nesterov=true}", "{nesterov=true}", "{name='sgd', momentum=0.0, nesterov=true}"],
+    ids=["adam", "default", "no momentum"],
+)
+def test_nesterov_needs_the_momentum_of_sgd(optimiser):
+    with pytest.raises(RecipeError, match=r"stage\.1\.optimiser\.nesterov = True: is only for name = 'sgd' with a mom"):
+        load_recipe("scenes", [*TINY, f"stage.1.optimiser={optimiser}"])
+    for fine in ("{name='sgd', nesterov=true}", "{name='sgd', momentum=0.5, nesterov=true}", "{nesterov=false}"):
+        load_recipe("scenes", [*TINY, f"stage.1.optimiser={fine}"])

@@ -18,8 +18,8 @@ from diptych.training.recipe_loader import load_recipe
 from diptych.training.sweep import copy_run, train_runs
 from diptych.training.train import train
 from support.callbacks import RecordingCallback
+from support.recipes import SMALL
 
-SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]
 TINY = [*SMALL, "model.image.width=2", "model.image.pixels=16", "stage.2.batches.size=16", "stage.2.epochs=1"]
 STEPS = 2  # of an epoch: 32 pairs, 16 a step
 

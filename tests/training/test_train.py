@@ -2,10 +2,7 @@
 
 import json
 import os
-import resource
 import shutil
-import signal
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -14,18 +11,16 @@ import torch
 from safetensors.torch import load_file
 
 from diptych.data.corpus import Features
+from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, RecipeError, RunError
 from diptych.model import Model
-from diptych.training.engine.checkpoint import Snapshot, snapshot_path
+from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
-from support.callbacks import RecordingCallback, press_ctrl_c
+from support.callbacks import RecordingCallback
 from support.corpora import with_features
-from support.pictures import BrokenPicture
+from support.recipes import SMALL, TINY
 from support.runs import assert_same_run, journal
-
-SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=16"]
-TINY = [*SMALL, "model.image.width=2", "model.image.pixels=32", "stage.2.batches.size=16", "stage.2.epochs=2"]
 
 
 def test_a_run_holds_what_is_promised(whole):
@@ -78,18 +73,6 @@ def test_kill_9_during_a_save_leaves_a_loadable_checkpoint(at, whole, corpus, re
     assert not list(tmp_path.rglob(".*.tmp"))
 
 
-def test_a_timed_snapshot_is_one_to_go_on_from(whole, corpus, recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("diptych.training.engine.loop.SECONDS_BETWEEN_SNAPSHOTS", 0.0)
-
-    def power_cut():
-        raise OSError("power cut")
-
-    with pytest.raises(OSError, match="power cut"):
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((5,), power_cut))
-    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
-    assert_same_run(whole, tmp_path)
-
-
 def test_a_frozen_part_does_not_move_in_training(corpus, tmp_path):
     run = train(load_recipe("scenes", [*TINY, "stage.2.trainable=['text']"]), corpus, tmp_path, device="cpu")
     before, after = load_file(run / "stage-1" / "weights.safetensors"), load_file(snapshot_path(run))
@@ -105,75 +88,6 @@ def test_training_learns(corpus, tmp_path):
     assert lines[-1]["loss"] < 0.7 * lines[0]["loss"]
 
 
-def test_the_journal_tells_a_loss_a_pair_whether_an_objective_sums_or_averages(corpus, tmp_path):
-    contrastive = "stage.1.objective={name='contrastive', temperature=1.0}"
-    changes = [*SMALL, contrastive, "stage.1.epochs=1", "stage.1.optimiser.rate=1e-9"]
-    [line] = journal(train(load_recipe("vsepp", changes), with_features(corpus), tmp_path, device="cpu"))
-    # Two directions among at most 16 texts, cosines from -1 to 1.
-    assert 2 * np.log(2) - 4 < line["loss"] < 2 * np.log(16) + 4
-    assert line["loss"] > 2  # a sixteenth of it, if divided twice, is not
-
-
-def test_patience_stops_early_and_the_schedule_lowers_the_rate(corpus, tmp_path):
-    changes = ["stage.1.epochs=30", "stage.1.patience=2", "stage.1.schedule.every=2", "stage.1.optimiser.rate=1e-12"]
-    callback = RecordingCallback()
-    lines = journal(train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path, callback=callback))
-    assert len(lines) == 3  # the first is the best, two more without a better one
-    assert [line["rate"] for line in lines] == pytest.approx([1e-12, 1e-12, 1e-13])
-    assert any("stopped early" in line for line in callback.messages)
-
-
-def test_a_collapsed_run_is_named_with_the_way_out(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("diptych.training.engine.collapse.MIN_STEPS", 4)
-    same = with_features(corpus)
-    same = replace(same, features=Features([np.ones((len(same.image_ids), 4), np.float32)]))
-    same = replace(same, texts=["word"] * len(same.texts))
-    recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=3", "text.threshold=1"])
-    callback = RecordingCallback()
-    lines = journal(train(recipe, same, tmp_path, callback=callback))
-    (event,) = [line for line in lines if line["event"] == "collapsed"]
-    assert "2 x margin" in event["message"]
-    assert "negatives = 'sum'" in event["message"]
-    assert any("collapsed" in line for line in callback.messages)
-
-
-def test_a_healthy_run_is_not_called_collapsed(whole):
-    assert all(line["event"] == "epoch" for line in journal(whole))
-
-
-def test_unreadable_images_are_named_once_and_training_goes_on(corpus, recipe, tmp_path):
-    pictures = list(corpus.pictures)
-    pictures[3] = BrokenPicture()
-    lines = journal(train(recipe, replace(corpus, pictures=pictures), tmp_path, device="cpu"))
-    skipped = [line for line in lines if line["event"] == "skipped"]
-    assert {line["image"] for line in skipped} == {corpus.image_ids[3]}
-    assert len(skipped) == 2  # once a stage
-    assert skipped[0]["message"] == "broken.jpg: truncated"
-
-
-def test_the_vocabulary_counts_train_only(corpus, recipe, whole, tmp_path):
-    texts = [
-        "zebra zebra zebra zebra zebra" if split != "train" else text
-        for text, split in zip(corpus.texts, corpus.text_splits, strict=True)
-    ]
-    run = train(
-        load_recipe("scenes", [*TINY, "stage.2.epochs=1"]), replace(corpus, texts=texts), tmp_path, device="cpu"
-    )
-    assert "zebra" not in (run / "vocabulary.json").read_text()
-
-
-def test_word_vectors_are_a_start(corpus, tmp_path):
-    vectors = tmp_path / "vectors.txt"
-    vectors.write_text("red " + " ".join(["0.5"] * 8) + "\n")
-    callback = RecordingCallback()
-    changes = [f"text.vectors={vectors}", "stage.1.epochs=1", "text.threshold=1", "stage.1.optimiser.rate=1e-9"]
-    run = train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path / "run", callback=callback)
-    trained = Model.load(run, "cpu")
-    word = trained.matcher.text.words.weight[trained.vocabulary.ids["red"]]
-    torch.testing.assert_close(word.detach(), torch.full((8,), 0.5), atol=1e-5, rtol=0)
-    assert any(line.startswith("word vectors: 1 of") for line in callback.messages)
-
-
 def test_only_the_named_parts_are_trained(corpus, tmp_path):
     recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1", 'stage.1.trainable=["project"]'])
     tensors = load_file(snapshot_path(train(recipe, with_features(corpus), tmp_path)))
@@ -182,41 +96,6 @@ def test_only_the_named_parts_are_trained(corpus, tmp_path):
     recipe = load_recipe("vsepp", [*SMALL, 'stage.1.trainable=["projct"]'])
     with pytest.raises(RecipeError, match="no part 'projct'; did you mean 'project'"):
         train(recipe, with_features(corpus), tmp_path / "wrong")
-
-
-def test_a_full_disk_is_one_line_and_keeps_the_snapshot_before(corpus, recipe, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((4,)))
-    before = snapshot_path(tmp_path).read_bytes()
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limit[1]))  # as a disk that is full half-way
-    try:
-        with pytest.raises(RunError, match=r"cannot be written .*free space"):
-            train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-        signal.signal(signal.SIGXFSZ, ignored)
-    assert snapshot_path(tmp_path).read_bytes() == before
-    assert not list(tmp_path.rglob(".*.tmp"))
-    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
-
-
-def test_ctrl_c_during_a_validation_stops_there_and_resumes_alike(whole, corpus, recipe, tmp_path, monkeypatch):
-    encode = Model.encode_corpus
-
-    def interrupted_encode(self, *arguments, **named):
-        press_ctrl_c()
-        return encode(self, *arguments, **named)
-
-    callback = RecordingCallback()
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Model, "encode_corpus", interrupted_encode)
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=callback)
-    assert callback.steps == 3  # stage 2 has not begun
-    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0, callback=callback)
-    assert callback.steps == 9
-    assert_same_run(whole, tmp_path)
 
 
 def test_a_stage_that_goes_on_has_the_best_before_to_beat(corpus, tmp_path):
@@ -238,17 +117,6 @@ def test_stages_that_have_not_begun_may_change_before_a_resume(corpus, tmp_path)
     assert [line["stage"] for line in journal(tmp_path)] == [1, 2]
 
 
-def test_a_stage_can_start_from_another_run(whole, corpus, tmp_path):
-    changes = [*TINY, f"stage.1.start={whole}", "stage.1.optimiser.rate=1e-12", "stage.2.epochs=1"]
-    run = train(load_recipe("scenes", changes), corpus, tmp_path / "run", device="cpu")
-    base = load_file(whole / "best" / "weights.safetensors")
-    started = load_file(run / "stage-1" / "weights.safetensors")
-    for name in ("project.weight", "text.words.weight"):
-        torch.testing.assert_close(started[name], base[name], atol=1e-6, rtol=0)
-    with pytest.raises(RunError, match="its model has joint = 16, recipe and data ask for 8"):
-        train(load_recipe("scenes", [*changes, "model.joint=8", "model.text.hidden=8"]), corpus, tmp_path / "other")
-
-
 def test_two_at_once_are_refused(whole, corpus, recipe, tmp_path):
     def second():
         with pytest.raises(RunError, match=f"process {os.getpid()} is writing to it"):
@@ -256,14 +124,6 @@ def test_two_at_once_are_refused(whole, corpus, recipe, tmp_path):
 
     train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((2,), second))
     assert_same_run(whole, tmp_path)
-
-
-def test_a_diverged_training_says_where_and_what_to_do(corpus, tmp_path):
-    recipe = load_recipe("vse0", [*SMALL, "stage.1.epochs=3", "stage.1.optimiser.rate=1e38"])
-    with pytest.raises(
-        RunError, match=r"stage 1, epoch 1, step \d: the loss is (nan|inf); lower optimiser\.rate, which is 1e\+38"
-    ):
-        train(recipe, with_features(corpus), tmp_path)
 
 
 def test_a_recipe_and_a_corpus_by_name(tmp_path):
@@ -280,25 +140,36 @@ def test_other_features_are_other_data(corpus, tmp_path):
         train(recipe, other, tmp_path, resume=True)
 
 
-def test_unreadable_images_and_an_interruption_leave_the_same_journal(corpus, recipe, tmp_path):
-    pictures = list(corpus.pictures)
-    pictures[3] = pictures[7] = BrokenPicture()
-    broken = replace(corpus, pictures=pictures)
-    train(recipe, broken, tmp_path / "whole", device="cpu", workers=2)
-    for turn, at in enumerate((1, 4, 2)):
-        with pytest.raises(KeyboardInterrupt):
-            train(recipe, broken, tmp_path / "cut", resume=turn > 0, device="cpu", callback=RecordingCallback((at,)))
-    train(recipe, broken, tmp_path / "cut", resume=True, device="cpu", workers=0)
-    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+def test_refusals(whole, corpus, recipe, tmp_path):
+    with pytest.raises(RunError, match="already holds a run; go on with --resume"):
+        train(recipe, corpus, whole)
+    with pytest.raises(RunError, match="no run to resume"):
+        train(recipe, corpus, tmp_path / "none", resume=True)
+    with pytest.raises(RunError, match="another recipe"):
+        train(load_recipe("scenes", [*TINY, "seed=5"]), corpus, whole, resume=True)
+    with pytest.raises(RunError, match="made with other data"):
+        train(recipe, make_scenes(train=24, val=6, test=6, texts=2, seed=9), whole, resume=True)
+    with pytest.raises(RecipeError, match=r"stage\.1\.select = 'rsun'.*did you mean 'rsum'"):
+        train(load_recipe("scenes", [*TINY, "stage.1.select=rsun"]), corpus, tmp_path / "select")
+    with pytest.raises(RecipeError, match="this is the first stage"):
+        train(load_recipe("scenes", [*TINY, "stage.1.start=previous"]), corpus, tmp_path / "start")
+    with pytest.raises(DataError, match="the val split is empty"):
+        train(recipe, corpus.split("train", "test"), tmp_path / "val")
+    with pytest.raises(DataError, match="reads stored features"):
+        train(load_recipe("vsepp", [*SMALL, "model.image={name='features'}"]), corpus, tmp_path / "features")
+    assert not (tmp_path / "select").exists()
+    assert not (tmp_path / "val").exists()
 
 
-def test_a_second_ctrl_c_stops_at_once(corpus, recipe, tmp_path):
-    def twice():
-        press_ctrl_c()
-        time.sleep(0.01)
-        press_ctrl_c()
-        time.sleep(0.01)
-
-    with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((2,), twice))
-    assert Snapshot.read(tmp_path).position.step == 0  # only the one that every run begins with
+def test_what_cannot_be_resumed_is_left_as_it_is(whole, corpus, recipe, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    shutil.rmtree(run / "last")
+    before = (run / "metrics.jsonl").read_bytes()
+    with pytest.raises(RunError, match="last/ is missing"):
+        train(recipe, corpus, run, resume=True)
+    (run / "recipe.toml").unlink()
+    with pytest.raises(RunError, match="holds best of another run"):
+        train(recipe, corpus, run)
+    assert (run / "metrics.jsonl").read_bytes() == before
+    assert Model.load(run, "cpu").matcher is not None

@@ -22,7 +22,7 @@ def step(learn_temperature=False):
 
 
 def test_the_random_state_comes_back(tmp_path):
-    # what dropout draws; test_fine_tuning.py stops and resumes a whole training that depends on it
+    # what dropout draws; test_train_fine_tuning.py stops and resumes a whole training that depends on it
     made = step()
     torch.manual_seed(7)
     torch.rand(3)

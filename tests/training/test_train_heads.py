@@ -1,15 +1,12 @@
 """Training with heads on a few small scenes: on a stage before, on another run, on a run that does not fit."""
 
 import json
-import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from diptych.errors import DiptychError, RecipeError, RunError
 from diptych.model import Model
 from diptych.models.matchers.projected import Projected
 from diptych.models.matchers.vse import VSE
@@ -18,49 +15,8 @@ from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 from support.callbacks import RecordingCallback
-from support.corpora import with_features
-from support.matchers import InteractionSettings
+from support.recipes import BASE, HEAD, MODEL
 from support.runs import journal, load_weights
-
-MODEL = """
-[model]
-name = "vse"
-joint = 16
-text = { name = "gru", word = 8, hidden = 16 }
-image = { name = "cnn", pixels = 32, width = 2 }
-"""
-BASE = """
-[text]
-threshold = 1
-
-[[stage]]
-epochs = 2
-objective = { name = "hinge", negatives = "sum" }
-batches = { size = 16 }
-optimiser = { rate = 0.005 }
-"""
-HEAD = """
-[[stage]]
-start = "previous"
-head = { hidden = 12, output = 8, bias = false }
-trainable = ["base.project", "base.text", "head_images", "head_texts"]
-epochs = 2
-objective = { name = "contrastive", negatives = "max", margin = 0.2, temperature = 0.1 }
-batches = { size = 16 }
-optimiser = { rate = 0.005 }
-"""
-
-
-@pytest.fixture(scope="module")
-def recipes(tmp_path_factory):
-    """Reads a recipe from its text."""
-    folder = tmp_path_factory.mktemp("recipes")
-
-    def load(text, *changes):
-        (folder / "recipe.toml").write_text(text)
-        return load_recipe(str(folder / "recipe.toml"), changes)
-
-    return load
 
 
 @pytest.fixture(scope="module")
@@ -72,30 +28,6 @@ def both(recipes):
 def headed(both, corpus, tmp_path_factory):
     """A run whose second stage has a head."""
     return train(both, corpus, tmp_path_factory.mktemp("runs") / "headed", device="cpu", workers=0)
-
-
-@pytest.fixture(scope="module")
-def base(recipes, corpus, tmp_path_factory):
-    """A run without one."""
-    return train(recipes(MODEL + BASE), corpus, tmp_path_factory.mktemp("runs") / "base", device="cpu", workers=0)
-
-
-@pytest.fixture(scope="module")
-def head_only(recipes):
-    """A recipe without a model, whose only stage starts from a run."""
-
-    def load(start, *changes):
-        return recipes(HEAD, f"stage.1.start={start}", "stage.1.epochs=1", *changes)
-
-    return load
-
-
-def refused(error, match, *arguments, **named):
-    """The training is refused in one line, and nothing is left behind."""
-    with pytest.raises(error, match=match) as caught:
-        train(*arguments, device="cpu", **named)
-    assert "\n" not in str(caught.value)
-    assert not list(arguments[2].rglob("*")), "something was written"
 
 
 def test_the_image_tower_stays_and_the_head_learns(headed, both):
@@ -177,13 +109,6 @@ def test_a_recipe_without_a_model_takes_that_of_the_run_it_starts_from(base, hea
     assert load_recipe(str(run / "recipe.toml")).model == Model.load(base, "cpu").matcher.settings
 
 
-def test_the_words_are_those_of_the_base_not_of_the_corpus(base, head_only, corpus, tmp_path):
-    other = replace(corpus, texts=["zebra " + text for text in corpus.texts])
-    run = train(head_only(base), other, tmp_path / "run", device="cpu", workers=0)
-    assert (run / "vocabulary.json").read_bytes() == (base / "vocabulary.json").read_bytes()
-    assert "zebra" not in (run / "vocabulary.json").read_text()
-
-
 def test_such_a_run_resumes_bit_for_bit(base, head_only, corpus, tmp_path):
     recipe = head_only(base)
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0)
@@ -208,62 +133,6 @@ def test_a_stage_after_the_head_goes_on_with_it(corpus, tmp_path, recipes):
     run = train(recipe, corpus, tmp_path / "run", device="cpu", workers=0)
     assert isinstance(Model.load(run, "cpu").matcher.base, VSE)  # one head, not two
     assert load_weights(run, "stage-2").keys() == load_weights(run).keys()
-
-
-@pytest.mark.parametrize("start", ["scratch", "previous"])
-def test_neither_a_model_nor_a_run_to_start_from_is_refused(start, head_only, corpus, tmp_path):
-    refused(RecipeError, r"the recipe has no model: name the run.*stage\.1\.start", head_only(start), corpus, tmp_path)
-
-
-def test_a_run_that_is_not_there_is_named(head_only, corpus, tmp_path):
-    missing = tmp_path.parent / f"{tmp_path.name}-missing"
-    refused(DiptychError, rf"{missing.name}.*no such file", head_only(missing), corpus, tmp_path)
-
-
-def test_a_part_without_its_base_is_named(base, head_only, corpus, tmp_path):
-    recipe = head_only(base, "stage.1.trainable=['project', 'head_image']")
-    refused(RecipeError, r"stage\.1\.trainable: the model has no part 'project'", recipe, corpus, tmp_path)
-    recipe = head_only(base, "stage.1.trainable=['head_image']")
-    refused(RecipeError, r"no part 'head_image'; did you mean 'head_images'", recipe, corpus, tmp_path)
-
-
-def test_a_later_stage_from_a_run_with_other_words_is_refused(base, recipes, corpus, tmp_path):
-    other = tmp_path / "other"
-    shutil.copytree(base, other)
-    Vocabulary.from_texts(["some quite different words"], 1).save(other / "vocabulary.json")
-    recipe = recipes(MODEL + BASE + HEAD, f"stage.2.start={other}")
-    refused(RunError, rf"{other}: has another vocabulary", recipe, corpus, tmp_path / "run")
-
-
-def test_a_base_of_another_joint_size_is_refused(base, recipes, corpus, tmp_path):
-    changes = ["model.joint=8", "model.text.hidden=8"]
-    first = recipes(MODEL + HEAD, f"stage.1.start={base}", *changes)
-    refused(RunError, rf"{base}: its model has joint = 16, .* ask for 8", first, corpus, tmp_path / "first")
-    later = recipes(MODEL + BASE + HEAD, f"stage.2.start={base}", *changes)
-    refused(RunError, rf"{base}: its model has joint = 16, .* ask for 8", later, corpus, tmp_path / "later")
-
-
-def test_features_of_another_size_than_the_base_read_are_refused(recipes, head_only, corpus, tmp_path):
-    features = recipes(MODEL + BASE, "model.image={name='features'}", "stage.1.epochs=1")
-    run = train(features, with_features(corpus, 12), tmp_path / "base", device="cpu", workers=0)
-    recipe = head_only(run, "stage.1.trainable=['head_images', 'head_texts']")
-    refused(DiptychError, r"(?=.*12)(?=.*6)", recipe, with_features(corpus, 6), tmp_path / "run")
-    again = train(recipe, with_features(corpus, 12), tmp_path / "run", device="cpu", workers=0)
-    assert Model.load(again, "cpu").matcher.embedding_dim == 8
-
-
-@pytest.mark.parametrize("stage", [1, 2])
-def test_a_head_on_what_is_no_embedding_model_is_refused(stage, recipes, corpus, tmp_path):
-    recipe = recipes(BASE + HEAD, *(["stage.1.head={}"] if stage == 1 else [])).model_copy(
-        update={"model": InteractionSettings()}
-    )
-    message = rf"^stage\.{stage}\.head: needs an embedding model.*'interaction' is not"
-    refused(RecipeError, message, recipe, corpus, tmp_path)
-
-
-def test_images_among_images_need_an_embedding_model(recipes, corpus, tmp_path):
-    recipe = recipes(BASE, "stage.1.objective={name='mvn'}").model_copy(update={"model": InteractionSettings()})
-    refused(RecipeError, r"^stage\.1\.objective: 'mvn' compares images with images", recipe, corpus, tmp_path)
 
 
 def test_a_learned_temperature_belongs_to_its_stage_and_resumes_bit_for_bit(base, head_only, corpus, tmp_path):

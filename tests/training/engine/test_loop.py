@@ -1,0 +1,146 @@
+"""The training loop on a few small scenes: snapshots, early stopping, reports and Ctrl-C."""
+
+import resource
+import signal
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from diptych.data.corpus import Features
+from diptych.errors import RunError
+from diptych.model import Model
+from diptych.training.engine.checkpoint import Snapshot, snapshot_path
+from diptych.training.recipe_loader import load_recipe
+from diptych.training.train import train
+from support.callbacks import RecordingCallback, press_ctrl_c
+from support.corpora import with_features
+from support.pictures import BrokenPicture
+from support.recipes import SMALL
+from support.runs import assert_same_run, journal
+
+
+def test_a_timed_snapshot_is_one_to_go_on_from(whole, corpus, recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr("diptych.training.engine.loop.SECONDS_BETWEEN_SNAPSHOTS", 0.0)
+
+    def power_cut():
+        raise OSError("power cut")
+
+    with pytest.raises(OSError, match="power cut"):
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((5,), power_cut))
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
+    assert_same_run(whole, tmp_path)
+
+
+def test_the_journal_tells_a_loss_a_pair_whether_an_objective_sums_or_averages(corpus, tmp_path):
+    contrastive = "stage.1.objective={name='contrastive', temperature=1.0}"
+    changes = [*SMALL, contrastive, "stage.1.epochs=1", "stage.1.optimiser.rate=1e-9"]
+    [line] = journal(train(load_recipe("vsepp", changes), with_features(corpus), tmp_path, device="cpu"))
+    # Two directions among at most 16 texts, cosines from -1 to 1.
+    assert 2 * np.log(2) - 4 < line["loss"] < 2 * np.log(16) + 4
+    assert line["loss"] > 2  # a sixteenth of it, if divided twice, is not
+
+
+def test_patience_stops_early_and_the_schedule_lowers_the_rate(corpus, tmp_path):
+    changes = ["stage.1.epochs=30", "stage.1.patience=2", "stage.1.schedule.every=2", "stage.1.optimiser.rate=1e-12"]
+    callback = RecordingCallback()
+    lines = journal(train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path, callback=callback))
+    assert len(lines) == 3  # the first is the best, two more without a better one
+    assert [line["rate"] for line in lines] == pytest.approx([1e-12, 1e-12, 1e-13])
+    assert any("stopped early" in line for line in callback.messages)
+
+
+def test_a_collapsed_run_is_named_with_the_way_out(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("diptych.training.engine.collapse.MIN_STEPS", 4)
+    same = with_features(corpus)
+    same = replace(same, features=Features([np.ones((len(same.image_ids), 4), np.float32)]))
+    same = replace(same, texts=["word"] * len(same.texts))
+    recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=3", "text.threshold=1"])
+    callback = RecordingCallback()
+    lines = journal(train(recipe, same, tmp_path, callback=callback))
+    (event,) = [line for line in lines if line["event"] == "collapsed"]
+    assert "2 x margin" in event["message"]
+    assert "negatives = 'sum'" in event["message"]
+    assert any("collapsed" in line for line in callback.messages)
+
+
+def test_a_healthy_run_is_not_called_collapsed(whole):
+    assert all(line["event"] == "epoch" for line in journal(whole))
+
+
+def test_unreadable_images_are_named_once_and_training_goes_on(corpus, recipe, tmp_path):
+    pictures = list(corpus.pictures)
+    pictures[3] = BrokenPicture()
+    lines = journal(train(recipe, replace(corpus, pictures=pictures), tmp_path, device="cpu"))
+    skipped = [line for line in lines if line["event"] == "skipped"]
+    assert {line["image"] for line in skipped} == {corpus.image_ids[3]}
+    assert len(skipped) == 2  # once a stage
+    assert skipped[0]["message"] == "broken.jpg: truncated"
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_snapshot_before(corpus, recipe, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((4,)))
+    before = snapshot_path(tmp_path).read_bytes()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limit[1]))  # as a disk that is full half-way
+    try:
+        with pytest.raises(RunError, match=r"cannot be written .*free space"):
+            train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert snapshot_path(tmp_path).read_bytes() == before
+    assert not list(tmp_path.rglob(".*.tmp"))
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0)
+
+
+def test_ctrl_c_during_a_validation_stops_there_and_resumes_alike(whole, corpus, recipe, tmp_path, monkeypatch):
+    encode = Model.encode_corpus
+
+    def interrupted_encode(self, *arguments, **named):
+        press_ctrl_c()
+        return encode(self, *arguments, **named)
+
+    callback = RecordingCallback()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Model, "encode_corpus", interrupted_encode)
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=callback)
+    assert callback.steps == 3  # stage 2 has not begun
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0, callback=callback)
+    assert callback.steps == 9
+    assert_same_run(whole, tmp_path)
+
+
+def test_a_diverged_training_says_where_and_what_to_do(corpus, tmp_path):
+    recipe = load_recipe("vse0", [*SMALL, "stage.1.epochs=3", "stage.1.optimiser.rate=1e38"])
+    with pytest.raises(
+        RunError, match=r"stage 1, epoch 1, step \d: the loss is (nan|inf); lower optimiser\.rate, which is 1e\+38"
+    ):
+        train(recipe, with_features(corpus), tmp_path)
+
+
+def test_unreadable_images_and_an_interruption_leave_the_same_journal(corpus, recipe, tmp_path):
+    pictures = list(corpus.pictures)
+    pictures[3] = pictures[7] = BrokenPicture()
+    broken = replace(corpus, pictures=pictures)
+    train(recipe, broken, tmp_path / "whole", device="cpu", workers=2)
+    for turn, at in enumerate((1, 4, 2)):
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, broken, tmp_path / "cut", resume=turn > 0, device="cpu", callback=RecordingCallback((at,)))
+    train(recipe, broken, tmp_path / "cut", resume=True, device="cpu", workers=0)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_second_ctrl_c_stops_at_once(corpus, recipe, tmp_path):
+    def twice():
+        press_ctrl_c()
+        time.sleep(0.01)
+        press_ctrl_c()
+        time.sleep(0.01)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((2,), twice))
+    assert Snapshot.read(tmp_path).position.step == 0  # only the one that every run begins with

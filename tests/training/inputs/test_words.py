@@ -1,0 +1,148 @@
+"""The vocabulary that training begins with, and word vectors that filter it, or that its embedding starts from."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from diptych.data.corpus import Phrase
+from diptych.errors import DataError, RecipeError
+from diptych.model import Model
+from diptych.text.vocabulary import Vocabulary
+from diptych.training.engine.callbacks import NoCallback
+from diptych.training.inputs.words import initial_vocabulary
+from diptych.training.recipe_loader import load_recipe
+from diptych.training.train import train
+from support.callbacks import RecordingCallback
+from support.corpora import with_features
+from support.recipes import SMALL, TINY
+from support.runs import last_weights
+
+
+@pytest.fixture(scope="module")
+def features(corpus):
+    return with_features(corpus)
+
+
+def recipe_with(*changes):
+    sizes = ["model.joint=6", "model.text={name='gru', hidden=6, word=4}", "stage.1.batches.size=16"]
+    return load_recipe("vsepp", [*sizes, "text.threshold=1", "stage.1.epochs=2", *changes])
+
+
+@pytest.fixture(scope="module")
+def vectors(corpus, tmp_path_factory):
+    """A file that lacks every third of the training words, and the words that it has."""
+    words = Vocabulary.from_texts(corpus.split("train").texts, 1).words
+    has = [word for number, word in enumerate(words) if number % 3]
+    rows = [f"{word} {number} 1 2 3" for number, word in enumerate(has)]
+    path = tmp_path_factory.mktemp("words") / "vectors.txt"
+    path.write_text("\n".join(["notinthetexts 1 2 3 4", *rows]) + "\n")
+    return path, has
+
+
+class FirstWeights(RecordingCallback):
+    """Also keeps the weights that training began with."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run = run
+
+    def on_stage(self, number, stages, steps, done):
+        self.weights = last_weights(self.run)
+
+
+@pytest.mark.parametrize("use", ["start", "filter", "both"])
+def test_word_vectors_decide_which_words_there_are_and_how_they_start(use, vectors, corpus, features, tmp_path):
+    path, has = vectors
+    recipe = recipe_with(f"text.vectors={path}", f"text.use={use}", "stage.1.epochs=1")
+    callback = FirstWeights(tmp_path / "run")
+    run = train(recipe, features, tmp_path / "run", device="cpu", callback=callback)
+    words = Vocabulary.load(run / "vocabulary.json").words
+    every = Vocabulary.from_texts(corpus.split("train").texts, 1).words
+    assert list(words) == (list(every) if use == "start" else has)
+    began = callback.weights["text.words.weight"]
+    assert len(began) == 4 + len(words)
+    rows = began[[4 + words.index(word) for word in has]]
+    given = torch.tensor([[float(number), 1, 2, 3] for number in range(len(has))])
+    assert torch.equal(rows, given) == (use != "filter")
+    if use == "filter":
+        assert rows.abs().max() <= 0.1
+    assert f"word vectors: {len(has)} of {len(every)} words found" in callback.messages
+    opened = Model.load(run, "cpu")
+    assert opened.matcher.settings.words == 4 + len(words)
+
+
+@pytest.mark.parametrize("use", ["filter", "both"])
+def test_a_filtered_run_resumes_bit_for_bit_without_the_file(use, vectors, features, tmp_path):
+    path = shutil.copy(vectors[0], tmp_path / "vectors.txt")
+    recipe = recipe_with(f"text.vectors={path}", f"text.use={use}")
+    whole = train(recipe, features, tmp_path / "whole", device="cpu")
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, features, tmp_path / "cut", device="cpu", callback=RecordingCallback((2,)))
+    path.unlink()  # a run that has begun has its vocabulary
+    train(recipe, features, tmp_path / "cut", resume=True, device="cpu")
+    for name in ("best/weights.safetensors", "last/snapshot.safetensors"):
+        assert (whole / name).read_bytes() == (tmp_path / "cut" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("use", ["filter", "both"])
+def test_a_filter_without_vectors_is_refused(use, features):
+    message = rf"^text\.use = '{use}': a file of word vectors .*; set text\.vectors, or text\.use=start .*"
+    with pytest.raises(RecipeError, match=message):
+        initial_vocabulary(recipe_with(f"text.use={use}"), features, None, NoCallback())
+
+
+def test_a_filter_that_leaves_no_word_is_refused(features, tmp_path):
+    path = tmp_path / "other.txt"
+    path.write_text("xyzzy 1 2 3 4\n")
+    with pytest.raises(DataError, match=rf"{path.name}.*none of the training words") as caught:
+        initial_vocabulary(recipe_with(f"text.vectors={path}", "text.use=both"), features, None, NoCallback())
+    assert "\n" not in str(caught.value)
+
+
+def test_the_vocabulary_counts_train_only(corpus, recipe, whole, tmp_path):
+    texts = [
+        "zebra zebra zebra zebra zebra" if split != "train" else text
+        for text, split in zip(corpus.texts, corpus.text_splits, strict=True)
+    ]
+    run = train(
+        load_recipe("scenes", [*TINY, "stage.2.epochs=1"]), replace(corpus, texts=texts), tmp_path, device="cpu"
+    )
+    assert "zebra" not in (run / "vocabulary.json").read_text()
+
+
+def test_word_vectors_are_a_start(corpus, tmp_path):
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("red " + " ".join(["0.5"] * 8) + "\n")
+    callback = RecordingCallback()
+    changes = [f"text.vectors={vectors}", "stage.1.epochs=1", "text.threshold=1", "stage.1.optimiser.rate=1e-9"]
+    run = train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path / "run", callback=callback)
+    trained = Model.load(run, "cpu")
+    word = trained.matcher.text.words.weight[trained.vocabulary.ids["red"]]
+    torch.testing.assert_close(word.detach(), torch.full((8,), 0.5), atol=1e-5, rtol=0)
+    assert any(line.startswith("word vectors: 1 of") for line in callback.messages)
+
+
+def test_the_vocabulary_is_that_of_the_run_to_resume_or_to_start_from(features, tmp_path):
+    for name in ("resumed", "base"):
+        Vocabulary.from_texts([f"words of {name}"], 1).save(tmp_path / name / "vocabulary.json")
+    counted, _ = initial_vocabulary(recipe_with(), features, None, NoCallback())
+    assert counted.words == Vocabulary.from_texts(features.split("train").texts, 1).words
+    from_run = recipe_with(f"stage.1.start={tmp_path / 'base'}")
+    assert "base" in initial_vocabulary(from_run, features, None, NoCallback())[0].words
+    for recipe in (recipe_with(), from_run):
+        assert "resumed" in initial_vocabulary(recipe, features, tmp_path / "resumed", NoCallback())[0].words
+
+
+def test_phrases_are_counted_only_if_a_stage_trains_on_them(corpus):
+    texts, phrases = ["plain"] * len(corpus.texts), [[Phrase("zebra", "1", ())] for _ in corpus.texts]
+    named = replace(corpus, texts=texts, phrases=phrases)
+    for changes, words in (([], ("plain",)), (["stage.1.phrases={}"], ("plain", "zebra"))):
+        vocabulary, _ = initial_vocabulary(recipe_with(*changes), named, None, NoCallback())
+        assert tuple(sorted(vocabulary.words)) == words
+
+
+def test_a_threshold_that_no_word_reaches_is_named(features):
+    with pytest.raises(DataError, match=r"^scenes: .*\(text\.threshold = 1 keeps every word\)$"):
+        initial_vocabulary(recipe_with("text.threshold=100000"), features, None, NoCallback())
