@@ -1,11 +1,16 @@
-"""The examples of docs/extend are models and towers that work."""
+"""The examples of docs/extend are models, towers and backbones that work."""
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from diptych.errors import DiptychError
+from diptych.features.backbone import weights_digest
+from diptych.features.backbones import registry as backbone_registry
 from diptych.models.matcher import Matcher
 from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
@@ -50,6 +55,29 @@ def test_the_example_of_an_image_tower():
     images[0, 0, :32, 32:] = 255  # red, top right
     assert tower(images).view(3, 2, 2).tolist() == [[[0, 1], [0, 0]], [[0, 0], [0, 0]], [[0, 0], [0, 0]]]
     assert tower.size == tower(images).shape[1]
+
+
+def test_the_example_of_a_backbone(tmp_path):
+    defined = example("backbone.md", "mine")
+    built = defined["build"]("mine:small").eval()
+    images = torch.randint(256, (2, 3, built.side, built.side), dtype=torch.uint8)
+    with torch.no_grad():
+        vectors, cells = built(images), built.regions(images)
+        torch.testing.assert_close(built(images[:1]), vectors[:1])
+    assert vectors.shape == (2, built.size)
+    assert cells.shape[1:] == built.grid
+    save_file(built.state_dict(), tmp_path / "mine.safetensors")
+    loaded = defined["load"]("mine:small", tmp_path / "mine.safetensors")
+    assert weights_digest(loaded) == weights_digest(built)
+    with pytest.raises(DiptychError, match="give its weights"):
+        defined["load"]("mine:small")
+
+
+def test_a_new_source_of_backbones_is_one_line_of_the_registry():
+    """The line in the docs is the one of the registry, and the new source."""
+    _, block = re.findall(r"```python\n(.*?)```", (PAGES / "backbone.md").read_text(encoding="utf-8"), re.DOTALL)
+    shown = block.strip().splitlines()[-1].replace(', "mine:": mine', "")
+    assert shown in inspect.getsource(backbone_registry).splitlines()
 
 
 @pytest.mark.parametrize("page", ["model.md", "tower.md"])
