@@ -1,11 +1,11 @@
 """Normalised canonical correlation analysis: the linear maps in which images and texts of a pair correlate most.
 
     maximise  corr(P_x^T x, P_y^T y):   (S_xx + r_x I)^-1/2 S_xy (S_yy + r_y I)^-1/2 = A D B^T
-    f(x) = L2( D^p A^T (S_xx + r_x I)^-1/2 (x - mean) ),  g(y) likewise with B,  s(x, y) = f(x) . g(y)
+    f(x) = L2( (1 + D)^p A^T (S_xx + r_x I)^-1/2 (x - mean) ),  g(y) likewise with B,  s(x, y) = f(x) . g(y)
 
-D holds the canonical correlations. "Normalised" means that each direction is weighted by a power of its own
-correlation, besides the cosine (Gong et al. 2014, with p = 4). The ridge r is `regularisation` times a side's mean
-variance.
+D holds the canonical correlations. "Normalised" means that each direction is weighted by a power of its eigenvalue,
+1 + its correlation, besides the cosine (Gong et al. 2014, with p = 4). The ridge r is `regularisation` times a side's
+mean variance.
 
 Reference: Gong, Ke, Isard, Lazebnik 2014, A Multi-View Embedding Space for Modeling Internet Images, Tags, and Their
 Semantics, IJCV; as a baseline in Klein, Lev, Sadeh, Wolf 2015, Associating Neural Word Embeddings with Deep Image
