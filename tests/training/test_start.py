@@ -31,7 +31,7 @@ def test_clusters_need_a_frozen_backbone(dual_path):
     dual_path.assert_refused(RecipeError, r"objective\.clusters: .*freeze the backbone", recipe)
 
 
-def test_what_is_wrong_with_clusters_of_a_later_stage_is_told_before_the_first(dual_path):
+def test_clusters_of_a_later_stage_are_refused_before_the_first_begins(dual_path):
     recipe = dual_path.two_stages("stage.2.objective.clusters=4")
     dual_path.assert_refused(RecipeError, r"^stage\.2\.objective\.clusters: .*freeze the backbone", recipe)
 
@@ -58,7 +58,7 @@ def test_views_are_refused_for_a_model_of_one_vector_an_image(dual_path, head):
     dual_path.assert_refused(RecipeError, r"^stage\.1\.model\.image: 'views' gives several vectors per image", recipe)
 
 
-def test_a_mistake_leaves_no_folder_behind(corpus, tmp_path):
+def test_a_refused_recipe_leaves_no_folder_behind(corpus, tmp_path):
     wrong = [
         ("stage.2.trainable=['txt']", RecipeError, r"stage\.2\.trainable: the model has no part 'txt'"),
         ("stage.2.start=nowhere", DataError, "nowhere"),
@@ -85,7 +85,7 @@ def test_a_mistake_leaves_no_folder_behind(corpus, tmp_path):
     ],
     ids=["chunk", "phrases", "sets"],
 )
-def test_what_a_classifier_does_not_go_with(name, changes, words, corpus, tmp_path):
+def test_what_a_classifier_cannot_be_combined_with(name, changes, words, corpus, tmp_path):
     recipe = load_recipe(name, [*changes, "stage.1.objective={name='instance'}"])
     with pytest.raises(RecipeError, match=words) as raised:
         train(recipe, corpus, tmp_path / "run", device="cpu")
@@ -110,7 +110,7 @@ def refused(error, match, *arguments, **named):
 
 
 @pytest.mark.parametrize("start", ["scratch", "previous"])
-def test_neither_a_model_nor_a_run_to_start_from_is_refused(start, head_only, corpus, tmp_path):
+def test_a_recipe_without_a_model_and_a_run_to_start_from_is_refused(start, head_only, corpus, tmp_path):
     refused(RecipeError, r"the recipe has no model: name the run.*stage\.1\.start", head_only(start), corpus, tmp_path)
 
 

@@ -98,7 +98,7 @@ def test_only_the_named_parts_are_trained(corpus, tmp_path):
         train(recipe, with_features(corpus), tmp_path / "wrong")
 
 
-def test_a_stage_that_goes_on_has_the_best_before_to_beat(corpus, tmp_path):
+def test_a_stage_that_continues_must_beat_the_previous_best(corpus, tmp_path):
     changes = ["stage.1.epochs=3", "stage.1.optimiser.rate=0.01", "stage.2.objective.negatives=sum"]
     changes += ["stage.2.optimiser.rate=5"]  # ruins everything
     run = train(load_recipe("scenes", [*TINY, *changes]), corpus, tmp_path, device="cpu")

@@ -45,7 +45,7 @@ def test_a_run_is_opened_without_its_classifier(dual_path, tmp_path):
     assert opened.encode_corpus(dual_path.corpus.split("val")).images.shape == (8, 6)
 
 
-def test_the_second_stage_goes_on_with_the_classifier_of_the_first(dual_path):
+def test_the_second_stage_continues_with_the_classifier_of_the_first(dual_path):
     run, callback = dual_path.trained
     first = callback.first_snapshots[2]
     kept = saved_classifier(run, "stage-1")
@@ -66,17 +66,18 @@ def test_frozen_images_come_from_the_store_and_trained_ones_from_pixels(dual_pat
 
 
 @pytest.mark.parametrize("size", [7, 8], ids=["even", "uneven"])
-def test_the_journal_tells_the_shares_that_were_classified_wrongly(dual_path, size, tmp_path, monkeypatch):
+def test_the_journal_holds_the_shares_of_misclassified_pairs(dual_path, size, tmp_path):
     seen = []
 
-    def watched(self, batch):
-        loss = call(self, batch)
-        seen.append((len(batch.scores), loss.error_rates))
-        return loss
+    class Spy(Instance):
+        def __call__(self, batch):
+            loss = super().__call__(batch)
+            seen.append((len(batch.scores), loss.error_rates))
+            return loss
 
-    call = Instance.__call__
-    monkeypatch.setattr(Instance, "__call__", watched)
-    run, _ = dual_path.train(dual_path.one_stage("stage.1.epochs=1", f"stage.1.batches.size={size}"), tmp_path / "run")
+    recipe = dual_path.one_stage("stage.1.epochs=1", f"stage.1.batches.size={size}")
+    stage = recipe.stage[0].model_copy(update={"objective": Spy()})
+    run, _ = dual_path.train(recipe.model_copy(update={"stage": (stage,)}), tmp_path / "run")
     (line,) = epoch_lines(run)
     for side in ("visual", "textual"):
         wrong = sum(pairs * float(errors[side]) for pairs, errors in seen)
@@ -85,7 +86,7 @@ def test_the_journal_tells_the_shares_that_were_classified_wrongly(dual_path, si
     assert line["class_error"].keys() == {"visual", "textual"}
 
 
-def test_only_what_classifies_tells_of_errors(dual_path, tmp_path):
+def test_only_an_objective_that_classifies_reports_errors(dual_path, tmp_path):
     run, callback = dual_path.train(
         dual_path.one_stage("stage.1.epochs=1", "stage.1.objective={name='instance', rank=1.0, visual=0, textual=0}"),
         tmp_path / "run",
@@ -190,7 +191,7 @@ def test_a_head_on_both_views_is_classified_too(dual_path, crops, tmp_path):
     assert all(torch.equal(before[name], after[f"base.{name}"]) for name in heads)
 
 
-def test_without_a_damaged_classifier_a_stage_begins_afresh(dual_path, tmp_path):
+def test_a_damaged_classifier_is_refused_and_without_it_a_stage_begins_with_a_fresh_one(dual_path, tmp_path):
     base = tmp_path / "base"
     shutil.copytree(dual_path.trained[0], base)
     kept = base / "best" / "objective.safetensors"
@@ -260,7 +261,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_that_was_stopped_ends_bit_for_bit_like_one_that_was_not(dual_path, kind, tmp_path):
+def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(dual_path, kind, tmp_path):
     recipe = dual_path.two_stages(*KINDS[kind])
     whole, _ = dual_path.train(recipe, tmp_path / "whole")
     callback, stops = RecordingCallback((2, 7, 11)), 3
@@ -279,7 +280,7 @@ def test_a_run_that_was_stopped_ends_bit_for_bit_like_one_that_was_not(dual_path
     assert len(callback.messages_with("instance:")) == 2  # once per stage, however often it was resumed
 
 
-def test_a_run_does_not_go_on_with_other_groups(dual_path, tmp_path):
+def test_a_run_is_not_resumed_with_other_groups(dual_path, tmp_path):
     recipe = dual_path.one_stage()
     with pytest.raises(KeyboardInterrupt):
         dual_path.train(recipe, tmp_path, callback=RecordingCallback((2,)))

@@ -21,7 +21,7 @@ from support.recipes import SMALL
 from support.runs import assert_same_run, journal
 
 
-def test_a_timed_snapshot_is_one_to_go_on_from(whole, corpus, recipe, tmp_path, monkeypatch):
+def test_a_run_resumes_from_a_timed_snapshot(whole, corpus, recipe, tmp_path, monkeypatch):
     monkeypatch.setattr("diptych.training.engine.loop.SECONDS_BETWEEN_SNAPSHOTS", 0.0)
 
     def power_cut():
@@ -33,7 +33,7 @@ def test_a_timed_snapshot_is_one_to_go_on_from(whole, corpus, recipe, tmp_path, 
     assert_same_run(whole, tmp_path)
 
 
-def test_the_journal_tells_a_loss_a_pair_whether_an_objective_sums_or_averages(corpus, tmp_path):
+def test_the_journal_holds_the_loss_per_pair_whether_an_objective_sums_or_averages(corpus, tmp_path):
     contrastive = "stage.1.objective={name='contrastive', temperature=1.0}"
     changes = [*SMALL, contrastive, "stage.1.epochs=1", "stage.1.optimiser.rate=1e-9"]
     [line] = journal(train(load_recipe("vsepp", changes), with_features(corpus), tmp_path, device="cpu"))
@@ -51,8 +51,7 @@ def test_patience_stops_early_and_the_schedule_lowers_the_rate(corpus, tmp_path)
     assert any("stopped early" in line for line in callback.messages)
 
 
-def test_a_collapsed_run_is_named_with_the_way_out(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("diptych.training.engine.collapse.MIN_STEPS", 4)
+def test_a_collapse_is_reported_with_a_remedy(corpus, tmp_path):
     same = with_features(corpus)
     same = replace(same, features=Features([np.ones((len(same.image_ids), 4), np.float32)]))
     same = replace(same, texts=["word"] * len(same.texts))
@@ -79,7 +78,7 @@ def test_unreadable_images_are_named_once_and_training_goes_on(corpus, recipe, t
     assert skipped[0]["message"] == "broken.jpg: truncated"
 
 
-def test_a_full_disk_is_one_line_and_keeps_the_snapshot_before(corpus, recipe, tmp_path):
+def test_a_full_disk_is_reported_in_one_line_and_keeps_the_previous_snapshot(corpus, recipe, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((4,)))
     before = snapshot_path(tmp_path).read_bytes()

@@ -277,7 +277,7 @@ def test_the_similarity_network_asks_pair_by_pair(batch):
     assert_same_gradients(ours, matcher, expected / len(batch))
 
 
-def test_what_a_fitted_tower_made_before_is_taken_as_it_is():
+def test_precomputed_features_of_a_fitted_tower_are_used_as_they_are():
     settings = TwoBranchSettings(**{**BRANCHES, "text": TfidfSettings()})
     torch.manual_seed(0)
     matcher = settings.build().double()  # never fitted: without the features every text would be the same

@@ -158,7 +158,7 @@ def read_by_a_gru(stores):
 
 
 @given(st.lists(st.lists(st.sampled_from(["red", "dog", "qqq", "Zzz", ","]), max_size=4).map(" ".join), min_size=1))
-def test_texts_without_a_known_word_are_kept_and_told(tmp_path_factory, some):
+def test_texts_without_a_known_word_are_kept_and_reported(tmp_path_factory, some):
     stage, said = read_by_a_gru(tmp_path_factory.getbasetemp())
     assert stage.known(some).tolist() == list(range(len(some)))
     table = stage.table(some)
@@ -173,7 +173,7 @@ def test_texts_without_a_known_word_are_kept_and_told(tmp_path_factory, some):
         assert said == []
 
 
-def test_training_tells_of_texts_without_a_known_word(tmp_path):
+def test_training_reports_texts_without_a_known_word(tmp_path):
     corpus = make_scenes(train=8, val=4, test=4, texts=2)
     lines = list(corpus.texts)
     lines[3], lines[5] = "Xyzzy!", "qwx"

@@ -183,7 +183,7 @@ def test_lists_that_are_shorter_than_the_stage_draws_from_are_refused(teacher, c
         train(recipe(tmp_path, MODEL, OFFLINE, overrides=changes), corpus, tmp_path / "run", device="cpu")
 
 
-def test_a_run_that_goes_on_must_find_the_lists_it_began_with(teacher, corpus, tmp_path):
+def test_a_resumed_run_must_find_the_lists_it_began_with(teacher, corpus, tmp_path):
     how = recipe(tmp_path, MODEL, OFFLINE, overrides=[f"stage.1.offline.lists='{teacher}'"])
     with pytest.raises(KeyboardInterrupt):
         train(how, corpus, tmp_path / "run", device="cpu", callback=RecordingCallback(at=(2,)))
@@ -222,7 +222,7 @@ def test_a_run_that_has_not_mined_is_named_with_the_command(whole, corpus, tmp_p
         train(how, corpus, tmp_path / "run", device="cpu")
 
 
-def test_more_than_there_is_is_said_and_used(corpus, tmp_path):
+def test_fewer_negatives_than_requested_are_reported_and_used(corpus, tmp_path):
     callback = RecordingCallback()
     how = recipe(tmp_path, MODEL, ONLINE, OFFLINE, overrides=["stage.2.offline.top_texts=5000"])
     train(how, corpus, tmp_path / "run", device="cpu", callback=callback)
@@ -274,7 +274,7 @@ seen = []
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_step_scores_each_pair_with_its_offline_negatives(name, monkeypatch):
+def test_a_step_scores_each_pair_with_its_offline_negatives(name):
     """Each score by itself, of one encoded image and one encoded text; each image and text is encoded once."""
     torch.manual_seed(0)
     settings = MODELS[name]
@@ -283,8 +283,8 @@ def test_a_step_scores_each_pair_with_its_offline_negatives(name, monkeypatch):
     stage = load_recipe("vsepp").stage[0].model_copy(update={"objective": Spy()})
     batch = batch_of(settings)
     images, texts = torch.from_numpy(batch.images), batch.ids
-    encode, counts = matcher.encode_texts, []
-    monkeypatch.setattr(matcher, "encode_texts", lambda tokens: counts.append(len(tokens.ids)) or encode(tokens))
+    counts = []
+    matcher.text.register_forward_pre_hook(lambda _, inputs: counts.append(len(inputs[0].ids)))
     step = make_step(matcher, stage, torch.device("cpu"), [Offline(sampler=None)])
     seen.clear()
     loss, _ = step.gradients(batch)
