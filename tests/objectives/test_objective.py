@@ -34,7 +34,7 @@ def test_the_total_is_the_sum_of_the_terms_of_objective_and_model():
 def test_a_summary_holds_the_range_of_the_scores_and_the_positives_of_each_image():
     summary = Squares().summary(ScoredPairs(SCORES, POSITIVES))
     assert (summary.lowest, summary.highest) == (-0.25, 1.0)
-    assert summary.positives.tolist() == [1, 2]
+    assert summary.positive_counts.tolist() == [1, 2]
 
 
 def test_missing_scores_are_not_the_lowest():

@@ -20,7 +20,7 @@ class Simple(Tempered):
     name: Literal["simple"] = "simple"
 
     def per_query_loss(self, queries):
-        return self.negative_logits(queries).exp().sum(1)
+        return self.candidate_logits(queries).exp().sum(1)
 
 
 def test_logits_are_differences_from_the_positive_divided_by_the_temperature():
@@ -31,7 +31,7 @@ def test_logits_are_differences_from_the_positive_divided_by_the_temperature():
 
 
 def test_other_positives_of_a_query_are_not_its_negatives():
-    logits = Simple(temperature=1.0).negative_logits(QUERIES)
+    logits = Simple(temperature=1.0).candidate_logits(QUERIES)
     assert logits.diagonal().tolist() == [0.0, 0.0, 0.0]
     assert logits[0, 1] == logits[1, 0] == -torch.inf
     assert logits.isfinite().sum() == 7

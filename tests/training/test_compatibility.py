@@ -1,6 +1,7 @@
 """Each rule about what a recipe may combine, broken by a stage of its own."""
 
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 
@@ -63,6 +64,16 @@ def regions(method, *, trained=False):
     return matcher_with(image_input=image_input, pretrained=backbone(trained=trained), localises=True)
 
 
+class Prototype(Hinge):
+    """An objective with a need of its own."""
+
+    name: Literal["prototype"] = "prototype"
+
+    @property
+    def needs(self):
+        return ("prototypes",)
+
+
 BROKEN_RECIPES = {
     "empty training split": (
         Stage(objective=Hinge(), splits=("restval",)),
@@ -86,7 +97,7 @@ BROKEN_RECIPES = {
         corpus_of_groups((0, 0, 0, 3)),
         "some: all training images and texts belong to one group, so there are no negatives",
     ),
-    "lists of a stage that does not precede": (
+    "lists of a later stage": (
         Stage(objective=Quintuplet(), offline=OfflineSettings(lists="stage-3")),
         corpus_of_groups(),
         "offline.lists = 'stage-3': not an earlier stage",
@@ -101,10 +112,50 @@ BROKEN_RECIPES = {
         corpus_of_groups(),
         "objective.clusters = 3: the data has 3 groups; use fewer clusters",
     ),
-    "sample within a batch": (
+    "a sample of classes no larger than a batch": (
         Stage(objective=Instance(sampled=2), batches=Batches(size=2)),
         corpus_of_groups(),
         "objective.sampled = 2: a batch of 2 pairs may have as many classes",
+    ),
+    "pair scores without negatives": (
+        Stage(objective=Logistic()),
+        corpus_of_groups(),
+        "batches.rivals: 'logistic' scores each pair against negatives drawn for it; set batches.rivals = 1",
+    ),
+    "text negatives of phrases": (
+        Stage(objective=Neighbourhood(), batches=Batches(rivals=1), phrases=PHRASES),
+        corpus_of_groups(),
+        "set phrases.rivals",
+    ),
+    "neighbours of all positives": (
+        Stage(objective=Neighbourhood(), batches=Batches(neighbours=True), phrases=PhraseSettings(positives="all")),
+        corpus_of_groups(),
+        "phrases.positives = 'all': every positive is in the batch already; leave out batches.neighbours",
+    ),
+    "neighbourhood constraints without neighbours": (
+        Stage(objective=Neighbourhood(text_to_text=0.2)),
+        corpus_of_groups(),
+        "constraints need neighbours in the batch; set it to true",
+    ),
+    "closed form in one epoch": (
+        Stage(objective=Correlation(), epochs=2),
+        corpus_of_groups(),
+        "epochs: 'correlation' is solved in one pass over the pairs; set epochs = 1 and no neighbours",
+    ),
+    "classes of phrases": (
+        Stage(objective=Instance(), phrases=PHRASES),
+        corpus_of_groups(),
+        "phrases have no groups",
+    ),
+    "chunks of an objective that needs all scores": (
+        Stage(objective=Quintuplet(), batches=Batches(chunk=4)),
+        corpus_of_groups(),
+        "batches.chunk: 'quintuplet' needs all scores of a batch at once; leave chunk out",
+    ),
+    "chunks with needs": (
+        Stage(objective=Prototype(), batches=Batches(chunk=4)),
+        corpus_of_groups(),
+        "batches.chunk: 'prototype' needs prototypes of a whole batch; leave chunk out",
     ),
     "empty val split": (
         Stage(objective=Hinge()),
@@ -148,52 +199,22 @@ BROKEN_MODELS = {
         "the model reads whole images; use a two-branch model with model.image.name = 'regions'",
     ),
     "regions without phrases": (Stage(objective=Hinge()), regions("selective-search"), "set phrases = {}"),
-    "pair scores without negatives": (
-        Stage(objective=Logistic()),
-        two_branch(),
-        "batches.rivals: 'logistic' scores each pair against negatives drawn for it; set batches.rivals = 1",
-    ),
-    "text negatives of phrases": (
-        Stage(objective=Neighbourhood(), batches=Batches(rivals=1), phrases=PHRASES),
-        regions("selective-search"),
-        "set phrases.rivals",
-    ),
     "drawn pairs with offline negatives, chunks or captions": (
         Stage(objective=Neighbourhood(), batches=Batches(neighbours=True), offline=OFFLINE),
         two_branch(),
         DRAWN,
-    ),
-    "neighbours of all positives": (
-        Stage(objective=Neighbourhood(), batches=Batches(neighbours=True), phrases=PhraseSettings(positives="all")),
-        regions("selective-search"),
-        "phrases.positives = 'all': every positive is in the batch already; leave out batches.neighbours",
-    ),
-    "neighbourhood constraints without neighbours": (
-        Stage(objective=Neighbourhood(text_to_text=0.2)),
-        two_branch(),
-        "constraints need neighbours in the batch; set it to true",
     ),
     "closed form": (
         Stage(objective=Correlation(), epochs=1),
         two_branch(),
         "'correlation' and the model 'two_branch' cannot be combined",
     ),
-    "closed form in one epoch": (
-        Stage(objective=Correlation(), epochs=2),
-        CCASettings(joint=2, **TOWERS).build(),
-        "epochs: 'correlation' is solved in one pass over the pairs; set epochs = 1 and no neighbours",
-    ),
-    "classes of phrases": (
-        Stage(objective=Instance(), phrases=PHRASES),
-        regions("selective-search"),
-        "phrases have no groups",
-    ),
     "classes of sets": (
         Stage(objective=Instance()),
         matcher_with(embedding_dim=None),
         "'instance' classifies vectors; use an embedding model",
     ),
-    "clusters of pixels": (
+    "clusters without stored features": (
         Stage(objective=Instance(clusters=2)),
         matcher_with(pretrained=backbone(trained=True)),
         "objective.clusters: clusters are found among stored features; freeze the backbone first",
@@ -203,15 +224,10 @@ BROKEN_MODELS = {
         matcher_with(),
         "random crops need pictures and an image tower with a backbone",
     ),
-    "views of a single vector": (
+    "views for a model that reads one vector": (
         Stage(objective=Hinge()),
         matcher_with(image_input=SimpleNamespace(kind="crops", crops="10C", regions=Regions(method="crops", count=2))),
         "'views' gives several vectors per image, which only 'dual_path' reads; use 'backbone'",
-    ),
-    "chunks of an objective that needs all scores": (
-        Stage(objective=Quintuplet(), batches=Batches(chunk=4)),
-        matcher_with(),
-        "batches.chunk: 'quintuplet' needs all scores of a batch at once; leave chunk out",
     ),
     "chunks of a model with loss terms": (
         Stage(objective=Hinge(), batches=Batches(chunk=4)),

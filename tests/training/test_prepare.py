@@ -94,7 +94,7 @@ class Sized(Need):
             return None
         return nn.ParameterDict({name: nn.Parameter(tensor[:2] + 1) for name, tensor in initial.items()})
 
-    def score(self, batch, pairs):
+    def supply(self, batch, pairs):
         return None
 
 

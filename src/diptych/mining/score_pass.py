@@ -18,18 +18,20 @@ from diptych.mining.top_scores import TopScores
 
 
 class ScorePass:
-    """A pass that fills the top lists of images and texts; it can stop after any tile and continue later."""
+    """A pass that fills the top lists of images and texts; it can stop after any tile and continue later.
+
+    A tile has about `block` scores and the proportions of the whole matrix.
+    """
 
     def __init__(self, score: Score, exclusions: Exclusions, top_texts: int, top_images: int, block: int) -> None:
         self.score, self.exclusions = score, exclusions
         self.texts_of_images = TopScores(score.images, min(top_texts, score.texts))
         self.images_of_texts = TopScores(score.texts, min(top_images, score.images))
-        # tiles with the proportions of the whole matrix
         height = min(block, max(1, int((block * score.images / score.texts) ** 0.5)))
         height -= height % ROW_MULTIPLE if height > ROW_MULTIPLE else 0
         self.rows = _spans(score.images, height)
         self.columns = _spans(score.texts, max(1, block // height))
-        self.done = 0  # number of tiles: all images with the first texts, then with the next ones
+        self.done = 0  # finished tiles, counted through all images for the first texts, then for the next texts
 
     def remaining(self) -> Generator[int, None, None]:
         """Process the remaining tiles; yields, after each, the number of texts compared so far."""

@@ -60,9 +60,9 @@ class Contrastive(Tempered):
         return margin
 
     def per_query_loss(self, queries: Queries) -> Tensor:
-        """The negative log-likelihood of each query's positive: (queries,)."""
+        """The loss of each query: its negative log-likelihood for `sum`, the scaled violation for `max`."""
         if self.negatives == "sum":
-            return self.negative_logits(queries).logsumexp(1)
+            return self.candidate_logits(queries).logsumexp(1)
         hardest = at_least_float32(hardest_negatives(queries, queries.positives))
         violation = hardest - at_least_float32(queries.positive_scores).squeeze(1)
         if self.margin is not None:
@@ -73,7 +73,7 @@ class Contrastive(Tempered):
         """With a margin, as for max of hinges; otherwise never."""
         if self.margin is None:
             return False
-        return Hinge(margin=self.margin).has_collapsed(batch, total * self.temperature * len(batch.positives))
+        return Hinge(margin=self.margin).has_collapsed(batch, total * self.temperature * len(batch.positive_counts))
 
     @property
     def collapse_hint(self) -> str:

@@ -75,7 +75,7 @@ class Hinge(Ranking):
         """
         if self.softness == 1:
             return False
-        excluded = batch.positives if self.mask_same_group else torch.ones_like(batch.positives)
+        excluded = batch.positive_counts if self.mask_same_group else torch.ones_like(batch.positive_counts)
         negatives = len(excluded) - excluded
         counts = negatives[negatives > 0].double()  # the same for the image and for the text of a pair
         plateau = 2 * self.margin * float(counts.pow(self.softness).sum())

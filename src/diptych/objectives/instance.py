@@ -89,7 +89,7 @@ class Instance(Objective):
         """The ranking term alone collapses as hinges do; the gradient of a classifier still tells classes apart."""
         if self._classifies:
             return False
-        return self._hinge.has_collapsed(batch, total / self.rank * len(batch.positives))
+        return self._hinge.has_collapsed(batch, total / self.rank * len(batch.positive_counts))
 
     @property
     def collapse_hint(self) -> str:

@@ -36,4 +36,4 @@ class MVN(Tempered):
         assert queries.within is not None, "declared in needs"
         # Groups decide within a modality, too, so the positives are in the same places.
         same_side = self.relative_logits(queries, queries.within).masked_fill_(queries.positives, -torch.inf)
-        return torch.cat([self.negative_logits(queries), same_side], 1).logsumexp(1)
+        return torch.cat([self.candidate_logits(queries), same_side], 1).logsumexp(1)

@@ -42,7 +42,7 @@ class ScoreSummary:
 
     lowest: float
     highest: float
-    positives: Tensor  # (pairs,)
+    positive_counts: Tensor  # (pairs,)
 
     @classmethod
     def of(cls, scores: Tensor, positives: Tensor) -> ScoreSummary:
@@ -91,7 +91,7 @@ class Objective(Settings, ABC):
     name: str
     scores_all_pairs: ClassVar[bool] = True  # if False, each pair is scored by itself and not against all others
     supports_chunks: ClassVar[bool] = False  # whether the loss can be computed for a few queries at a time
-    closed_form: ClassVar[bool] = False  # if True, the model solves for the optimum and no gradient is followed
+    closed_form: ClassVar[bool] = False  # if True, it belongs to models that solve for the optimum without gradients
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -99,14 +99,14 @@ class Objective(Settings, ABC):
         return ()
 
     def need_options(self, need: str) -> Any:
-        """The options that a need offers to the objective, such as the number of clusters; None for the defaults."""
+        """What the objective asks of a need, such as the number of clusters; None for the need's defaults."""
         return None
 
     @abstractmethod
     def __call__(self, batch: ScoredPairs) -> Loss:
         """Compute the loss of a batch."""
 
-    def chunked_loss(self, source: QuerySource, chunks: Sequence[Tensor], each: Callable[[Tensor], Tensor]) -> Loss:
+    def chunked_loss(self, source: QuerySource, chunks: Sequence[Tensor], on_share: Callable[[Tensor], Tensor]) -> Loss:
         """The loss over chunks of queries; only for objectives that support chunks."""
         raise NotImplementedError(f"{self.name!r} needs all scores of a batch at once")
 
@@ -116,7 +116,7 @@ class Objective(Settings, ABC):
 
     @abstractmethod
     def has_collapsed(self, batch: ScoreSummary, total: float) -> bool:
-        """Whether a batch with this loss looks like a degenerate solution, such as all embeddings being equal."""
+        """Whether a batch whose terms sum to `total` looks degenerate, such as all embeddings being equal."""
 
     @property
     def collapse_hint(self) -> str:

@@ -94,7 +94,7 @@ class Quintuplet(Objective):
         plateau = 2 * weight * self.margin**power + kinds * self.offline_margin**power  # per pair
         tolerance = 0.01 * max(plateau, self.margin)  # the plateau is 0 if no term has a margin
         equal = batch.highest - batch.lowest < 0.25 * self.margin
-        return equal and abs(total / len(batch.positives) - plateau) < tolerance
+        return equal and abs(total / len(batch.positive_counts) - plateau) < tolerance
 
     @property
     def collapse_hint(self) -> str:

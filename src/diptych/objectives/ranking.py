@@ -69,16 +69,16 @@ class Ranking(Objective):
         """The loss of each query: (queries,)."""
 
     def __call__(self, batch: ScoredPairs) -> Loss:
-        """The two directions as terms."""
+        """The two directions as terms; the whole batch is one chunk."""
         rows = torch.arange(len(batch.scores), device=batch.scores.device)
         return self.chunked_loss(_ScoredQueries(batch), [rows], lambda loss: loss)
 
-    def chunked_loss(self, source: QuerySource, chunks: Sequence[Tensor], each: Callable[[Tensor], Tensor]) -> Loss:
-        """The loss over chunks of rows that cover the batch; `each` may run backward on a chunk's share of a term."""
+    def chunked_loss(self, source: QuerySource, chunks: Sequence[Tensor], on_share: Callable[[Tensor], Tensor]) -> Loss:
+        """The loss over chunks of rows that cover the batch; `on_share` may run backward on a chunk's share."""
         weight = 1 / len(source) if self.is_mean else 1
         terms: dict[str, Tensor] = {}
         for direction in DIRECTIONS:
-            shares = [each(self.per_query_loss(source.queries(direction, rows)).sum() * weight) for rows in chunks]
+            shares = [on_share(self.per_query_loss(source.queries(direction, rows)).sum() * weight) for rows in chunks]
             terms[direction] = sum(shares[1:], shares[0])
         return Loss(terms, self.is_mean)
 
@@ -94,6 +94,7 @@ class _ScoredQueries:
 
     def queries(self, direction: Direction, rows: Tensor) -> Queries:
         batch, within = self.batch, self.batch.extras.get(WithinScores)
+        assert len(rows) == len(batch.scores), "the queries of a scored batch are asked for all at once"
         if direction == "image_to_text":
             same_side = None if within is None else within.images
             return Queries(batch.scores, rows, batch.positives, same_side, batch.parameters)

@@ -49,7 +49,7 @@ class Tempered(Ranking):
         bounded = learned + (learned.clamp(min=lowest) - learned).detach()  # keeps its gradient at the bound
         return above / bounded.exp()
 
-    def negative_logits(self, queries: Queries) -> Tensor:
+    def candidate_logits(self, queries: Queries) -> Tensor:
         """The relative logits of each query's negatives, and of its positive, which is 0: (queries, pairs)."""
         siblings = queries.positives & ~queries.is_positive_column  # neither the positive of this query nor negatives
         return self.relative_logits(queries, queries.scores).masked_fill_(siblings, -torch.inf)

@@ -53,7 +53,7 @@ class Case:
         return self.built_matcher
 
     @property
-    def model(self) -> str:
+    def model_name(self) -> str:
         """The name of the model."""
         return self.matcher.settings.name
 
@@ -89,6 +89,11 @@ class Case:
         return ", ".join(self.matcher.extra_terms)
 
     @property
+    def unchunked_needs(self) -> str:
+        """The needs that a batch in chunks cannot supply."""
+        return ", ".join(need for need in self.objective.needs if need != "within")
+
+    @property
     def classes(self) -> ClassOptions:
         """How the groups become classes, for an objective that classifies them."""
         options = self.objective.need_options("classes") if "classes" in self.objective.needs else None
@@ -104,14 +109,14 @@ class Case:
         return self.classes.clusters != Case(self.recipe, self.number - 1, self.corpus).classes.clusters
 
     @cached_property
-    def groups(self) -> int:
+    def group_count(self) -> int:
         """The number of groups in the training data."""
         return len(np.unique(training_corpus(self.stage, self.corpus).text_groups))
 
     @property
     def class_count(self) -> int:
         """The number of classes."""
-        return self.classes.clusters or self.groups
+        return self.classes.clusters or self.group_count
 
     @property
     def batch_norm(self) -> str | None:
@@ -141,7 +146,7 @@ class Case:
         return did_you_mean(self.stage.select, self.selectable)
 
     @property
-    def missing_phrases(self) -> str | None:
+    def why_no_phrases(self) -> str | None:
         """Why the phrases of a split cannot be used, if they are needed and cannot."""
         for splits in (self.stage.splits, ("val",)) if self.stage.phrases is not None else ():
             try:

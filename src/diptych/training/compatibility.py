@@ -1,8 +1,8 @@
 """Every rule about what a recipe may combine: stages with data, models with objectives, sampling with both.
 
-The rules are two tables. `RECIPE_RULES` look at recipe and data; `MODEL_RULES` also look at the stage's model, which is
-built without memory (on torch's meta device). Each rule has a message that names the key, and a remedy. All are checked
-before anything is written.
+A rule about keys of one table is a validator of that table's class; a rule about several tables, the model or the data
+is here. `RECIPE_RULES` look at recipe and data; `MODEL_RULES` also look at the stage's model, which is built on torch's
+meta device, without weights. All are checked before anything is written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from diptych.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class Rule:
-    """A combination that cannot work, what is wrong with it, and what to do; texts are formatted with the case."""
+    """A combination that cannot work, what is wrong with it, and what to do.
+
+    `message` and `remedy` are format strings over `case` and `stage` (double braces are literal). The message of a
+    RecipeError begins with the key in the stage; `name` identifies the rule in its test.
+    """
 
     name: str
     is_broken: Callable[[Case], Any]
@@ -75,32 +79,32 @@ RECIPE_RULES = (
     ),
     Rule(
         "offline negatives of a single group",
-        lambda case: case.stage.offline is not None and case.groups < 2,
+        lambda case: case.stage.offline is not None and case.group_count < 2,
         "{case.corpus.name}: all training images and texts belong to one group, so there are no negatives",
         "use data with several groups",
         DataError,
     ),
     Rule(
-        "lists of a stage that does not precede",
+        "lists of a later stage",
         lambda case: not case.mining_stage_exists,
         "offline.lists = {stage.offline.lists!r}: not an earlier stage",
         "name an earlier stage, or a run that has mined",
     ),
     Rule(
         "classes of a single group",
-        lambda case: "classes" in case.objective.needs and case.groups < 2,
+        lambda case: "classes" in case.objective.needs and case.group_count < 2,
         "{case.corpus.name}: all training images and texts belong to one group, so there is nothing to classify",
         "use data with several groups",
         DataError,
     ),
     Rule(
         "more clusters than groups",
-        lambda case: case.classes.clusters is not None and case.classes.clusters >= case.groups,
-        "objective.clusters = {case.classes.clusters}: the data has {case.groups} groups",
+        lambda case: case.classes.clusters is not None and case.classes.clusters >= case.group_count,
+        "objective.clusters = {case.classes.clusters}: the data has {case.group_count} groups",
         "use fewer clusters",
     ),
     Rule(
-        "sample within a batch",
+        "a sample of classes no larger than a batch",
         lambda case: (
             case.classes.sampled is not None
             and case.classes.sampled < case.class_count
@@ -111,6 +115,61 @@ RECIPE_RULES = (
         "use more than batches.size",
     ),
     Rule(
+        "pair scores without negatives",
+        lambda case: (
+            not case.objective.scores_all_pairs and not case.stage.batches.rivals and case.stage.phrases is None
+        ),
+        "batches.rivals: {case.objective.name!r} scores each pair against negatives drawn for it",
+        "set batches.rivals = 1",
+    ),
+    Rule(
+        "text negatives of phrases",
+        lambda case: case.stage.batches.rivals and case.stage.phrases is not None,
+        "batches.rivals: the negatives of a phrase are regions of its photo",
+        "set phrases.rivals",
+    ),
+    Rule(
+        "neighbours of all positives",
+        lambda case: (
+            case.stage.batches.neighbours and case.stage.phrases is not None and case.stage.phrases.positives == "all"
+        ),
+        "phrases.positives = 'all': every positive is in the batch already",
+        "leave out batches.neighbours",
+    ),
+    Rule(
+        "neighbourhood constraints without neighbours",
+        lambda case: (
+            # Objectives that compare within a modality and know the roles of pairs have neighbourhood constraints.
+            {"within", "roles"} <= set(case.objective.needs) and not case.stage.batches.neighbours
+        ),
+        "batches.neighbours: neighbourhood constraints need neighbours in the batch",
+        "set it to true",
+    ),
+    Rule(
+        "closed form in one epoch",
+        lambda case: case.objective.closed_form and (case.stage.epochs != 1 or case.stage.batches.neighbours),
+        "epochs: {case.objective.name!r} is solved in one pass over the pairs",
+        "set epochs = 1 and no neighbours",
+    ),
+    Rule(
+        "classes of phrases",
+        lambda case: "classes" in case.objective.needs and case.stage.phrases is not None,
+        "objective: {case.objective.name!r} makes each group of images and texts a class; phrases have no groups",
+        "leave out phrases",
+    ),
+    Rule(
+        "chunks of an objective that needs all scores",
+        lambda case: case.stage.batches.chunk is not None and not case.objective.supports_chunks,
+        "batches.chunk: {case.objective.name!r} needs all scores of a batch at once",
+        "leave chunk out",
+    ),
+    Rule(
+        "chunks with needs",
+        lambda case: case.stage.batches.chunk is not None and set(case.objective.needs) - {"within"},
+        "batches.chunk: {case.objective.name!r} needs {case.unchunked_needs} of a whole batch",
+        "leave chunk out",
+    ),
+    Rule(
         "empty val split",
         lambda case: not case.corpus.split_sizes().get("val"),
         "{case.corpus.name}: the val split is empty, and stage.1.select = {case.recipe.stage[0].select!r} chooses the "
@@ -118,7 +177,7 @@ RECIPE_RULES = (
         "mark some images as val (a split column, or a folder val/)",
         DataError,
     ),
-    Rule("no phrases", lambda case: case.missing_phrases, "{case.missing_phrases}", "", DataError),
+    Rule("no phrases", lambda case: case.why_no_phrases, "{case.why_no_phrases}", "", DataError),
 )
 
 MODEL_RULES = (
@@ -147,20 +206,6 @@ MODEL_RULES = (
         "set phrases = {{}}",
     ),
     Rule(
-        "pair scores without negatives",
-        lambda case: (
-            not case.objective.scores_all_pairs and not case.stage.batches.rivals and case.stage.phrases is None
-        ),
-        "batches.rivals: {case.objective.name!r} scores each pair against negatives drawn for it",
-        "set batches.rivals = 1",
-    ),
-    Rule(
-        "text negatives of phrases",
-        lambda case: case.stage.batches.rivals and case.stage.phrases is not None,
-        "batches.rivals: the negatives of a phrase are regions of its photo",
-        "set phrases.rivals",
-    ),
-    Rule(
         "drawn pairs with offline negatives, chunks or captions",
         lambda case: (
             case.draws_more
@@ -170,36 +215,10 @@ MODEL_RULES = (
         "leave one of them out",
     ),
     Rule(
-        "neighbours of all positives",
-        lambda case: (
-            case.stage.batches.neighbours and case.stage.phrases is not None and case.stage.phrases.positives == "all"
-        ),
-        "phrases.positives = 'all': every positive is in the batch already",
-        "leave out batches.neighbours",
-    ),
-    Rule(
-        "neighbourhood constraints without neighbours",
-        lambda case: {"within", "roles"} <= set(case.objective.needs) and not case.stage.batches.neighbours,
-        "batches.neighbours: neighbourhood constraints need neighbours in the batch",
-        "set it to true",
-    ),
-    Rule(
         "closed form",
         lambda case: case.objective.closed_form != case.matcher.solves_in_closed_form,
-        "objective: {case.objective.name!r} and the model {case.model!r} cannot be combined",
+        "objective: {case.objective.name!r} and the model {case.model_name!r} cannot be combined",
         "'correlation' belongs to 'cca', every other objective to another model",
-    ),
-    Rule(
-        "closed form in one epoch",
-        lambda case: case.objective.closed_form and (case.stage.epochs != 1 or case.stage.batches.neighbours),
-        "epochs: {case.objective.name!r} is solved in one pass over the pairs",
-        "set epochs = 1 and no neighbours",
-    ),
-    Rule(
-        "classes of phrases",
-        lambda case: "classes" in case.objective.needs and case.stage.phrases is not None,
-        "objective: {case.objective.name!r} makes each group of images and texts a class; phrases have no groups",
-        "leave out phrases",
     ),
     Rule(
         "classes of sets",
@@ -208,7 +227,7 @@ MODEL_RULES = (
         "use an embedding model",
     ),
     Rule(
-        "clusters of pixels",
+        "clusters without stored features",
         lambda case: case.finds_clusters and (case.trains_backbone or case.matcher.image_input.kind == "pixels"),
         "objective.clusters: clusters are found among stored features",
         "freeze the backbone first",
@@ -220,16 +239,10 @@ MODEL_RULES = (
         "leave crops out",
     ),
     Rule(
-        "views of a single vector",
+        "views for a model that reads one vector",
         lambda case: case.regions is not None and not case.regions.from_map and not case.matcher.reads_views,
         "model.image: 'views' gives several vectors per image, which only 'dual_path' reads",
         "use 'backbone'",
-    ),
-    Rule(
-        "chunks of an objective that needs all scores",
-        lambda case: case.stage.batches.chunk is not None and not case.objective.supports_chunks,
-        "batches.chunk: {case.objective.name!r} needs all scores of a batch at once",
-        "leave chunk out",
     ),
     Rule(
         "chunks of a model with loss terms",
@@ -260,11 +273,12 @@ def check_recipe(recipe: Recipe, corpus: Corpus) -> None:
 
 
 def check_models(recipe: Recipe, settings: ModelSettings, corpus: Corpus) -> Matcher:
-    """Check every stage with its model, and return that of the last stage, without memory."""
-    for case in _cases(recipe, settings, corpus):
+    """Check every stage with its model, and return the last stage's, on the meta device."""
+    for case in _cases(recipe, settings, corpus):  # one at a time: stages share a matcher and change what is trainable
+        matcher = case.matcher
         for rule in MODEL_RULES:
             rule.check(case)
-    return case.matcher
+    return matcher
 
 
 def _cases(recipe: Recipe, settings: ModelSettings, corpus: Corpus) -> Iterator[Case]:
@@ -275,7 +289,7 @@ def _cases(recipe: Recipe, settings: ModelSettings, corpus: Corpus) -> Iterator[
                 matcher = settings.build() if matcher is None or stage.start != "previous" else matcher
                 matcher = matcher if stage.head is None else Projected(matcher, stage.head)
                 set_trainable(matcher, stage.trainable)
-                make_optimiser(matcher, stage.optimiser)
+                make_optimiser(matcher, stage.optimiser)  # raises for parts that the model does not have
         except RecipeError as error:
             raise RecipeError(f"stage.{number}.{error}") from None
         yield Case(recipe, number, corpus, matcher)

@@ -52,7 +52,7 @@ class TrainingContext:
 class StageContext:
     """A stage that is being prepared: its number (from 1), its model, its training data and how images are read.
 
-    `saved` holds the tensors of the snapshot that the stage resumes from; it is None at the beginning of a stage.
+    `resumed` holds the tensors of the snapshot that the stage resumes from; it is None at the beginning of a stage.
     """
 
     training: TrainingContext
@@ -60,7 +60,7 @@ class StageContext:
     model: Model
     train: Corpus
     images: StageImages
-    saved: Mapping[str, Tensor] | None
+    resumed: Mapping[str, Tensor] | None
 
     @property
     def stage(self) -> Stage:

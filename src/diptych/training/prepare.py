@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from diptych.data.corpus import Corpus
+from diptych.errors import RecipeError
 from diptych.model import Model
 from diptych.models.matcher import Matcher
 from diptych.objectives.objective import ObjectiveContext
@@ -35,11 +36,11 @@ def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot
     images = StageImages(
         model, stage, training.stores, training.workers, training.progress("features"), training.callback.message
     )
-    saved = None if snapshot is None else snapshot.tensors
-    context = StageContext(training, number, model, train, images, saved)
+    resumed = None if snapshot is None else snapshot.tensors
+    context = StageContext(training, number, model, train, images, resumed)
     needs = tuple(find_need(name).prepare(context) for name in stage.objective.needs)
     step = make_step(model.matcher, stage, model.device, needs)
-    if snapshot is not None:  # last, because mining builds a matcher of its own and so draws random numbers
+    if snapshot is not None:  # after the needs, whose preparation may draw random numbers
         snapshot.restore(step)
     return PreparedStage(context, step, _stage_data(context, needs))
 
@@ -50,6 +51,7 @@ def make_step(matcher: Matcher, stage: Stage, device: torch.device, needs: Seque
     context = ObjectiveContext(matcher.embedding_dim or 0, {need.name: need.size for need in needs})
     initial = {name: tensor.to(device) for name, tensor in objective.initial_parameters(context).items()}
     made = [parameters for need in needs if (parameters := need.make_parameters(initial)) is not None]
+    assert len(made) <= 1, "two needs create the parameters of one objective"
     parameters = made[0] if made else nn.ParameterDict({name: nn.Parameter(start) for name, start in initial.items()})
     optimiser = make_optimiser(matcher, stage.optimiser, parameters.values())
     kind = ClosedFormStep if matcher.solves_in_closed_form else Step
@@ -62,9 +64,12 @@ def _stage_data(context: StageContext, needs: Sequence[Need]) -> StageData:
     training, stage, images = context.training, context.stage, context.images
     texts = StageTexts(context.model, training.stores, training.progress("text features"), training.callback.message)
     seed = (training.recipe.seed, context.number)
-    if stage.phrases is not None:
-        return PhraseData(training.corpus, context.train, stage, seed, images, texts)
     extensions = [need.epoch_extension for need in needs if need.epoch_extension is not None]
+    if stage.phrases is not None:
+        if extensions:
+            name = stage.objective.name
+            raise RecipeError(f"objective: {name!r} draws from lists of images and texts; leave out phrases")
+        return PhraseData(training.corpus, context.train, stage, seed, images, texts)
     return ImageTextData(training.corpus, context.train, stage, seed, images, texts, extensions=extensions)
 
 

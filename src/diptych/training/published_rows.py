@@ -1,4 +1,4 @@
-"""Which recipe trains which row of a paper's table.
+"""Finds the recipe that trains a row of a paper's table; the rows themselves are in the recipes.
 
 A row's label in a recipe names its table and its row: `3.17`; several of them: `1.12, 5.2, ensemble of two runs`; or a
 table and the row's words: `2b, non-linear, one direction`.

@@ -36,9 +36,9 @@ class Profile(Settings):
     change: tuple[ProfileChange, ...]
 
     def apply(self, name: str, content: dict[str, Any]) -> dict[str, Any]:
-        """A recipe's content with the changes for its name; stages that it does not have are not added.
+        """Lay the changes over a recipe's content.
 
-        The published figures are left out, because they are those of the recipe without the profile.
+        Changes to stages that it does not have are ignored; `first` adds stages before its own.
         """
         reference = content.get("paper", {}).get("reference")
         content = {key: value for key, value in content.items() if key != "paper"}

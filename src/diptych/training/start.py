@@ -63,10 +63,10 @@ class StartingPoint:
     interrupted: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
-    def check(
+    def checked(
         cls, recipe: Recipe, corpus: Corpus, run: Path | None, stores: Path, callback: TrainingCallback
     ) -> StartingPoint:
-        """Find out now, not after the first epoch, what cannot work; a resumed `run` has a vocabulary already."""
+        """Check everything that could fail later, and return the starting point; a resumed `run` has a vocabulary."""
         check_recipe(recipe, corpus)
         for number, stage in enumerate(recipe.stage, 1):
             if stage.offline is not None and stage.offline.mining_stage(number) is None:
@@ -85,7 +85,7 @@ class StartingPoint:
                 start.from_run(Path(base))
         return start
 
-    def matcher(self, run: Path, stage: int, snapshot: Snapshot | None) -> Matcher:
+    def build_matcher(self, run: Path, stage: int, snapshot: Snapshot | None) -> Matcher:
         """The matcher that a stage begins with; for a snapshot, one whose weights it will restore."""
         start, head = self.recipe.stage[stage - 1].start, self.recipe.stage[stage - 1].head
         _seed_everything(self.recipe.seed, stage)

@@ -88,7 +88,7 @@ class _RunSet:
                 continue
             try:
                 resumed = run if snapshot_path(run).exists() else None
-                StartingPoint.check(recipe, self.corpus, resumed, self.features, NoCallback())
+                StartingPoint.checked(recipe, self.corpus, resumed, self.features, NoCallback())
             except DiptychError as error:
                 raise type(error)(f"{name}: {error}") from None
             checked.append(unseeded)
@@ -158,7 +158,7 @@ def copy_run(run: Path, target: Path) -> None:
             raise RunError(
                 f"{target}: contains something that is not a run; move it or choose another folder"
             ) from None
-    # Not named as temporary files are: remove_leftovers would try to unlink this folder.
+    # Temporary files have another pattern, because `remove_leftovers` unlinks those and this is a folder.
     temporary = target.with_name(f".{target.name}.copying")
     shutil.rmtree(temporary, ignore_errors=True)
     try:

@@ -47,11 +47,11 @@ def train(
     recipe = with_model(load_recipe(recipe) if isinstance(recipe, str) else recipe, run if resume else None)
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     callback = callback or NoCallback()
-    place = choose_device(device)
+    torch_device = choose_device(device)
     snapshot = _find_snapshot(run, recipe) if resume else None
     if not resume:
         _check_empty(run)
-    start = StartingPoint.check(recipe, corpus, run if snapshot else None, Path(features), callback)
+    start = StartingPoint.checked(recipe, corpus, run if snapshot else None, Path(features), callback)
     digest = corpus.digest()
     if snapshot is not None:
         snapshot.check(start.vocabulary, digest)
@@ -71,9 +71,11 @@ def train(
                 _keep_stage(run, position.stage)
                 position, snapshot = _next_stage(position, recipe), None
             with _no_run_before_the_first_snapshot(run):
-                matcher = start.matcher(run, position.stage, snapshot)
-                model = Model.from_matcher(matcher.to(place), start.vocabulary, place)
+                matcher = start.build_matcher(run, position.stage, snapshot)
+                model = Model.from_matcher(matcher.to(torch_device), start.vocabulary, torch_device)
                 loop = StageLoop(prepare_stage(training, model, position.stage, snapshot), position)
+                if snapshot is None:
+                    loop.save_snapshot()
             loop.run()
             position = loop.position
     return run

@@ -18,7 +18,7 @@ from diptych.data.sampling.regions import (
     RegionRoles,
     RegionSampler,
     annotated_boxes,
-    rank_within_photo,
+    position_within_photo,
 )
 
 SIDE = 8
@@ -142,7 +142,7 @@ def test_the_data_s_boxes_stand_behind_the_proposals(world):
 
 
 def test_things_are_counted_in_their_photo():
-    assert rank_within_photo(np.array([3, 0, 3, 3, 0, 9])).tolist() == [0, 0, 1, 2, 1, 0]
+    assert position_within_photo(np.array([3, 0, 3, 3, 0, 9])).tolist() == [0, 0, 1, 2, 1, 0]
 
 
 @given(worlds(), st.sampled_from(["annotated", "one", "all"]), st.integers(2, 5))
@@ -325,7 +325,7 @@ def test_a_scene_of_several_pictures_has_a_thing_in_each():
 def test_things_are_found_in_blocks(monkeypatch):
     world = World([[*LIKE, *FAR]] * 3, [(photo, (0, 0, 8, 8)) for photo in (2, 0, 1)], [(0, "a"), (1, "a"), (2, "a")])
     whole = RegionRoles(world.mentions, world.boxes, world.places, PhraseSettings())
-    monkeypatch.setattr("diptych.data.sampling.regions.THINGS_AT_ONCE", 2)
+    monkeypatch.setattr("diptych.data.sampling.regions.ENTITIES_AT_ONCE", 2)
     cut = RegionRoles(world.mentions, world.boxes, world.places, PhraseSettings())
     for name in ("first_region", "annotated", "is_positive", "is_negative"):
         np.testing.assert_array_equal(getattr(cut, name), getattr(whole, name))

@@ -180,8 +180,8 @@ def test_the_summary_of_a_batch_in_chunks_is_that_of_the_whole(chunk):
     _, whole = step_for(matcher, Hinge(), None).gradients(pairs)
     _, ours = step_for(matcher, Hinge(), chunk).gradients(pairs)
     assert (ours.lowest, ours.highest) == pytest.approx((whole.lowest, whole.highest), abs=1e-12)
-    assert sorted(ours.positives.tolist()) == sorted(whole.positives.tolist())
-    assert max(whole.positives.tolist()) > 1
+    assert sorted(ours.positive_counts.tolist()) == sorted(whole.positive_counts.tolist())
+    assert max(whole.positive_counts.tolist()) > 1
 
 
 @pytest.fixture

@@ -216,7 +216,7 @@ def test_photos_smaller_than_the_crop_are_reported(corpus, frozen):
 @pytest.mark.parametrize("crops", ["RC", "window"])
 def test_photos_too_small_for_random_crops_are_reported_as_they_are_read(corpus, images_of, crops):
     said = []
-    images, part = replace(images_of(("project",), crops), say=said.append), corpus.split("train")
+    images, part = replace(images_of(("project",), crops), report=said.append), corpus.split("train")
     reader = images.for_training(part)
     images.report_enlarged(reader, part.image_ids)
     assert said == []
@@ -283,7 +283,7 @@ def test_only_a_frozen_backbone_is_read_from_the_store(corpus, images_of, traina
 
 def test_the_store_reader_of_a_corpus_is_created_once(corpus, images_of):
     said = []
-    images, part = replace(images_of(("project",)), say=said.append), corpus.split("train")
+    images, part = replace(images_of(("project",)), report=said.append), corpus.split("train")
     reader = images.for_encoding(part)
     assert images.for_training(part) is reader
     assert len(said) == 1  # the photos are small

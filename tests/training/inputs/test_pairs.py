@@ -78,7 +78,7 @@ def test_texts_without_a_known_word_are_left_out(features, stage_data):
 
 
 def test_offline_negatives_cannot_be_combined_with_texts_that_are_left_out(stage_data):
-    with pytest.raises(DataError, match="offline negatives were mined among all training texts"):
+    with pytest.raises(DataError, match="draws from lists of all training texts"):
         stage_data(known=range(5), extensions=[object()])
 
 

@@ -42,7 +42,7 @@ def test_a_need_draws_keeps_and_saves_nothing_by_default():
     class Simple(Need):
         name = "simple"
 
-        def score(self, batch, pairs):
+        def supply(self, batch, pairs):
             return 1
 
     need = Simple.prepare(None)

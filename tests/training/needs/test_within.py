@@ -9,7 +9,7 @@ from support.encoded import batch_of_pairs, encode_randomly
 def test_pairs_are_compared_with_pairs_of_the_same_side(text_of):
     batch = batch_of_pairs([1, 0, 1], text_of)
     pairs = encode_randomly(batch)
-    scores = Within().score(batch, pairs)
+    scores = Within().supply(batch, pairs)
     for found, encoded, rows in (
         (scores.images, pairs.encoded.images, [1, 0, 1]),
         (scores.texts, pairs.encoded.texts, text_of),

@@ -23,7 +23,7 @@ from diptych.data.sampling.neighbours import GroupMembers, QueryDirections, add_
 from diptych.data.sampling.pairs import Pairs, batch_slices, epoch_random
 from diptych.settings import Count, Number, Settings
 
-THINGS_AT_ONCE = 4096
+ENTITIES_AT_ONCE = 4096
 
 Overlap = Annotated[Number, Field(gt=0, le=1)]
 
@@ -51,7 +51,7 @@ class PhraseSettings(Settings):
 
 
 class RegionRoles:
-    """Which regions of its photo are positives and which are negatives of each thing.
+    """Which regions of its photo are positives and which are negatives of each entity.
 
     `boxes` are the proposals, (photos, proposals, 4). `regions_per_photo` is the number of regions that a photo has
     room for: region r of photo i has the number i x regions_per_photo + r. The annotated boxes of a photo follow its
@@ -60,34 +60,34 @@ class RegionRoles:
 
     def __init__(self, mentions: Mentions, boxes: Floats, regions_per_photo: int, settings: PhraseSettings) -> None:
         _, first = np.unique(mentions.entities, return_index=True)
-        photos = mentions.images[first]  # (things,)
+        photos = mentions.images[first]  # (entities,)
         proposals = boxes.shape[1]
-        self.first_region = photos * regions_per_photo  # of each thing's photo
-        self.annotated = self.first_region + proposals + rank_within_photo(photos)
+        self.first_region = photos * regions_per_photo  # of each entity's photo
+        self.annotated = self.first_region + proposals + position_within_photo(photos)
         self.is_positive, self.is_negative = (np.zeros((len(photos), proposals), bool) for _ in range(2))
-        for start in range(0, len(photos), THINGS_AT_ONCE):
-            part = slice(start, start + THINGS_AT_ONCE)
+        for start in range(0, len(photos), ENTITIES_AT_ONCE):
+            part = slice(start, start + ENTITIES_AT_ONCE)
             proposed = boxes[photos[part]]
             exists = (proposed[..., 2:] > proposed[..., :2]).all(-1)
-            overlap = box_iou(mentions.boxes[first[part]][:, None], proposed)[:, 0]  # (things, proposals)
+            overlap = box_iou(mentions.boxes[first[part]][:, None], proposed)[:, 0]  # (entities, proposals)
             self.is_positive[part] = exists & (overlap >= settings.alike)
             self.is_negative[part] = exists & (overlap < settings.apart)
 
 
-def rank_within_photo(photos: Integers) -> Integers:
-    """The position of each thing among those of its photo, in the order of the things."""
+def position_within_photo(photos: Integers) -> Integers:
+    """The position of each entity among those of its photo, from 0, in the order given."""
     order = np.argsort(photos, kind="stable")
     starts = np.searchsorted(photos[order], photos[order], side="left")
-    rank = np.empty(len(photos), np.int64)
-    rank[order] = np.arange(len(photos)) - starts
-    return rank
+    position = np.empty(len(photos), np.int64)
+    position[order] = np.arange(len(photos)) - starts
+    return position
 
 
 def annotated_boxes(mentions: Mentions, photos: int) -> Floats:
-    """The boxes of each photo's things, in the order of `rank_within_photo`: (photos, boxes, 4), padded with zeros."""
+    """The boxes of each photo's entities, ordered by `position_within_photo`: (photos, boxes, 4), padded with zeros."""
     _, first = np.unique(mentions.entities, return_index=True)
     photo = mentions.images[first]
-    rank = rank_within_photo(photo)
+    rank = position_within_photo(photo)
     boxes = np.zeros((photos, int(rank.max(initial=-1)) + 1, 4), np.float32)
     boxes[photo, rank] = mentions.boxes[first]
     return boxes
@@ -96,7 +96,7 @@ def annotated_boxes(mentions: Mentions, photos: int) -> Floats:
 class RegionSampler:
     """Draws every mention once per epoch, with a region that shows it and regions of its photo that do not.
 
-    The images of its pairs are numbers of regions, the texts are numbers of mentions, and the group is the thing. With
+    The images of its pairs are numbers of regions, the texts are numbers of mentions, and the group is the entity. With
     `neighbours`, a region gets a second phrase and a phrase a second region, if there are any.
     """
 
@@ -109,84 +109,84 @@ class RegionSampler:
         settings: PhraseSettings,
         neighbours: bool = False,
     ) -> None:
-        self._things, self._roles = mentions.entities, roles
+        self._entities, self._roles = mentions.entities, roles
         self._size, self._seed, self._settings = size, seed, settings
         self._paraphrases = _Paraphrases(mentions) if neighbours else None
 
     def __len__(self) -> int:
         """The number of batches per epoch."""
-        return len(batch_slices(len(self._things), self._size))
+        return len(batch_slices(len(self._entities), self._size))
 
     def epoch(self, number: int) -> Sequence[Pairs]:
         """The batches of one epoch, a pure function of the seed and the epoch number, each drawn on access."""
-        order = epoch_random(self._seed, number).permutation(len(self._things))
+        order = epoch_random(self._seed, number).permutation(len(self._entities))
         return _LazyBatches(self._batch, order, batch_slices(len(order), self._size), (*self._seed, number))
 
     def _batch(self, texts: Integers, draw: Draw) -> Pairs:
         random = epoch_random(draw[:-1], draw[-1])
-        things = self._things[texts]
+        entities = self._entities[texts]
         if self._settings.positives == "all":
-            rows, images = self._all_positives(things)
-            texts, things = texts[rows], things[rows]
+            rows, images = self._all_positives(entities)
+            texts, entities = texts[rows], entities[rows]
         else:
-            images = self._one_positive(things, random)
+            images = self._one_positive(entities, random)
         pairs = Pairs(images, texts, draw)
         if self._paraphrases is not None:
-            other_regions = self._other_positive(images, things, random)
+            other_regions = self._other_positive(images, entities, random)
             pairs = add_second_positives(pairs, other_regions, self._paraphrases.draw(texts, random))
-        negatives = self._draw_negatives(self._things[pairs.texts], random)
+        negatives = self._draw_negatives(self._entities[pairs.texts], random)
         directions = pairs.extras.get(QueryDirections)
         if directions is not None:
             negatives[~directions.is_query[:, 1]] = -1  # only texts that look for their region need negative regions
         return pairs.with_extra(DrawnNegatives(images=negatives))
 
-    def _one_positive(self, things: Integers, random: np.random.Generator) -> Integers:
-        """One region for each thing: its annotated box, or a random one of that box and the positive proposals."""
+    def _one_positive(self, entities: Integers, random: np.random.Generator) -> Integers:
+        """One region for each entity: its annotated box, or a random one of that box and the positive proposals."""
         if self._settings.positives == "annotated":
-            annotated: Integers = self._roles.annotated[things]
+            annotated: Integers = self._roles.annotated[entities]
             return annotated
-        return self._best_region(things, self._random_keys(things, random))
+        return self._best_region(entities, self._random_keys(entities, random))
 
-    def _all_positives(self, things: Integers) -> tuple[Integers, Integers]:
-        """Every positive region of each thing: the row of the thing, and the number of the region."""
-        rows, proposals = np.nonzero(self._roles.is_positive[things])
-        images = np.concatenate([self._roles.annotated[things], self._roles.first_region[things][rows] + proposals])
-        rows = np.concatenate([np.arange(len(things)), rows])
+    def _all_positives(self, entities: Integers) -> tuple[Integers, Integers]:
+        """Every positive region of each entity: the row of the entity, and the number of the region."""
+        rows, proposals = np.nonzero(self._roles.is_positive[entities])
+        images = np.concatenate([self._roles.annotated[entities], self._roles.first_region[entities][rows] + proposals])
+        rows = np.concatenate([np.arange(len(entities)), rows])
         order = np.argsort(rows, kind="stable")
         return rows[order], images[order]
 
-    def _other_positive(self, images: Integers, things: Integers, random: np.random.Generator) -> Integers:
-        """A positive region of each thing other than the given one, or -1."""
+    def _other_positive(self, images: Integers, entities: Integers, random: np.random.Generator) -> Integers:
+        """A positive region of each entity other than the given one, or -1."""
         if self._settings.positives == "annotated":
             return np.full(len(images), -1)
-        keys = self._random_keys(things, random)
-        is_annotated = images == self._roles.annotated[things]
-        columns = np.where(is_annotated, keys.shape[1] - 1, images - self._roles.first_region[things])
-        keys[np.arange(len(things)), columns] = -1
-        return np.where(keys.max(1) >= 0, self._best_region(things, keys), -1)
+        keys = self._random_keys(entities, random)
+        is_annotated = images == self._roles.annotated[entities]
+        columns = np.where(is_annotated, keys.shape[1] - 1, images - self._roles.first_region[entities])
+        keys[np.arange(len(entities)), columns] = -1
+        return np.where(keys.max(1) >= 0, self._best_region(entities, keys), -1)
 
-    def _random_keys(self, things: Integers, random: np.random.Generator) -> NDArray[np.float64]:
+    def _random_keys(self, entities: Integers, random: np.random.Generator) -> NDArray[np.float64]:
         """A random key for each positive region, the annotated box last, and -1 for the others."""
-        keys = random.random((len(things), self._roles.is_positive.shape[1] + 1))
-        keys[:, :-1][~self._roles.is_positive[things]] = -1
+        keys = random.random((len(entities), self._roles.is_positive.shape[1] + 1))
+        keys[:, :-1][~self._roles.is_positive[entities]] = -1
         return keys
 
-    def _best_region(self, things: Integers, keys: NDArray[np.float64]) -> Integers:
+    def _best_region(self, entities: Integers, keys: NDArray[np.float64]) -> Integers:
         """The region with the highest key."""
         chosen = keys.argmax(1)
-        proposed: Integers = self._roles.first_region[things] + chosen
-        return np.where(chosen == keys.shape[1] - 1, self._roles.annotated[things], proposed)
+        proposed: Integers = self._roles.first_region[entities] + chosen
+        return np.where(chosen == keys.shape[1] - 1, self._roles.annotated[entities], proposed)
 
-    def _draw_negatives(self, things: Integers, random: np.random.Generator) -> Integers:
-        """Regions of each thing's photo that show something else: (things, negatives), -1 for none."""
-        is_negative = self._roles.is_negative[things]
+    def _draw_negatives(self, entities: Integers, random: np.random.Generator) -> Integers:
+        """Proposals of each entity's photo that overlap its box by less than `apart`: (entities, negatives), or -1."""
+        is_negative = self._roles.is_negative[entities]
         keys = np.where(is_negative, random.random(is_negative.shape), 2.0)
         count = min(self._settings.rivals or is_negative.shape[1], is_negative.shape[1])
         if count < is_negative.shape[1]:
             chosen = np.argpartition(keys, count - 1, axis=1)[:, :count]
         else:
             chosen = np.broadcast_to(np.arange(count), is_negative.shape)
-        numbers = self._roles.first_region[things][:, None] + chosen
+        numbers = self._roles.first_region[entities][:, None] + chosen
         return np.where(np.take_along_axis(is_negative, chosen, axis=1), numbers, -1)
 
 
@@ -218,12 +218,12 @@ class _LazyBatches(Sequence[Pairs]):
 
 
 class _Paraphrases:
-    """For each mention, another mention of the same thing in other words."""
+    """For each mention, another mention of the same entity in other words."""
 
     def __init__(self, mentions: Mentions) -> None:
         numbers: dict[str, int] = {}
         strings = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in mentions.phrases], np.int64)
-        # The first mention of each thing and string stands for all equal ones.
+        # The first mention of each entity and string stands for all equal ones.
         wordings, self._mentions, self._wording = np.unique(
             mentions.entities * len(mentions) + strings, return_index=True, return_inverse=True
         )

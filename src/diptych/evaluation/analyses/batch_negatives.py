@@ -122,7 +122,9 @@ def measured_misses(
     check_positives(np.arange(len(image_groups)), image_groups, np.arange(len(text_groups)), text_groups)
     if not 2 <= batch <= len(text_groups) or draws < 1:
         most = len(text_groups)
-        raise ScoreError(f"{draws} batches of {batch} pairs from {most} texts; take 1 or more of 2 to {most} pairs")
+        raise ScoreError(
+            f"{draws} batches of {batch} pairs from {most} texts; draw 1 batch or more, of 2 to {most} pairs"
+        )
     by_image: list[_BatchMisses] = []
     by_text: list[_BatchMisses] = []
     for images, texts in _draw_batches(image_groups, text_groups, batch, draws, seed):

@@ -127,7 +127,7 @@ def read_photo(searcher: Searcher, entry: Entry) -> Image.Image:
     if file is None:
         raise RequestError(404, f"{entry.key}: the file no longer exists; only its thumbnail is left")
     try:
-        return decode(file, MAX_SIDE // 2)
+        return decode(file, MAX_SIDE // 2)  # a JPEG is reduced by powers of two, to no less than this
     except ImageError:
         raise RequestError(404, f"{entry.key}: the file can no longer be read as an image") from None
 

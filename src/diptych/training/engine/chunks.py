@@ -141,6 +141,7 @@ def _encode_images(matcher: Matcher, images: NDArray[Any], device: torch.device)
 
 
 def _encode_texts(matcher: Matcher, ids: NDArray[Any], lengths: NDArray[Any], device: torch.device) -> Tensor:
+    # Precomputed text features are not used: they are not split into chunks.
     return matcher.encode_texts(tokens_to_device(ids, lengths, None, device))
 
 

@@ -42,28 +42,26 @@ class StageLoop:
         self.position = position if self.step.resumes_within_epoch else _start_of_epoch(position)
         self.journal = self.context.journal
         self.sampler = self.data.sampler
-        self.steps = self.stage.epochs * len(self.sampler)
-        patience = collapse_patience(self.steps, len(self.sampler))
+        self.total_steps = self.stage.epochs * len(self.sampler)
+        patience = collapse_patience(self.total_steps, len(self.sampler))
         self.collapse = CollapseDetector(self.stage.objective, patience, position.stuck)
         self.reported_images = {
             line["image"]
             for line in self.journal.lines()
             if line["event"] == "skipped" and line["stage"] == position.stage
         }
-        if self.context.saved is None:
-            self._save_snapshot()
 
     def run(self) -> None:
         """Train until the last epoch or until patience ends; on Ctrl-C, save the last complete step and stop."""
         done = (self.position.epoch - 1) * len(self.sampler) + self.position.step
-        self.training.callback.on_stage(self.position.stage, len(self.training.recipe.stage), self.steps, done)
+        self.training.callback.on_stage(self.position.stage, len(self.training.recipe.stage), self.total_steps, done)
         while not self.position.stage_done:
             self._train_epoch()
 
     def _train_epoch(self) -> None:
         train_mode(self.model.matcher)
         batches = self.sampler.epoch(self.position.epoch)[self.position.step :]
-        started = saved = time.monotonic()
+        started = last_snapshot = time.monotonic()
         pairs_before = self.position.pairs
         for batch in read_ahead(self.data.read, batches, self.training.workers):
             self._train_step(batch)
@@ -71,9 +69,9 @@ class StageLoop:
             pairs_per_second = (self.position.pairs - pairs_before) / max(now - started, 1e-9)
             self.training.callback.on_step(self.position.epoch, self._mean_loss(), pairs_per_second)
             self._stop_if_interrupted()
-            if now - saved > SECONDS_BETWEEN_SNAPSHOTS:
-                self._save_snapshot()
-                saved = now
+            if now - last_snapshot > SECONDS_BETWEEN_SNAPSHOTS:
+                self.save_snapshot()
+                last_snapshot = now
         self._finish_epoch(time.monotonic() - started)
         self._stop_if_interrupted()
 
@@ -87,7 +85,8 @@ class StageLoop:
             pairs=self.position.pairs + len(batch),
             stuck=self.collapse.steps,
         )
-        # After the position: a run that resumes before this step reports these again, and the journal has them once.
+        # Reported after the step is counted: a run that resumes from an earlier snapshot drops later lines of the
+        # journal and trains this step again, so each line is written once.
         self._report_skipped(batch.skipped)
         if has_collapsed:
             self._report_collapse()
@@ -100,7 +99,7 @@ class StageLoop:
         self._check_finite(sum(values.values()))
         sums, errors = dict(self.position.sums), dict(self.position.errors)
         for name, value in values.items():
-            sums[name] = sums.get(name, 0.0) + value * _pairs_averaged(loss, name, len(batch))
+            sums[name] = sums.get(name, 0.0) + value * _weight_in_sum(loss, name, len(batch))
         for name, rate in loss.error_rates.items():
             errors[name] = errors.get(name, 0.0) + float(rate) * len(batch)
         self.position = replace(self.position, sums=sums, errors=errors)
@@ -134,7 +133,7 @@ class StageLoop:
             self.training.callback.message(message)
         is_done = out_of_patience or position.epoch == self.stage.epochs
         self.position = replace(position.next_epoch(), stage_done=is_done)
-        self._save_snapshot()
+        self.save_snapshot()
 
     def _validate(self) -> dict[str, float]:
         self.model.matcher.eval()
@@ -171,12 +170,13 @@ class StageLoop:
         save_objective_state(weights, self.step)
         write_json(weights.with_name("metrics.json"), about)
 
-    def _save_snapshot(self) -> None:
+    def save_snapshot(self) -> None:
+        """Save everything that the next step depends on."""
         save_snapshot(self.training.run, self.model.vocabulary, self.step, self.position, self.training.digest)
 
     def _stop_if_interrupted(self) -> None:
         if self.training.interrupted.is_set():
-            self._save_snapshot()
+            self.save_snapshot()
         self.training.stop_if_interrupted()
 
     def _mean_loss(self) -> float:
@@ -203,9 +203,9 @@ def _place(position: Position) -> dict[str, Any]:
 
 
 def _start_of_epoch(position: Position) -> Position:
-    return replace(position, step=0, pairs=0, sums={})
+    return replace(position, step=0, pairs=0, sums={}, errors={})
 
 
-def _pairs_averaged(loss: Loss, term: str, pairs: int) -> int:
-    """The number of pairs that a term is the mean of; 1 if it is a sum."""
+def _weight_in_sum(loss: Loss, term: str, pairs: int) -> int:
+    """What turns a term into a sum over pairs: the number of pairs if the term is a mean, else 1."""
     return pairs if loss.is_mean or term in loss.model_terms else 1

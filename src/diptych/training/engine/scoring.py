@@ -32,7 +32,7 @@ class BatchScorer:
         """The scored batch, and the loss terms of the model itself."""
         pairs = encode_pairs(self.matcher, batch, self.device)
         scores, positives = _all_pairs(batch, pairs) if self.objective.scores_all_pairs else _each_pair(pairs)
-        values = [need.score(batch, pairs) for need in self.needs]
+        values = [need.supply(batch, pairs) for need in self.needs]
         extras = Extras(*(value for value in values if value is not None))
         return ScoredPairs(scores, positives, extras, self.parameters), pairs.encoded.terms
 

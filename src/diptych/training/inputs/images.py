@@ -22,7 +22,7 @@ class StageImages:
     stores: Path  # the folder of the feature stores
     workers: int
     progress: ProgressCallback  # of computing features
-    say: Callable[[str], None]
+    report: Callable[[str], None]
     # By the corpus' id; the corpus is kept, so that no other one gets its id.
     _store_readers: dict[int, tuple[Corpus, InputReader]] = field(default_factory=dict, init=False, repr=False)
     # By the reader's id: how many enlarged images have been reported.
@@ -56,6 +56,6 @@ class StageImages:
         self._reported[id(reader)] = len(enlarged)
         first, (width, height) = enlarged[0]
         photos, were = ("1 photo is", "was") if len(enlarged) == 1 else (f"{len(enlarged):,} photos are", "were")
-        self.say(
+        self.report(
             f"{photos} smaller than the crop and {were} enlarged; the first is {image_ids[first]} ({width} x {height})"
         )

@@ -73,8 +73,8 @@ class ImageTextData:
         if len(known) < len(train.texts):
             if extensions:  # their lists number all training texts
                 raise DataError(
-                    f"{corpus.name}: offline negatives were mined among all training texts, and some of them have no "
-                    "known word; remove those from the data, or lower text.threshold"
+                    f"{corpus.name}: the stage draws from lists of all training texts, and some of them have no known "
+                    "word; remove those from the data, or lower text.threshold"
                 )
             train = train.take(np.arange(len(train.image_ids)), known)
         self._model, self._workers = images.model, images.workers

@@ -42,7 +42,9 @@ class PhraseData:
             first = next(iter(regions.skipped.values()))
             if not len(regions.photos):
                 raise DataError(f"{corpus.name}: none of the training photos can be read; the first is {first}")
-            images.say(f"left out {len(regions.skipped):,} training photos that cannot be read; the first is {first}")
+            images.report(
+                f"left out {len(regions.skipped):,} training photos that cannot be read; the first is {first}"
+            )
             mentions = mentions.take(np.flatnonzero(np.isin(mentions.images, regions.photos)))
         table = texts.table(mentions.phrases)
         self.read = PairReader(mentions.entities, regions, table, texts.features(table)).read

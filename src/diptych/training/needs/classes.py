@@ -77,8 +77,8 @@ class Classes(Need):
     def prepare(cls, context: StageContext) -> Self:
         """Take the classes of the snapshot or of the weights that the stage starts from, or make them."""
         objective, options = context.stage.objective, context.stage.objective.need_options(cls.name)
-        if context.saved is not None:
-            return cls(GroupClasses.of_tensors(_under(CLASSES, dict(context.saved))), options)
+        if context.resumed is not None:
+            return cls(GroupClasses.of_tensors(_under(CLASSES, dict(context.resumed))), options)
         saved = None if context.initial_weights is None else SavedClassifier.beside(context.initial_weights)
         if saved is not None and not saved.fits(context, options):
             saved = None
@@ -111,7 +111,7 @@ class Classes(Need):
             self._rows, self._logit_correction = self._sampled.draw(labels)
             self._sampled.load(optimiser)
 
-    def score(self, batch: PairBatch, pairs: EncodedPairs) -> ClassifierInputs:
+    def supply(self, batch: PairBatch, pairs: EncodedPairs) -> ClassifierInputs:
         """The features of the pairs' distinct images and texts, and the class of each pair."""
         assert self._rows is not None, "set by before_step"
         images, texts = pairs.encoded.features or (pairs.encoded.images, pairs.encoded.texts)

@@ -1,8 +1,12 @@
 """What every need is: it supplies objectives with something beyond scores, from sampling to scoring.
 
-An objective lists its needs by name; a need's name is the name of its module in this package. Whoever adds a need puts
-everything about it into that module: how it is prepared, what it draws for each pair (a `PairExtra`), how that is
-scored, and what it keeps in snapshots. The engine only calls the methods below.
+An objective lists its needs by name; a need's name is the name of its module in this package. Everything about a need
+is in that module: how it is prepared, what it draws for each pair (a `PairExtra` of `data/sampling/pairs.py`), the
+value that objectives find in `ScoredPairs.extras`, and what it keeps in snapshots. The engine only calls the methods
+below.
+
+A batch that is trained in chunks is never scored as a whole, so only `within` works there; `compatibility` refuses
+other needs.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ class EncodedPairs:
     text_of: Tensor  # (pairs,)
     image_count: int
     text_count: int
-    text_repeats: bool  # whether any text is in more than one pair
+    text_repeats: bool  # whether any text is in more than one pair; if none is, text k belongs to pair k
 
     @property
     def images(self) -> Tensor:
@@ -76,7 +80,10 @@ class Need(ABC):
         return 0
 
     def make_parameters(self, initial: dict[str, Tensor]) -> nn.ParameterDict | None:
-        """Take over the objective's parameters, given their initial values; None leaves them to the engine."""
+        """Create the objective's parameters from their initial values, which may be changed in place.
+
+        None lets the engine create one parameter per value. At most one need of an objective may do it itself.
+        """
         return None
 
     def before_step(self, batch: PairBatch, optimiser: Optimizer, device: torch.device) -> None:
@@ -84,15 +91,15 @@ class Need(ABC):
         return
 
     @abstractmethod
-    def score(self, batch: PairBatch, pairs: EncodedPairs) -> Any:
-        """What the objective finds in the batch's `extras`; None if this stage does not draw it."""
+    def supply(self, batch: PairBatch, pairs: EncodedPairs) -> Any:
+        """The value that the objective looks up by its type in `extras`; None if this stage does not draw it."""
 
     def after_step(self, optimiser: Optimizer) -> None:
         """Called after the optimiser's step."""
         return
 
     def state(self) -> dict[str, Tensor]:
-        """What a snapshot must keep to resume, by names that no other part of a snapshot uses."""
+        """What a snapshot must keep to resume, by names that begin with a prefix of this need."""
         return {}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:

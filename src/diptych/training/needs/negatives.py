@@ -19,7 +19,7 @@ class Negatives(Need):
 
     name: ClassVar[str] = "negatives"
 
-    def score(self, batch: PairBatch, pairs: EncodedPairs) -> NegativeScores | None:
+    def supply(self, batch: PairBatch, pairs: EncodedPairs) -> NegativeScores | None:
         """The scores of each pair's negatives; each was encoded once, however often it was drawn."""
         drawn = batch.extras.get(DrawnNegatives)
         if drawn is None:

@@ -46,7 +46,7 @@ class Offline(Need):
         """The sampler that draws from the lists."""
         return self._sampler
 
-    def score(self, batch: PairBatch, pairs: EncodedPairs) -> OfflineScores:
+    def supply(self, batch: PairBatch, pairs: EncodedPairs) -> OfflineScores:
         """The scores of each pair's negatives; each was encoded once, however often it was drawn."""
         drawn, device = batch.extras[OfflineNegatives], pairs.image_of.device
         images, texts = (

@@ -20,7 +20,7 @@ class Roles(Need):
 
     name: ClassVar[str] = "roles"
 
-    def score(self, batch: PairBatch, pairs: EncodedPairs) -> PairRoles:
+    def supply(self, batch: PairBatch, pairs: EncodedPairs) -> PairRoles:
         """The roles of a batch; without drawn neighbours every pair is a query in both directions."""
         device = pairs.image_of.device
         directions = batch.extras.get(QueryDirections)

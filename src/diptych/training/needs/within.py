@@ -14,7 +14,7 @@ class Within(Need):
 
     name: ClassVar[str] = "within"
 
-    def score(self, batch: PairBatch, pairs: EncodedPairs) -> WithinScores:
+    def supply(self, batch: PairBatch, pairs: EncodedPairs) -> WithinScores:
         """The scores within each modality, (pairs, pairs) each."""
         score = pairs.matcher.score
         texts = pairs.text_columns(score(pairs.texts, pairs.texts)[pairs.text_of])
