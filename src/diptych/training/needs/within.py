@@ -17,6 +17,6 @@ class Within(Need):
     def supply(self, batch: PairBatch, pairs: EncodedPairs) -> WithinScores:
         """The scores within each modality, (pairs, pairs) each."""
         score = pairs.matcher.score
-        texts = pairs.text_columns(score(pairs.texts, pairs.texts)[pairs.text_of])
+        text_rows = score(pairs.texts, pairs.texts)[pairs.text_of]
         images = score(pairs.images, pairs.images)[pairs.image_of][:, pairs.image_of]
-        return WithinScores(images, texts)
+        return WithinScores(images, pairs.text_columns(text_rows))
