@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -44,12 +45,12 @@ class EncodedPairs:
     text_count: int
     text_repeats: bool  # whether any text is in more than one pair; if none is, text k belongs to pair k
 
-    @property
+    @cached_property
     def images(self) -> Tensor:
         """The encodings of the pairs' distinct images."""
         return self.encoded.images[: self.image_count]
 
-    @property
+    @cached_property
     def texts(self) -> Tensor:
         """The encodings of the pairs' distinct texts."""
         return self.encoded.texts[: self.text_count]
