@@ -30,7 +30,7 @@ class TextTable:
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    caption: str
+    caption: str = ""
 
     def __str__(self) -> str:
         lines = [self.header]
@@ -41,7 +41,7 @@ class TextTable:
         for first, *others in lines:
             cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=False))
             body.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-        return "\n".join([self.title, "", *body, "", self.caption])
+        return "\n".join([self.title, "", *body, *(["", self.caption] if self.caption else [])])
 
 
 def with_interval(value: float, bounds: tuple[float, float]) -> str:
