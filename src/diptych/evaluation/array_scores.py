@@ -1,4 +1,4 @@
-"""The scores of a caller's own arrays, NumPy or torch, read block by block; a memory-mapped array is never copied whole.
+"""The scores of a caller's own arrays, NumPy or torch, read block by block: no array is ever copied whole.
 
 cosine = x . y / (|x| |y|)        dot = x . y        euclidean = -|x - y|
 """
@@ -40,9 +40,7 @@ def read_matrix_score(matrix: Array | ArrayLike) -> Score:
     return Score(images, texts, lambda columns: lambda rows: _tensor(_take_columns(_take(array, rows), columns)))
 
 
-def read_embeddings(
-    images: Array | ArrayLike, texts: Array | ArrayLike, similarity: Similarity
-) -> tuple[Array, Array]:
+def read_embeddings(images: Array | ArrayLike, texts: Array | ArrayLike, similarity: Similarity) -> tuple[Array, Array]:
     """Both arrays, not copied; raises ScoreError if their shapes or types do not fit each other or the similarity."""
     arrays = _read_array("images", images), _read_array("texts", texts)
     _check_alike(*arrays)
@@ -125,7 +123,9 @@ def _checked_similarity(similarity: Callable[[Any, Any], Any]) -> Callable[[Any,
         if tuple(scores.shape) != shape or _dtype_name(scores) not in _FLOATS:
             found = f"{_dtype_name(scores)} of shape {tuple(scores.shape)}"
             expected = f"floating point scores of shape {shape}"
-            raise ScoreError(f"the similarity returned {found} for {shape[0]} images and {shape[1]} texts, not {expected}")
+            raise ScoreError(
+                f"the similarity returned {found} for {shape[0]} images and {shape[1]} texts, not {expected}"
+            )
         return _tensor(scores)
 
     return score
@@ -168,7 +168,9 @@ def _check_vectors(images: Array, texts: Array) -> None:
     for what, array in (("images", images), ("texts", texts)):
         if array.ndim != 2:
             shape = f"{what}: shape {tuple(array.shape)}"
-            raise ScoreError(f"{shape}; give one vector per {what[:-1]}, or a function as similarity for sets of vectors")
+            raise ScoreError(
+                f"{shape}; give one vector per {what[:-1]}, or a function as similarity for sets of vectors"
+            )
     if images.shape[1] != texts.shape[1]:
         sizes = f"images have {images.shape[1]} dimensions and texts {texts.shape[1]}"
         raise ScoreError(f"{sizes}; both must be embedded in the same space")
@@ -190,7 +192,9 @@ def _raise_not_finite(side: str, start: int, block: Tensor) -> None:
             row = start + int(wrong.any(1).nonzero()[0])
             raise ScoreError(f"{side} {row}: its embedding {problem} (rows count from 0)")
     row = start + int(torch.linalg.vector_norm(block, dim=1).isinf().nonzero()[0])
-    raise ScoreError(f"{side} {row}: its embedding is too long for {_dtype_name(block)} (rows count from 0); rescale it")
+    raise ScoreError(
+        f"{side} {row}: its embedding is too long for {_dtype_name(block)} (rows count from 0); rescale it"
+    )
 
 
 def _mean(array: Array) -> Tensor:

@@ -190,7 +190,9 @@ def compare_scores(  # noqa: PLR0913 (options, by keyword only)
     if isinstance(first, RetrievalResult) and isinstance(second, RetrievalResult):
         given = image_groups is not None or text_groups is not None or gallery is not None
         if given or (folds, average_precision, tuple(cutoffs)) != (1, None, CUTOFFS):
-            raise ScoreError("results bring their own groups, folds, gallery, mAP and cutoffs; give them when evaluating")
+            raise ScoreError(
+                "results bring their own groups, folds, gallery, mAP and cutoffs; give them when evaluating"
+            )
         compared = first, second
     elif isinstance(first, RetrievalResult) or isinstance(second, RetrievalResult):
         raise ScoreError("a result and a score matrix; compare two results, or two matrices")

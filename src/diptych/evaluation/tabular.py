@@ -16,7 +16,8 @@ from diptych.optional import import_optional
 class TextTable:
     """A title, a header, rows of cells and a caption; a cell may have several lines, and a row may be short.
 
-    >>> print(TextTable("recalls", ["", "R@1"], [["image to text", "40.0\\n38.1–41.5"], ["rsum", "80.0"]], "in percent"))
+    >>> rows = [["image to text", "40.0\\n38.1–41.5"], ["rsum", "80.0"]]
+    >>> print(TextTable("recalls", ["", "R@1"], rows, "in percent"))
     recalls
     <BLANKLINE>
                          R@1

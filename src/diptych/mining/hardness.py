@@ -8,7 +8,6 @@ from diptych.data.corpus import Floats, Integers
 from diptych.mining.top_scores import EMPTY, scores_of
 from diptych.settings import Number, Settings
 
-
 MAX_POSITIVES = 1000  # positive pairs that are scored to judge the hardness of the negatives
 
 

@@ -35,7 +35,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class PairedDifferences(NamedValues[Difference]):
-    """The difference in each metric, an attribute by its name, with the level and the draws' number and seed."""
+    """The difference in each metric, an attribute by its name, with level, number and seed of the draws."""
 
     differences: dict[str, Difference]
     level: float

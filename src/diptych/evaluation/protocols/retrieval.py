@@ -84,7 +84,10 @@ class RetrievalResult(TabularResult):
             ("image to text", IMAGE_TO_TEXT, metrics.image_to_text),
             ("text to image", TEXT_TO_IMAGE, metrics.text_to_image),
         ):
-            names = [*(f"{prefix}_r{cutoff}" for cutoff in direction.recalls), *(f"{prefix}_map" for _ in mean_precision)]
+            names = [
+                *(f"{prefix}_r{cutoff}" for cutoff in direction.recalls),
+                *(f"{prefix}_map" for _ in mean_precision),
+            ]
             cells = [with_interval(named[name], intervals.bounds[name]) for name in names]
             rows.append([label, *cells, f"{direction.median:g}", f"{direction.mean:.1f}"])
         rows.append(["rsum", with_interval(metrics.rsum, intervals.rsum)])
