@@ -32,7 +32,15 @@ def test_integers_of_any_kind_become_int64(groups):
 
 
 @pytest.mark.parametrize(
-    "groups", [["dog", "a", "dog"], np.array(["dog", "a", "dog"]), pandas.Series(["dog", "a", "dog"])]
+    "groups",
+    [
+        ["dog", np.str_("a"), "dog"],
+        np.array(["dog", "a", "dog"]),
+        np.array(["dog", "a", "dog"], object),
+        pandas.Series(["dog", "a", "dog"]),
+        pandas.Series(["dog", "a", "dog"], dtype="category"),
+    ],
+    ids=["list", "array", "objects", "series", "categories"],
 )
 def test_strings_stay_strings(groups):
     labels, _ = read_groups(groups, groups, 3, 3)
@@ -68,10 +76,12 @@ def test_missing_groups_are_row_numbers():
         ([], OK, 3, 3, "image_groups: 0 groups for 3 images; give one group per image"),
         (np.arange(4), OK, 3, 4, "image_groups: 4 groups for 3 images; are images and texts swapped?"),
         (OK[:, None], OK, 3, 3, "image_groups: shape (3, 1); give one group per image"),
+        ([[1], [1, 2], [3]], OK, 3, 3, "image_groups: rows of different lengths; give one group per image"),
         (OK / 1, OK, 3, 3, "image_groups: float64; groups are integers or strings"),
         (OK, OK > 0, 3, 3, "text_groups: bool; groups are integers or strings"),
         (OK, [1, "a", 2], 3, 3, "text_groups: int and str; groups are integers or strings"),
         (OK, np.array([1, "a", 2], object), 3, 3, "text_groups: int and str; groups are integers or strings"),
+        (OK, pandas.Series(["a", None, "b"]), 3, 3, "text_groups: float and str; groups are integers or strings"),
         (OK, [None, None, 2], 3, 3, "text_groups: NoneType and int; groups are integers or strings"),
         (
             *(["a", "b", "c"], OK, 3, 3),

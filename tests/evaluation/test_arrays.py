@@ -228,7 +228,11 @@ RESULT = evaluate_scores(np.eye(4), draws=2)
         ),
         (
             lambda: compare_scores(np.eye(4), np.eye(5)),
-            "scores of shape (4, 4) and (5, 5); compare scores of the same images and texts",
+            "scores of 4 x 4 and 5 x 5 images and texts; compare scores of the same images and texts",
+        ),
+        (
+            lambda: compare_scores(np.eye(4), [[1.0], [2.0, 3.0]]),
+            "scores: rows of different lengths or no numbers; give one array or tensor",
         ),
         (
             lambda: compare_scores(RESULT, np.eye(4)),

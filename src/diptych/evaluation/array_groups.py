@@ -45,17 +45,21 @@ def read_groups(
 def _labels(side: str, groups: Groups | None, rows: int) -> GroupLabels:
     if groups is None:
         return np.arange(rows)
-    labels = np.asarray(groups.cpu() if isinstance(groups, Tensor) else groups)
+    try:
+        labels = np.asarray(groups.cpu() if isinstance(groups, Tensor) else groups)
+    except ValueError:
+        raise ScoreError(f"{side}_groups: rows of different lengths; give one group per {side}") from None
     if labels.ndim != 1:
         raise ScoreError(f"{side}_groups: shape {labels.shape}; give one group per {side}")
     if not len(labels):
         return np.arange(0)
-    # a list of integers and strings would become strings: 1 and "1" are not meant to be one group
-    types = set(map(type, groups)) if isinstance(groups, list | tuple) else set()
-    if labels.dtype.kind == "O":  # a column of a DataFrame, for example
-        types = set(map(type, labels))
-        labels = np.array(labels.tolist()) if types in ({str}, {int}) else labels
-    if labels.dtype.kind not in _KINDS or (str in types and len(types) > 1):
+    listed = isinstance(groups, list | tuple) or labels.dtype == object  # such as a column of a DataFrame
+    types = set(map(type, groups)) if listed else set()
+    # integers and strings in one list would become strings: 1 and "1" are not meant to be one group
+    mixed = len({issubclass(each, str) for each in types}) > 1
+    if labels.dtype == object and not mixed:
+        labels = np.array(labels.tolist())
+    if labels.dtype.kind not in _KINDS or mixed:
         kinds = " and ".join(sorted(each.__name__ for each in types)) or labels.dtype
         raise ScoreError(f"{side}_groups: {kinds}; groups are integers or strings")
     return labels if labels.dtype.kind == "U" else labels.astype(np.int64)

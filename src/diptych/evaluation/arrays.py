@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from diptych.errors import ScoreError
@@ -63,6 +62,7 @@ def evaluate_embeddings(  # noqa: PLR0913 (options, by keyword only)
         draws: of groups, for the intervals.
         seed: of the draws.
 
+    >>> import numpy as np
     >>> images = np.eye(3, 8)
     >>> result = evaluate_embeddings(images, np.repeat(images, 2, axis=0), text_groups=np.repeat(np.arange(3), 2))
     >>> result.metrics.i2t_r1, result.intervals.rsum
@@ -101,6 +101,7 @@ def evaluate_scores(  # noqa: PLR0913 (options, by keyword only)
 
     The matrix may be memory-mapped. See `evaluate_embeddings` for the groups and the options.
 
+    >>> import numpy as np
     >>> evaluate_scores(np.array([[0.9, 0.2], [0.95, 0.3]])).metrics.i2t_r1
     50.0
     """
@@ -183,6 +184,7 @@ def compare_scores(  # noqa: PLR0913 (options, by keyword only)
     `evaluate_embeddings` or `evaluate_scores`; results bring their own groups, folds and gallery. Both models are
     measured on every draw of groups, so that only their difference varies.
 
+    >>> import numpy as np
     >>> comparison = compare_scores(np.array([[0.9, 0.2], [0.95, 0.3]]), np.eye(2))
     >>> comparison.differences.i2t_r1.value
     50.0
@@ -215,9 +217,10 @@ def compare_scores(  # noqa: PLR0913 (options, by keyword only)
 
 
 def _check_same_shape(first: Array | ArrayLike, second: Array | ArrayLike) -> None:
-    shapes = np.shape(first), np.shape(second)
-    if shapes[0] != shapes[1]:
-        raise ScoreError(f"scores of shape {shapes[0]} and {shapes[1]}; compare scores of the same images and texts")
+    one, other = read_matrix_score(first), read_matrix_score(second)
+    if (one.images, one.texts) != (other.images, other.texts):
+        sizes = f"{one.images} x {one.texts} and {other.images} x {other.texts}"
+        raise ScoreError(f"scores of {sizes} images and texts; compare scores of the same images and texts")
 
 
 def _compare_results(
