@@ -22,10 +22,10 @@ SAMPLED_IMAGES, SAMPLED_TEXTS = 60, 300
 TARGET, SPEEDUP_TARGET = 1.5, 20
 
 
-def embeddings() -> tuple[Tensor, Tensor]:
+def embeddings(count: int = IMAGES) -> tuple[Tensor, Tensor]:
     """Images, and texts that are somewhat similar to their image, so that ranks are neither all 1 nor random."""
-    images = normalize(torch.randn(IMAGES, SIZE))
-    texts = normalize(images.repeat_interleave(TEXTS_EACH, 0) + 0.3 * torch.randn(TEXTS, SIZE))
+    images = normalize(torch.randn(count, SIZE))
+    texts = normalize(images.repeat_interleave(TEXTS_EACH, 0) + 0.3 * torch.randn(count * TEXTS_EACH, SIZE))
     return images, texts
 
 

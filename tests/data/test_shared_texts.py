@@ -28,3 +28,11 @@ def test_the_groups_of_each_distinct_text():
     assert shared.distinct_ids.tolist() == [0, 0, 1, 2]
     offsets = shared.offsets.tolist()
     assert [shared.groups[offsets[d] : offsets[d + 1]].tolist() for d in range(3)] == [[3, 5], [5], [7]]
+
+
+def test_texts_that_are_not_known_are_all_distinct():
+    text_groups = np.array(["x", "y", "y"])
+    unknown, different = SharedTexts(text_groups, None), SharedTexts(text_groups, ["a dog", "a cat", "a bird"])
+    assert unknown.distinct_ids.tolist() == different.distinct_ids.tolist() == [0, 1, 2]
+    assert unknown.groups.tolist() == different.groups.tolist() == ["x", "y", "y"]
+    assert unknown.offsets.tolist() == different.offsets.tolist() == [0, 1, 2, 3]

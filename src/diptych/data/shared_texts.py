@@ -18,15 +18,15 @@ class SharedTexts:
     `groups[offsets[d] : offsets[d + 1]]`.
     """
 
-    def __init__(self, text_groups: Integers, texts: Sequence[str]) -> None:
-        ids: dict[tuple[str, ...], int] = {}
-        tokens = {text: tuple(tokenise(text)) for text in set(texts)}
-        self.distinct_ids = np.array([ids.setdefault(tokens[text], len(ids)) for text in texts], np.int64)
+    def __init__(self, text_groups: Integers, texts: Sequence[str] | None) -> None:
+        """Without texts, all of them are distinct."""
+        self.distinct_ids = np.arange(len(text_groups)) if texts is None else _number_texts(texts)
+        distinct = int(self.distinct_ids.max(initial=-1)) + 1
         self._group_names, group_rows = np.unique(text_groups, return_inverse=True)
         # One sorted key per distinct text and group it occurs in.
         self._keys = np.unique(self.distinct_ids * len(self._group_names) + group_rows)
         self.groups = self._group_names[self._keys % len(self._group_names)]
-        self.offsets = np.searchsorted(self._keys // len(self._group_names), np.arange(len(ids) + 1))
+        self.offsets = np.searchsorted(self._keys // len(self._group_names), np.arange(distinct + 1))
 
     def group_has_text(self, groups: Integers, texts: Integers) -> NDArray[np.bool_]:
         """Whether text `texts[i]` occurs in group `groups[i]`, for each i: (pairs,)."""
@@ -35,3 +35,10 @@ class SharedTexts:
         nearest = self._keys[np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)]
         has_text: NDArray[np.bool_] = (nearest == keys) & (self._group_names[group_rows] == groups)
         return has_text
+
+
+def _number_texts(texts: Sequence[str]) -> Integers:
+    """The number of each text's tokens among the distinct ones, in the order of their first occurrence."""
+    ids: dict[tuple[str, ...], int] = {}
+    tokens = {text: tuple(tokenise(text)) for text in set(texts)}
+    return np.array([ids.setdefault(tokens[text], len(ids)) for text in texts], np.int64)

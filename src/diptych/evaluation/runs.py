@@ -14,7 +14,6 @@ import torch
 from diptych.data.corpus import Corpus, Integers
 from diptych.data.open import open_corpus
 from diptych.errors import ScoreError
-from diptych.evaluation.metrics.average_precision import average_precision_applies
 from diptych.evaluation.metrics.ranks import ranks
 from diptych.evaluation.metrics.recall import metrics_from_ranks
 from diptych.evaluation.metrics.scores import Score, embedding_score, matrix_score, mean_score
@@ -76,8 +75,6 @@ def evaluate_encoded(
     """Measure encodings; several are an ensemble. `score` replaces their own score, for example by a cached one."""
     score = ensemble_score(encoded) if score is None else score
     groups = encoded[0].image_groups, encoded[0].text_groups
-    if average_precision is None:
-        average_precision = average_precision_applies(groups[0])
     return evaluate_score(score, *groups, folds=folds, gallery=gallery, average_precision=average_precision)
 
 
@@ -126,8 +123,6 @@ def evaluate_matrix(
     average_precision: bool | None = None,
 ) -> RetrievalResult:
     """Measure a saved (images, texts) score matrix, higher is better, in .npy format without pickle."""
-    if average_precision is None:
-        average_precision = average_precision_applies(image_groups)
     groups = image_groups, text_groups
     try:
         score = read_matrix(path)

@@ -1,4 +1,7 @@
-"""Pairs that are not negatives: an image and a text that equals, word for word, a text of the image's group."""
+"""Pairs that are not negatives: an image and a text that equals, word for word, a text of the image's group.
+
+If the words of the texts are not known, these are the pairs of the same group.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ TilePairs = tuple[Integers, Integers]  # rows and columns within a tile
 class Exclusions:
     """The pairs of a corpus that are not negatives, computed tile by tile to bound memory use."""
 
-    def __init__(self, image_groups: Integers, text_groups: Integers, texts: Sequence[str]) -> None:
+    def __init__(self, image_groups: Integers, text_groups: Integers, texts: Sequence[str] | None) -> None:
         self._shared = SharedTexts(text_groups, texts)
         self._image_groups = image_groups
 

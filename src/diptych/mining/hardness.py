@@ -8,6 +8,8 @@ from diptych.data.corpus import Floats, Integers
 from diptych.mining.top_scores import EMPTY, scores_of
 from diptych.settings import Number, Settings
 
+MAX_POSITIVES = 1000  # positive pairs that are scored to judge the hardness of the negatives
+
 
 class Hardness(Settings):
     """Median scores: of positive pairs, and of the first and the last entries of the lists."""
@@ -30,6 +32,17 @@ class Hardness(Settings):
             first_image=first_image,
             last_image=last_image,
         )
+
+
+def sample_positives(image_groups: Integers, text_groups: Integers) -> tuple[Integers, Integers]:
+    """The rows of the images and of the texts of positive pairs: texts spread evenly, each with an image of its group.
+
+    >>> sample_positives(np.array([7, 5]), np.array([5, 5, 7]))
+    (array([1, 1, 0]), array([0, 1, 2]))
+    """
+    texts = np.unique(np.linspace(0, len(text_groups) - 1, MAX_POSITIVES).astype(np.int64))
+    by_group = np.argsort(image_groups, kind="stable")
+    return by_group[np.searchsorted(image_groups[by_group], text_groups[texts])], texts
 
 
 def _median_ends(keys: Integers) -> tuple[float, float]:

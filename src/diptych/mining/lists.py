@@ -60,16 +60,7 @@ class HardNegativeLists:
     @property
     def shortage(self) -> str | None:
         """A message if there were fewer negatives than requested, else None."""
-        short = []
-        for lists, requested, word in (
-            (self.texts, self.header.top_texts, "texts"),
-            (self.images, self.header.top_images, "images"),
-        ):
-            lengths = (lists >= 0).sum(1)
-            fewest = int(lengths[lengths > 0].min(initial=requested))
-            if fewest < requested:
-                short.append(f"{fewest:,} {word} instead of {requested:,}")
-        return f"fewer negatives than requested: the shortest list has {', '.join(short)}" if short else None
+        return list_shortage(self.texts, self.images, self.header.top_texts, self.header.top_images)
 
     def truncate(self, top_texts: int, top_images: int) -> HardNegativeLists:
         """The same lists, with at most this many entries."""
@@ -113,6 +104,17 @@ class HardNegativeLists:
             if not _is_consistent(lists, others, requested):
                 raise RunError(f"{path}: lists that do not fit each other; mine again with `diptych mine RUN DATA`")
         return cls(texts.numpy(), images.numpy(), header)
+
+
+def list_shortage(texts: ListRows, images: ListRows, top_texts: int, top_images: int) -> str | None:
+    """A message if a list that is not empty has fewer negatives than requested, else None."""
+    short = []
+    for lists, requested, word in ((texts, top_texts, "texts"), (images, top_images, "images")):
+        lengths = (lists >= 0).sum(1)
+        fewest = int(lengths[lengths > 0].min(initial=requested))
+        if fewest < requested:
+            short.append(f"{fewest:,} {word} instead of {requested:,}")
+    return f"fewer negatives than requested: the shortest list has {', '.join(short)}" if short else None
 
 
 def lists_file(run: Path) -> Path:

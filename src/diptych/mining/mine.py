@@ -18,9 +18,9 @@ from diptych.data.corpus import SPLITS, Corpus, Floats, Integers
 from diptych.data.image_reader import ImageReader
 from diptych.errors import DataError, RunError
 from diptych.evaluation.metrics.scores import embedding_score
-from diptych.evaluation.metrics.tiles import BLOCK
+from diptych.evaluation.metrics.tiles import BLOCK, BLOCK_OF_SETS
 from diptych.mining.exclusions import Exclusions
-from diptych.mining.hardness import Hardness
+from diptych.mining.hardness import Hardness, sample_positives
 from diptych.mining.lists import HardNegativeLists, ListRows, ListsHeader
 from diptych.mining.resumable_pass import ResumablePass
 from diptych.mining.score_pass import ScorePass
@@ -29,10 +29,6 @@ from diptych.model import Model
 from diptych.progress import ProgressCallback
 
 TOP_TEXTS, TOP_IMAGES = 300, 60  # as in the paper
-MAX_POSITIVES = 1000  # positive pairs that are scored to judge the hardness of the negatives
-
-# Scoring sets costs a few hundred times as much as scoring vectors: smaller tiles, to react to Ctrl-C in time.
-BLOCK_OF_SETS = BLOCK // 64
 
 
 def mine(  # noqa: PLR0913 (options, by keyword only)
@@ -162,11 +158,8 @@ def _corpus_rows(keys: Integers, item_rows: Integers, query_rows: Integers, shap
 
 @torch.inference_mode()
 def _positive_scores(model: Model, readable: _ReadablePart) -> Floats:
-    """The scores of texts spread evenly over the corpus, each with an image of its group."""
-    texts = np.unique(np.linspace(0, len(readable.text_groups) - 1, MAX_POSITIVES).astype(np.int64))
-    by_group = np.argsort(readable.image_groups, kind="stable")
-    images = by_group[np.searchsorted(readable.image_groups[by_group], readable.text_groups[texts])]
     device = readable.images.device
-    image_rows, text_rows = (torch.from_numpy(rows).to(device) for rows in (images, texts))
+    sampled = sample_positives(readable.image_groups, readable.text_groups)
+    image_rows, text_rows = (torch.from_numpy(rows).to(device) for rows in sampled)
     scores = model.matcher.score_pairs(readable.images[image_rows], readable.texts[text_rows])
     return np.asarray(scores.float().cpu())

@@ -113,3 +113,26 @@ def test_refusals():
         paired_difference([one], [one], level=1.0)
     with pytest.raises(ScoreError, match="at least one draw"):
         paired_difference([one], [one], draws=0)
+
+
+def with_precisions(ranks: Ranks, seed: int) -> Ranks:
+    random = np.random.default_rng(seed)
+    precisions = random.random(len(ranks.images)), random.random(len(ranks.texts))
+    return replace(ranks, image_precisions=precisions[0], text_precisions=precisions[1])
+
+
+def test_map_is_compared_if_both_have_it():
+    plain = some_ranks(10, 0)
+    one, other = with_precisions(plain, 1), with_precisions(plain, 2)
+    found = paired_difference([one], [other], draws=30)
+    assert {"i2t_map", "t2i_map"} <= found.differences.keys()
+    assert found.t2i_map.value == pytest.approx(100 * (other.text_precisions.mean() - one.text_precisions.mean()))
+    assert found.i2t_map.low < found.i2t_map.value < found.i2t_map.high
+    without = paired_difference([one], [plain], draws=30)
+    assert list(without.differences) == [name for name in found.differences if not name.endswith("map")]
+
+
+def test_a_difference_is_an_attribute_by_its_name():
+    found = paired_difference([some_ranks(5, 0)], [other_than(some_ranks(5, 0), 1)], draws=10)
+    assert found.i2t_r5 == found.differences["i2t_r5"]
+    assert "t2i_r1" in dir(found)

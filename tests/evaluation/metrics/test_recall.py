@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diptych.errors import ScoreError
 from diptych.evaluation.metrics import recall
 from diptych.evaluation.metrics.ranks import Ranks, ranks
 from diptych.evaluation.metrics.recall import (
     DirectionMetrics,
     Metrics,
+    check_cutoffs,
     direction_metrics,
     mean_metrics,
     median_rank,
@@ -98,6 +101,20 @@ def test_cutoffs_can_be_chosen():
         *("t2i_r1", "t2i_r100", "t2i_median", "t2i_mean"),
         "rsum",
     ]
+
+
+def test_metrics_are_attributes_by_their_names():
+    metrics = metrics_from_ranks(both([1, 3], [1, 20]), cutoffs=(1, 100))
+    assert {name: getattr(metrics, name) for name in metrics.to_json()} == metrics.to_json()
+    with pytest.raises(AttributeError, match=r"^Metrics has no i2t_r5; it has i2t_r1, i2t_r100, i2t_median, "):
+        _ = metrics.i2t_r5
+
+
+@pytest.mark.parametrize("cutoffs", [(), (0,), (1, 5, 1), (1, 2.5), (-3, 1)])
+def test_cutoffs_must_be_different_positive_integers(cutoffs):
+    with pytest.raises(ScoreError, match=rf"^cutoffs {re.escape(str(cutoffs))}; give different integers from 1 on"):
+        check_cutoffs(cutoffs)
+    check_cutoffs([1])
 
 
 @given(some_ranks, st.integers(1, 60))

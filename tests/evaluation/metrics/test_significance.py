@@ -114,3 +114,14 @@ def test_json_has_the_bounds_by_name_and_the_draws():
 def test_an_invalid_level_or_number_of_draws_is_refused(wrong):
     with pytest.raises(ScoreError, match="between 0 and 1"):
         bootstrap_intervals([some_ranks(5, seed=0)], **wrong)
+
+
+def test_an_interval_is_an_attribute_by_the_name_of_its_metric():
+    found = bootstrap_intervals([some_ranks(9, 0)], draws=10)
+    assert found.t2i_r10 == found.bounds["t2i_r10"]
+    assert {"i2t_r1", "rsum"} <= set(dir(found))
+
+
+def test_a_seed_below_zero_is_refused():
+    with pytest.raises(ScoreError, match=r"^seed -1; give an integer from 0 on$"):
+        bootstrap_intervals([some_ranks(9, 0)], seed=-1)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from diptych.errors import ScoreError
+from diptych.evaluation.metrics.named import NamedValues
 from diptych.evaluation.metrics.ranks import Ranks
-from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE, mean_metrics, metrics_from_ranks
-from diptych.evaluation.metrics.significance import bootstrap_recalls, check_bootstrap, percentile_bounds
+from diptych.evaluation.metrics.recall import CUTOFFS, mean_metrics, metrics_from_ranks
+from diptych.evaluation.metrics.significance import check_bootstrap, draw_metrics, percentile_bounds
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class PairedDifferences:
-    """The difference in each metric by name, with the level and the number and seed of the draws."""
+class PairedDifferences(NamedValues[Difference]):
+    """The difference in each metric, an attribute by its name, with level, number and seed of the draws."""
 
     differences: dict[str, Difference]
     level: float
@@ -49,6 +50,10 @@ class PairedDifferences:
         }
         return {"level": self.level, "draws": self.draws, "seed": self.seed, "differences": named}
 
+    def by_name(self) -> dict[str, Difference]:
+        """The differences under the names of their metrics."""
+        return self.differences
+
 
 def paired_difference(
     first: Sequence[Ranks],
@@ -59,18 +64,16 @@ def paired_difference(
     draws: int = 1000,
     seed: int = 0,
 ) -> PairedDifferences:
-    """The second model minus the first, fold by fold on the same queries, with percentile intervals."""
-    check_bootstrap(level, draws)
+    """The second model minus the first, fold by fold on the same queries, with percentile intervals.
+
+    mAP is compared if it was measured of both.
+    """
+    check_bootstrap(level, draws, seed)
     if len(first) != len(second) or not all(map(_same_queries, first, second)):
         raise ScoreError("a paired difference needs the ranks of the same images and texts in the same order")
-    drawn = []
-    for folds in (first, second):
-        random = np.random.default_rng(seed)  # the same for both: draw n takes the same groups
-        drawn.append(np.mean([bootstrap_recalls(ranks, cutoffs, draws, random) for ranks in folds], axis=0))
-    recalls = drawn[1] - drawn[0]  # (draws, recalls)
-    columns = np.column_stack([recalls, recalls.sum(axis=1)])
-    names = [*(f"{prefix}_r{cutoff}" for prefix in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for cutoff in cutoffs), "rsum"]
-    bounds = percentile_bounds(names, columns, level)
+    before, after = (draw_metrics(folds, cutoffs, draws, seed) for folds in (first, second))
+    names = [name for name in before if name in after]
+    bounds = percentile_bounds(names, np.column_stack([after[name] - before[name] for name in names]), level)
     differences = named_differences(_named_metrics(first, cutoffs), _named_metrics(second, cutoffs), bounds)
     return PairedDifferences(differences, level, draws, seed)
 

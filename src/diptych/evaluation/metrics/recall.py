@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Integers
+from diptych.errors import ScoreError
+from diptych.evaluation.metrics.named import NamedValues
 from diptych.evaluation.metrics.ranks import Ranks
 
 CUTOFFS = (1, 5, 10)
@@ -32,6 +34,13 @@ def recall_at(ranks: Integers, cutoff: int) -> float:
     50.0
     """
     return float(np.mean(ranks <= cutoff) * 100)
+
+
+def check_cutoffs(cutoffs: Sequence[int]) -> None:
+    """Raise a ScoreError unless the cutoffs are different positive integers, at least one."""
+    valid = all(isinstance(cutoff, int | np.integer) and cutoff >= 1 for cutoff in cutoffs)
+    if not valid or len(set(cutoffs)) < max(1, len(cutoffs)):
+        raise ScoreError(f"cutoffs {tuple(cutoffs)}; give different integers from 1 on, such as {CUTOFFS}")
 
 
 def median_rank(ranks: Integers) -> float:
@@ -57,12 +66,12 @@ class DirectionMetrics:
 
 
 @dataclass(frozen=True)
-class Metrics:
-    """Metrics of both directions.
+class Metrics(NamedValues[float]):
+    """Metrics of both directions, each an attribute by its name.
 
     >>> ranks = np.array([1, 1, 6, 12])
     >>> metrics = Metrics(direction_metrics(ranks), direction_metrics(ranks, cutoffs=(1, 5)))
-    >>> metrics.to_json()["i2t_r10"], metrics.to_json()["t2i_median"], metrics.rsum
+    >>> metrics.i2t_r10, metrics.t2i_median, metrics.rsum
     (75.0, 3.0, 275.0)
     """
 
@@ -83,6 +92,10 @@ class Metrics:
                 named[f"{prefix}_map"] = direction.mean_average_precision
             named |= {f"{prefix}_median": direction.median, f"{prefix}_mean": direction.mean}
         return named | {"rsum": self.rsum}
+
+    def by_name(self) -> dict[str, float]:
+        """Every metric under its stable name."""
+        return self.to_json()
 
 
 def direction_metrics(

@@ -14,17 +14,29 @@ import numpy as np
 
 from diptych.data.corpus import Corpus, Integers
 from diptych.errors import ScoreError
-from diptych.evaluation.metrics.average_precision import ranks_with_precision
+from diptych.evaluation.metrics.average_precision import average_precision_applies, ranks_with_precision
 from diptych.evaluation.metrics.ranks import Ranks, ranks
-from diptych.evaluation.metrics.recall import CUTOFFS, Metrics, mean_metrics, metrics_from_ranks
+from diptych.evaluation.metrics.recall import (
+    CUTOFFS,
+    IMAGE_TO_TEXT,
+    TEXT_TO_IMAGE,
+    Metrics,
+    check_cutoffs,
+    mean_metrics,
+    metrics_from_ranks,
+)
 from diptych.evaluation.metrics.scores import Score
-from diptych.evaluation.metrics.significance import Intervals, bootstrap_intervals
+from diptych.evaluation.metrics.significance import Intervals, bootstrap_intervals, check_bootstrap
 from diptych.evaluation.metrics.tiles import BLOCK, check_positives
+from diptych.evaluation.tabular import TabularResult, TextTable, bootstrap_caption, with_interval
 
 
-@dataclass(frozen=True, eq=False)
-class RetrievalResult:
-    """The metrics (the mean over folds), their intervals, and the ranks of each fold."""
+@dataclass(frozen=True, eq=False, repr=False)
+class RetrievalResult(TabularResult):
+    """The metrics (the mean over folds), their intervals, and the ranks of each fold.
+
+    `result.metrics.i2t_r1` and `result.intervals.i2t_r1` are a metric and its bounds, and likewise for all names.
+    """
 
     protocol: str
     metrics: Metrics
@@ -41,6 +53,9 @@ class RetrievalResult:
         """The number of texts ranked, over all folds."""
         return sum(len(fold.texts) for fold in self.folds)
 
+    def __repr__(self) -> str:
+        return f"RetrievalResult({self.table().title}; rsum {self.metrics.rsum:.1f})"
+
     def to_json(self) -> dict[str, Any]:
         """Protocol, sizes, metrics and intervals under stable names, without the ranks."""
         return {
@@ -52,6 +67,37 @@ class RetrievalResult:
             "intervals": self.intervals.to_json(),
         }
 
+    def columns(self) -> dict[str, list[Any]]:
+        """One row per metric: its name, its value, and the bounds of its interval; ranks have no interval (NaN)."""
+        metrics, no_interval = self.metrics.to_json(), (np.nan, np.nan)
+        bounds = [self.intervals.bounds.get(name, no_interval) for name in metrics]
+        low, high = map(list, zip(*bounds, strict=True))
+        return {"metric": list(metrics), "value": list(metrics.values()), "low": low, "high": high}
+
+    def table(self) -> TextTable:
+        """One row per direction: recalls and mAP with their intervals, and ranks; then the sum of the recalls."""
+        metrics, intervals, named = self.metrics, self.intervals, self.metrics.to_json()
+        recalls = [f"R@{cutoff}" for cutoff in metrics.image_to_text.recalls]
+        mean_precision = [] if metrics.image_to_text.mean_average_precision is None else ["mAP"]
+        rows = []
+        for label, prefix, direction in (
+            ("image to text", IMAGE_TO_TEXT, metrics.image_to_text),
+            ("text to image", TEXT_TO_IMAGE, metrics.text_to_image),
+        ):
+            names = [
+                *(f"{prefix}_r{cutoff}" for cutoff in direction.recalls),
+                *(f"{prefix}_map" for _ in mean_precision),
+            ]
+            cells = [with_interval(named[name], intervals.bounds[name]) for name in names]
+            rows.append([label, *cells, f"{direction.median:g}", f"{direction.mean:.1f}"])
+        rows.append(["rsum", with_interval(metrics.rsum, intervals.rsum)])
+        return TextTable(
+            title=f"{self.protocol}: {self.images:,} images, {self.texts:,} texts",
+            header=["", *recalls, *mean_precision, "median", "mean rank"],
+            rows=rows,
+            caption=bootstrap_caption(intervals.level, intervals.draws),
+        )
+
 
 def evaluate_score(  # noqa: PLR0913 (options, by keyword only)
     score: Score,
@@ -60,7 +106,7 @@ def evaluate_score(  # noqa: PLR0913 (options, by keyword only)
     *,
     folds: int = 1,
     gallery: int | None = None,
-    average_precision: bool = False,
+    average_precision: bool | None = False,
     cutoffs: Sequence[int] = CUTOFFS,
     level: float = 0.95,
     draws: int = 1000,
@@ -69,8 +115,11 @@ def evaluate_score(  # noqa: PLR0913 (options, by keyword only)
 ) -> RetrievalResult:
     """Rank and measure: `gallery` keeps the first images only, `folds` cuts them into that many galleries.
 
-    With `average_precision`, every positive is ranked, not only the best one, and mAP is measured too.
+    With `average_precision`, every positive is ranked, not only the best one, and mAP is measured too; with None, if a
+    text has several images.
     """
+    check_bootstrap(level, draws, seed)
+    check_cutoffs(cutoffs)
     # before anything is cut, so that a text without an image cannot be lost between the folds
     check_positives(np.arange(len(image_groups)), image_groups, np.arange(len(text_groups)), text_groups)
     first_images = _first_images(image_groups)
@@ -79,6 +128,8 @@ def evaluate_score(  # noqa: PLR0913 (options, by keyword only)
     if not 1 <= folds <= len(first_images):
         groups = len(first_images)
         raise ScoreError(f"{folds} folds of {groups} groups; take between 1 and {groups} folds")
+    if average_precision is None:
+        average_precision = average_precision_applies(image_groups)
     rank = ranks_with_precision if average_precision else ranks
     ranked = []
     for fold in np.array_split(image_groups[first_images], folds):

@@ -9,34 +9,26 @@ from rich.table import Table
 from diptych.evaluation.analyses.cross_retrieval import INTERVALS, CrossRetrieval
 from diptych.evaluation.analyses.score_overlap import ScoreOverlap
 from diptych.evaluation.localisation.phrase_metrics import DRAWS, LEVEL, PHRASE, GroundingResult
-from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
+from diptych.evaluation.metrics.recall import CUTOFFS
 from diptych.evaluation.metrics.significance import Intervals
 from diptych.evaluation.protocols.rerank import RerankingResult
 from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.protocols.within_modality import PREFIXES, WithinModalityResult
+from diptych.evaluation.tabular import bootstrap_caption, with_interval
 
 
 def retrieval_table(result: RetrievalResult) -> Table:
-    """One row per direction: recalls and mAP with their intervals, and ranks; then the sum of the recalls."""
-    metrics, intervals = result.metrics, result.intervals
-    title = f"{result.protocol}: {result.images:,} images, {result.texts:,} texts"
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # fits 80 columns
+    """The table that `print(result)` shows, with the intervals dimmed."""
+    text = result.table()
+    table = Table(title=text.title, caption=text.caption, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("", no_wrap=True)
-    recalls = [f"R@{cutoff}" for cutoff in metrics.image_to_text.recalls]
-    mean_precision = [] if metrics.image_to_text.mean_average_precision is None else ["mAP"]
-    for name in [*recalls, *mean_precision, "median", "mean rank"]:
-        table.add_column(name, justify="right", no_wrap=name != "mean rank")
-    for label, prefix, direction in (
-        ("image to text", IMAGE_TO_TEXT, metrics.image_to_text),
-        ("text to image", TEXT_TO_IMAGE, metrics.text_to_image),
-    ):
-        cells = [_with_interval(value, f"{prefix}_r{cutoff}", intervals) for cutoff, value in direction.recalls.items()]
-        if direction.mean_average_precision is not None:
-            cells.append(_with_interval(direction.mean_average_precision, f"{prefix}_map", intervals))
-        table.add_row(label, *cells, f"{direction.median:g}", f"{direction.mean:.1f}")
+    for name in text.header[1:]:
+        table.add_column(name, justify="right", no_wrap=name != "mean rank")  # fits 80 columns
+    *directions, rsum = ([_dimmed(cell) for cell in row] for row in text.rows)
+    for row in directions:
+        table.add_row(*row)
     table.add_section()
-    table.add_row("rsum", _with_interval(metrics.rsum, "rsum", intervals))
-    table.caption = _bootstrap_caption(intervals.level, intervals.draws)
+    table.add_row(*rsum)
     return table
 
 
@@ -48,7 +40,7 @@ def within_modality_table(result: WithinModalityResult) -> Table:
         table.add_column(name, justify="right")
     cells = [_with_interval(value, f"{prefix}_r{cutoff}", result.intervals) for cutoff, value in recalls.items()]
     table.add_row(*cells, f"{result.metrics.median:g}", f"{result.metrics.mean:.1f}")
-    table.caption = _bootstrap_caption(result.intervals.level, result.intervals.draws)
+    table.caption = bootstrap_caption(result.intervals.level, result.intervals.draws)
     if result.ranks.singletons:
         table.caption += f"; {result.ranks.singletons:,} alone in their group, not used as queries"
     return table
@@ -110,16 +102,17 @@ def phrase_table(result: GroundingResult) -> Table:
         table.add_section()
     for kind, metrics in result.by_kind.items():
         table.add_row(kind, f"{metrics['count']:,}", *(f"{metrics[name]:.1f}" for name in names))
-    table.caption = _bootstrap_caption(LEVEL, DRAWS, "images")
+    table.caption = bootstrap_caption(LEVEL, DRAWS, "images")
     if result.skipped or result.empty:
         table.caption += f"; images left out: {len(result.skipped):,}, without a region: {len(result.empty):,}"
     return table
 
 
 def _with_interval(value: float, name: str, intervals: Intervals) -> str:
-    low, high = intervals.bounds[name]
-    return f"{value:.1f}\n[dim]{low:.1f}–{high:.1f}[/]"
+    return _dimmed(with_interval(value, intervals.bounds[name]))
 
 
-def _bootstrap_caption(level: float, draws: int, unit: str = "groups") -> str:
-    return f"{100 * level:g}% intervals from {draws:,} draws of {unit}"
+def _dimmed(cell: str) -> str:
+    """A cell whose second line, the interval, is dimmed."""
+    value, _, interval = cell.partition("\n")
+    return f"{value}\n[dim]{interval}[/]" if interval else value
