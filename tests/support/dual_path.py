@@ -127,7 +127,7 @@ class DualPath:
         callback = callback or StageCallback(into)
         corpus = self.corpus if corpus is None else corpus
         named = {"features": self.stores, "workers": 0, **named}
-        return train(recipe, corpus, into, device="cpu", callback=callback, **named), callback
+        return train(recipe, corpus, into, device="cpu", callbacks=[callback], **named), callback
 
     @cached_property
     def trained(self):

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -35,9 +34,9 @@ class SweepCallback(RecordingCallback):
         super().__init__(at, stop_at_once)
         self.titles = []
 
-    def watching(self, title):
+    def of_run(self, title):
         self.titles.append(title)
-        return nullcontext(self)
+        return [self]
 
 
 def variant(recipe, *margins):
@@ -82,7 +81,7 @@ def alone(runs, corpus, tmp_path_factory):
 
 def train_all(runs, corpus, into, callback=None):
     callback = callback or SweepCallback()
-    list(train_runs(runs, corpus, into, device="cpu", workers=0, watching=callback.watching))
+    list(train_runs(runs, corpus, into, device="cpu", workers=0, callbacks=callback.of_run))
     return callback
 
 
