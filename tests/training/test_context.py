@@ -6,8 +6,8 @@ import pytest
 
 from diptych.objectives.hinge import Hinge
 from diptych.training.context import StageContext, TrainingContext, best_file, stage_file, training_corpus
-from diptych.training.recipe import Recipe, Stage
 from diptych.training.engine.callbacks import Callbacks
+from diptych.training.recipe import Recipe, Stage
 from support.callbacks import RecordingCallback
 from support.corpora import corpus_of_groups
 

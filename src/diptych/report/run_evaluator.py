@@ -85,7 +85,7 @@ def train_and_measure(
     device: str = "auto",
     workers: int | None = None,
     features: Path = Path("features"),
-    callbacks: CallbackFactory | None = None,
+    callbacks: CallbackFactory = lambda _title: (),
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Train the runs that are not finished and measure all: metrics by run, split and name.
 

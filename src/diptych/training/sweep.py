@@ -21,6 +21,7 @@ from diptych.files import locked_folder
 from diptych.models.storage import load_about
 from diptych.training.engine.callbacks import Callback, Callbacks
 from diptych.training.engine.checkpoint import Position, snapshot_path
+from diptych.training.loggers.logger import OWN_FOLDERS
 from diptych.training.recipe import Recipe, Stage
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.start import StartingPoint, with_model
@@ -40,7 +41,7 @@ def train_runs(
     device: str = "auto",
     workers: int | None = None,
     features: Path | str = "features",
-    callbacks: CallbackFactory | None = None,
+    callbacks: CallbackFactory = lambda _title: (),
 ) -> Iterator[tuple[str, Path]]:
     """Train recipes into folders of their names below `into`; yields each name and folder when its run is finished.
 
@@ -53,19 +54,13 @@ def train_runs(
             f"{folder}: contains a run, but several runs need a folder of their own; choose another with --into"
         )
     runs = {name: with_model(recipe, folder / name) for name, recipe in runs.items()}
-    run_set = _RunSet(
-        runs, corpus, corpus.digest(), folder, device, workers, Path(features), callbacks or _no_callbacks
-    )
+    run_set = _RunSet(runs, corpus, corpus.digest(), folder, device, workers, Path(features), callbacks)
     with locked_folder(folder, RunError) if folder.exists() else nullcontext():  # a refusal leaves no folder behind
         run_set.check()
     with locked_folder(folder, RunError):
         for number, (name, recipe) in enumerate(runs.items(), 1):
             run_set.train(folder / name, recipe, f"run {number} of {len(runs)}: {name}")
             yield name, folder / name
-
-
-def _no_callbacks(_title: str) -> Iterable[Callback]:
-    return ()
 
 
 @dataclass(frozen=True)
@@ -163,7 +158,7 @@ def copy_run(run: Path, target: Path) -> None:
     temporary = target.with_name(f".{target.name}.copying")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        ignored = shutil.ignore_patterns(".*", "report.html")
+        ignored = shutil.ignore_patterns(".*", "report.html", *OWN_FOLDERS)
         shutil.copytree(run, temporary, ignore=ignored, copy_function=_copy_file)
         temporary.rename(target)
     except BaseException:

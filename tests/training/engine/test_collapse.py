@@ -15,8 +15,8 @@ def reported(counts, steps=9):
     watch.on_stage_start(StageStart(2, 2, steps, steps_per_epoch=3, steps_done=0, objective=Hinge(margin=0.2)))
     for number, count in enumerate(counts, 1):
         terms = {} if count is None else {"hinge": 0.4}
-        count = 3 if count is None else count
-        watch.on_step(StepEnd(2, 1, number, number, terms, 0.4, 0.001, 4, 10.0, collapsed_steps=count))
+        collapsed = 3 if count is None else count
+        watch.on_step(StepEnd(2, 1, number, number, terms, 0.4, 0.001, 4, 10.0, collapsed_steps=collapsed))
     return sent
 
 

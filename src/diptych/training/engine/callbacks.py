@@ -7,8 +7,8 @@ The order of the calls, where a stage repeats steps and epochs:
             on_step*  on_epoch_end  on_checkpoint
     on_end
 
-`on_message` can come at any time between `on_start` and `on_end`, and `on_checkpoint` after any step: a snapshot is also
-saved every five minutes, and if training is interrupted or stopped.
+`on_message` can come at any time between `on_start` and `on_end`, and `on_checkpoint` after any step: a snapshot is
+also saved every five minutes, and if training is interrupted or stopped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from diptych.training.engine.events import (
 )
 
 
-class StopTraining(Exception):  # noqa: N818: it is no error
+class StopTraining(Exception):  # noqa: N818
     """Raised by a callback to end training early: the run is saved, and `train` returns as if it had finished."""
 
 
@@ -88,7 +88,7 @@ class Callbacks:
         """Those that are built in are called before the others."""
         self._callbacks = (*built_in, *_checked(callbacks))
         self._started: list[Callback] = []
-        self._early: list[Message] | None = []  # messages from before `on_start`; None after it
+        self._early: list[Message] | None = []  # messages that wait until all have started; None after that
 
     def send(self, event: Event) -> None:
         """Call the event's hook of each callback, then raise what the first of them raised, errors before stops."""
@@ -122,8 +122,8 @@ class Callbacks:
             self._end(end(reason, error))
 
     def _start(self, start: TrainingStart) -> None:
-        early, self._early = self._early, None
         self.send(start)
+        early, self._early = self._early, None
         for message in early or ():
             self.send(message)
 
@@ -146,9 +146,8 @@ class Callbacks:
             raised = error
         except Exception as error:
             reason = str(error) if isinstance(error, DiptychError) else one_line(error)
-            raised = CallbackError(
-                f"callback {type(callback).__name__}, {hook}: {reason}; resume the run without it, or when it works"
-            )
+            name = f"{type(callback).__name__}.{hook}"
+            raised = CallbackError(f"callback {name}: {reason}; correct the callback or leave it out")
             raised.__cause__ = error
         if isinstance(event, TrainingStart) and not isinstance(raised, CallbackError):
             self._started.append(callback)

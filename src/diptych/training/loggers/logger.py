@@ -6,11 +6,15 @@ import importlib
 import pkgutil
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from diptych.errors import DiptychError, did_you_mean
 from diptych.training.engine.callbacks import Callback
 from diptych.training.engine.events import EpochEnd, Message, StepEnd, TrainingEnd, TrainingStart
+
+# Folders of a run that belong to this run alone: a copy of it must get an id of its own.
+OWN_FOLDERS = ("mlflow", "wandb")
 
 
 class Logger(Callback):
@@ -22,9 +26,7 @@ class Logger(Callback):
 
     def __init__(self, *, every: int = 10) -> None:
         if every < 1:
-            raise DiptychError(
-                f"every = {every}: must be at least 1, the number of steps between two points of a curve"
-            )
+            raise DiptychError(f"every = {every}: one of how many steps is logged; must be at least 1")
         self._every = every
 
     @abstractmethod
@@ -72,6 +74,11 @@ def make_logger(name: str) -> Logger:
 def hyperparameters(start: TrainingStart) -> dict[str, str | int | float | bool]:
     """The values of a recipe by their dotted keys, as `--set` names them."""
     return dict(_flat(start.recipe.to_dict(), ""))
+
+
+def resumed_id(start: TrainingStart, file: Path) -> str | None:
+    """The tracker's id of a run that is resumed, as kept in a file of the run's folder; None for a new run."""
+    return file.read_text(encoding="utf-8").strip() if start.is_resumed and file.is_file() else None
 
 
 def _flat(value: Any, key: str) -> Iterator[tuple[str, str | int | float | bool]]:

@@ -13,7 +13,7 @@ from typing import Any
 from diptych.files import write_text
 from diptych.optional import import_optional
 from diptych.training.engine.events import TrainingEnd, TrainingStart
-from diptych.training.loggers.logger import Logger, hyperparameters
+from diptych.training.loggers.logger import Logger, hyperparameters, resumed_id
 
 LONGEST_VALUE = 500  # of a parameter, in every version of MLflow
 MOST_PARAMETERS = 100  # in one call
@@ -36,11 +36,7 @@ class MLflowLogger(Logger):
         with _file_store_allowed():
             self._client = self._mlflow.MlflowClient(tracking_uri=remote or folder.resolve().as_uri())
         id_file = folder / "diptych-id.txt"
-        run = (
-            self._find_run(id_file.read_text(encoding="utf-8").strip())
-            if start.is_resumed and id_file.is_file()
-            else None
-        )
+        run = self._find_run(resumed_id(start, id_file))
         if run is None:
             run = self._client.create_run(self._experiment_id(), run_name=start.run.resolve().name)
         self._id = run.info.run_id
@@ -64,8 +60,10 @@ class MLflowLogger(Logger):
         self.log(best, self._last_step)
         self._client.set_terminated(self._id, STATUS[end.reason])
 
-    def _find_run(self, identity: str) -> Any:
+    def _find_run(self, identity: str | None) -> Any:
         """The run that a resumed training continues; None if it is in another store or was deleted."""
+        if identity is None:
+            return None
         try:
             return self._client.get_run(identity)
         except self._mlflow.MlflowException as error:
@@ -80,11 +78,10 @@ class MLflowLogger(Logger):
 
     def _log_parameters(self, start: TrainingStart, known: Mapping[str, str]) -> None:
         """Log the recipe; a parameter that is known cannot change, even if a later stage of the recipe has."""
-        values = (
-            (key, str(value)[:LONGEST_VALUE]) for key, value in hyperparameters(start).items() if key not in known
-        )
-        while some := list(islice(values, MOST_PARAMETERS)):
-            self._client.log_batch(self._id, params=[self._mlflow.entities.Param(*pair) for pair in some])
+        new = iter([(key, value) for key, value in hyperparameters(start).items() if key not in known])
+        while some := list(islice(new, MOST_PARAMETERS)):
+            params = [self._mlflow.entities.Param(key, str(value)[:LONGEST_VALUE]) for key, value in some]
+            self._client.log_batch(self._id, params=params)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from shlex import quote
 from diptych.files import write_text
 from diptych.optional import import_optional
 from diptych.training.engine.events import TrainingEnd, TrainingStart
-from diptych.training.loggers.logger import Logger
+from diptych.training.loggers.logger import Logger, resumed_id
 
 
 class WandbLogger(Logger):
@@ -28,7 +28,7 @@ class WandbLogger(Logger):
         """Begin a run; a resumed run keeps its id."""
         folder = start.run / "wandb"
         id_file = folder / "diptych-id.txt"
-        resumed = id_file.read_text(encoding="utf-8").strip() if start.is_resumed and id_file.is_file() else None
+        resumed = resumed_id(start, id_file)
         mode = os.environ.get("WANDB_MODE", "offline")
         folder.mkdir(parents=True, exist_ok=True)  # otherwise it takes the temporary folder
         self._run = self._wandb.init(
@@ -47,7 +47,8 @@ class WandbLogger(Logger):
         self._run.define_metric("*", step_metric="training_step")
         if mode != "offline":
             return f"wandb: {mode}, run {self._run.id} of project {self._project}"
-        return f"wandb: offline, nothing is sent; upload it with: wandb sync {quote(str(folder))}/offline-run-*-{self._run.id}*"
+        files = f"{quote(str(folder))}/offline-run-*-{self._run.id}*"
+        return f"wandb: offline, nothing is sent; upload it with: wandb sync {files}"
 
     def log(self, figures: Mapping[str, float], training_step: int) -> None:
         """Add a row."""
