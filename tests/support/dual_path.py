@@ -55,8 +55,8 @@ class StageCallback(RecordingCallback):
         super().__init__()
         self.run, self.first_snapshots = run, {}
 
-    def on_stage(self, number, stages, steps, done):
-        self.first_snapshots[number] = load_file(snapshot_path(self.run))
+    def on_stage_start(self, stage):
+        self.first_snapshots[stage.stage] = load_file(snapshot_path(self.run))
 
     @property
     def class_messages(self):

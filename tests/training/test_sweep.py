@@ -266,6 +266,18 @@ def test_a_copy_that_is_stopped_leaves_nothing_that_is_taken_for_a_run(
     assert_same(runs, alone, tmp_path)
 
 
+def test_a_copy_is_no_second_half_of_a_tracked_run(alone, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(alone / "a", run)
+    for name in ("wandb", "mlflow", "tensorboard"):
+        (run / name).mkdir()
+        (run / name / "file").touch()
+    copy_run(run, tmp_path / "copy")
+    assert [name for name in ("wandb", "mlflow", "tensorboard") if (tmp_path / "copy" / name).exists()] == [
+        "tensorboard"
+    ]
+
+
 def test_a_copy_never_covers_something_else(alone, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / ".lock").touch()

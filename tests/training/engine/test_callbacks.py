@@ -7,7 +7,8 @@ import pytest
 from diptych.errors import CallbackError, DataError
 from diptych.training.engine.callbacks import HOOKS, Callback, Callbacks, StopTraining
 from diptych.training.engine.checkpoint import Snapshot, snapshot_path
-from diptych.training.engine.events import Message, Preparation, TrainingStart
+from diptych.training.engine.events import Message, Preparation, TrainingEnd, TrainingStart
+from diptych.training.prepare import prepare_stage
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 from support.callbacks import press_ctrl_c
@@ -45,6 +46,13 @@ def stop():
     raise StopTraining
 
 
+def started(*some):
+    """Callbacks, and a context in which their training runs."""
+    callbacks = Callbacks(some)
+    start = TrainingStart(None, None, False, 0, callbacks.send)
+    return callbacks, callbacks.training(start, lambda reason, error: TrainingEnd(None, reason, error, {}))
+
+
 @pytest.fixture(scope="module")
 def short(corpus):
     """A corpus with features, and a recipe of two stages, each with two epochs of three steps."""
@@ -72,7 +80,7 @@ def test_every_hook_of_the_base_class_does_nothing():
 
 
 def test_the_order_of_the_calls(recorded):
-    run, recorder = recorded
+    _, recorder = recorded
     called = [hook for hook, _ in recorder.calls if hook not in ("on_message", "on_preparation")]
     epoch = ["on_step"] * 3 + ["on_epoch_end", "on_checkpoint"]
     assert called == ["on_start", *(["on_stage_start", *epoch, *epoch] * 2), "on_end"]
@@ -151,8 +159,13 @@ def test_a_failure_saves_the_last_complete_step_and_the_run_resumes(
     assert steps == list(range(1, 13))  # each once
 
 
-@pytest.mark.parametrize("hook", ["on_start", "on_message"])
-def test_a_failure_before_the_first_snapshot_leaves_no_run(hook, recorded, short, features, tmp_path):
+@pytest.mark.parametrize("hook", ["on_start", "on_message", "on_preparation"])
+def test_a_failure_before_the_first_snapshot_leaves_no_run(hook, recorded, short, features, tmp_path, monkeypatch):
+    def prepare(training, *arguments):
+        training.progress("features")(1, 2)
+        return prepare_stage(training, *arguments)
+
+    monkeypatch.setattr("diptych.training.train.prepare_stage", prepare)
     first, last = Recorder(), Recorder()
     with pytest.raises(CallbackError, match=hook):
         train(short, features, tmp_path, callbacks=[first, Recorder(hook, fail), last], **OPTIONS)
@@ -164,21 +177,11 @@ def test_a_failure_before_the_first_snapshot_leaves_no_run(hook, recorded, short
 
 def test_a_callback_that_did_not_start_gets_no_end():
     broken, sound = Recorder("on_start", fail), Recorder()
-    callbacks = Callbacks([broken, sound])
-    with pytest.raises(CallbackError), callbacks.training(start_of(callbacks), lambda *reason: reason_of(*reason)):
+    _, training = started(broken, sound)
+    with pytest.raises(CallbackError), training:
         pytest.fail("training does not begin")
     assert [hook for hook, _ in broken.calls] == ["on_start"]
     assert [hook for hook, _ in sound.calls] == ["on_start", "on_end"]
-
-
-def test_a_failing_preparation_of_the_first_stage_leaves_no_run(corpus, recipe, tmp_path):
-    class Broken(Callback):
-        def on_preparation(self, preparation):
-            fail()
-
-    callbacks = Callbacks([Broken()])
-    with pytest.raises(CallbackError, match=r"Broken\.on_preparation"):
-        callbacks.send(Preparation("features", 1, 2))
 
 
 def test_a_failure_in_on_end_reaches_the_caller_after_everything_is_saved(recorded, short, features, tmp_path):
@@ -204,7 +207,9 @@ def test_ctrl_c_ends_with_a_checkpoint_and_its_reason(short, features, tmp_path)
     assert (end.reason, type(end.error), end.best) == ("interrupted", KeyboardInterrupt, {})
 
 
-@pytest.mark.parametrize(("hook", "at", "trained"), [("on_step", 4, 4), ("on_epoch_end", 1, 3), ("on_checkpoint", 2, 6)])
+@pytest.mark.parametrize(
+    ("hook", "at", "trained"), [("on_step", 4, 4), ("on_epoch_end", 1, 3), ("on_checkpoint", 2, 6)]
+)
 def test_a_callback_can_stop_training(hook, at, trained, recorded, short, features, tmp_path):
     stopping, other = Recorder(hook, stop, at), Recorder()
     assert train(short, features, tmp_path, callbacks=[stopping, other], **OPTIONS) == tmp_path
@@ -215,21 +220,6 @@ def test_a_callback_can_stop_training(hook, at, trained, recorded, short, featur
     assert other.events("on_start")[-1].training_step == trained
     assert other.events("on_start")[-1].is_resumed
     assert_same_run(recorded[0], tmp_path)
-
-
-def start_of(callbacks):
-    return TrainingStart(None, None, False, 0, callbacks.send)
-
-
-def reason_of(reason, error):
-    from diptych.training.engine.events import TrainingEnd
-
-    return TrainingEnd(None, reason, error, {})
-
-
-def started(*some):
-    callbacks = Callbacks(some)
-    return callbacks, callbacks.training(start_of(callbacks), reason_of)
 
 
 def test_messages_wait_until_every_callback_has_started():
@@ -276,4 +266,4 @@ def test_what_is_not_a_callback_is_refused(short, features, tmp_path):
     for wrong in (Recorder, print):
         with pytest.raises(CallbackError, match=r"is not a callback; derive its class from diptych\.Callback"):
             train(short, features, tmp_path, callbacks=[wrong])
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []  # refused before anything is written

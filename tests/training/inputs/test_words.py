@@ -48,7 +48,7 @@ class FirstWeights(RecordingCallback):
         super().__init__()
         self.run = run
 
-    def on_stage(self, number, stages, steps, done):
+    def on_stage_start(self, stage):
         self.weights = last_weights(self.run)
 
 
