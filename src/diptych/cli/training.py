@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from diptych.cli.console import print_note, print_skipped, progress_bar, stderr
 from diptych.cli.options import thread_count
+from diptych.errors import CallbackError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
@@ -60,7 +61,7 @@ def train_runs(
         return train_and_measure(
             runs, into, splits, evaluator, device=device, workers=workers, features=features, callbacks=titled_callbacks
         )
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, CallbackError):
         print_note(f"stopped; run the same command again to continue (folder {into})")
         raise
 

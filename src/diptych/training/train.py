@@ -54,25 +54,27 @@ def train(
     recipe = with_model(load_recipe(recipe) if isinstance(recipe, str) else recipe, run if resume else None)
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     journal = Journal(run)
-    told = Callbacks(callbacks, built_in=(journal, CollapseWatch()))
+    all_callbacks = Callbacks(callbacks, built_in=(journal, CollapseWatch()))
     torch_device = choose_device(device)
     snapshot = _find_snapshot(run, recipe) if resume else None
     if not resume:
         _check_empty(run)
-    start = StartingPoint.checked(recipe, corpus, run if snapshot else None, Path(features), told)
+    start = StartingPoint.checked(recipe, corpus, run if snapshot else None, Path(features), all_callbacks)
     digest = corpus.digest()
     if snapshot is not None:
         snapshot.check(start.vocabulary, digest)
     with locked_folder(run, RunError), interrupt_event() as interrupted:
         threads = available_cores() if workers is None else workers
         start = replace(start, interrupted=interrupted)
-        training = TrainingContext(recipe, corpus, digest, run, threads, told, Path(features), interrupted)
+        training = TrainingContext(recipe, corpus, digest, run, threads, all_callbacks, Path(features), interrupted)
         remove_leftovers(run)
         position = snapshot.position if snapshot else Position()
         with _no_run_before_the_first_snapshot(run):
             journal.rewind(position.stage, position.epoch, position.step)
-            begun = TrainingStart(run, recipe, resume, journal.finished_steps() + position.step, told.send)
-            with told.training(begun, partial(_training_end, run)):
+            training_start = TrainingStart(
+                run, recipe, resume, journal.finished_steps() + position.step, all_callbacks.send
+            )
+            with all_callbacks.training(training_start, partial(_training_end, run)):
                 if snapshot is None:
                     start.vocabulary.save(run / "vocabulary.json")
                 write_text(run / "recipe.toml", recipe.to_toml())

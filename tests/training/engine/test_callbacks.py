@@ -8,6 +8,7 @@ from diptych.errors import CallbackError, DataError
 from diptych.training.engine.callbacks import HOOKS, Callback, Callbacks, StopTraining
 from diptych.training.engine.checkpoint import Snapshot, snapshot_path
 from diptych.training.engine.events import Message, Preparation, TrainingEnd, TrainingStart
+from diptych.training.engine.journal import Journal
 from diptych.training.prepare import prepare_stage
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
@@ -258,6 +259,20 @@ def test_an_error_of_diptych_keeps_its_sentence():
     callbacks, training = started(Recorder("on_message", missing))
     with pytest.raises(CallbackError, match=r"on_message: x\.jpg: not there; correct the callback"), training:
         callbacks.message("text")
+
+
+def test_an_epoch_whose_line_cannot_be_written_is_not_finished(recorded, short, features, tmp_path, monkeypatch):
+    def full(_journal, _line):
+        raise OSError(28, "No space left on device")
+
+    recorder = Recorder()
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(Journal, "add", full)
+        train(short, features, tmp_path, callbacks=[recorder], **OPTIONS)
+    assert [end.reason for end in recorder.events("on_end")] == ["failed"]
+    assert Snapshot.read(tmp_path).position.epoch == 1
+    train(short, features, tmp_path, resume=True, **OPTIONS)
+    assert_same_run(recorded[0], tmp_path)
 
 
 def test_what_is_not_a_callback_is_refused(short, features, tmp_path):

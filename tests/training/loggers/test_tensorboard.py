@@ -5,6 +5,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from diptych.training.loggers.tensorboard import TensorBoardLogger
+from diptych.training.train import train
+from support.runs import assert_same_run
 
 
 def read(folder):
@@ -27,6 +29,11 @@ def test_a_resumed_run_continues_the_curves(events, logged_run):
     assert [point.step for point in rsums] == [3, 6, 9]
     assert [point.value for point in rsums] == pytest.approx(logged_run.rsums)
     assert events.Scalars("best/rsum")[-1].value == pytest.approx(max(logged_run.rsums))
+
+
+def test_logging_does_not_change_the_result(events, logged_run, tmp_path):
+    train(logged_run.recipe, logged_run.corpus, tmp_path, device="cpu", workers=0)
+    assert_same_run(tmp_path, logged_run.folder)
 
 
 def test_the_terms_add_up_to_the_loss(events):

@@ -85,8 +85,9 @@ class Callbacks:
     """The callbacks of one training, called in their order."""
 
     def __init__(self, callbacks: Iterable[Callback] = (), built_in: Iterable[Callback] = ()) -> None:
-        """Those that are built in are called before the others."""
-        self._callbacks = (*built_in, *_checked(callbacks))
+        """Those that are built in are called before the others, and their errors are those of training itself."""
+        self._built_in = tuple(built_in)
+        self._callbacks = (*self._built_in, *_checked(callbacks))
         self._started: list[Callback] = []
         self._early: list[Message] | None = []  # messages that wait until all have started; None after that
 
@@ -137,7 +138,7 @@ class Callbacks:
                 raise
 
     def _call(self, callback: Callback, event: Event) -> CallbackError | StopTraining | None:
-        """Call a callback's hook, and return what it raised; a Ctrl-C is raised at once."""
+        """Call a callback's hook, and return what it raised; raise a Ctrl-C, or an error of one that is built in."""
         hook = HOOKS[type(event)]
         raised: CallbackError | StopTraining | None = None
         try:
@@ -145,6 +146,8 @@ class Callbacks:
         except (StopTraining, CallbackError) as error:  # the latter of a callback that was sent a message by this one
             raised = error
         except Exception as error:
+            if callback in self._built_in:
+                raise
             reason = str(error) if isinstance(error, DiptychError) else one_line(error)
             name = f"{type(callback).__name__}.{hook}"
             raised = CallbackError(f"callback {name}: {reason}; correct the callback or leave it out")
