@@ -38,11 +38,8 @@ class TensorBoardLogger(Logger):
 
     def close(self, end: TrainingEnd, best: Mapping[str, float]) -> None:
         """Add the hyperparameters with the best metrics, for the tab HPARAMS."""
-        from torch.utils.tensorboard.summary import hparams
-
-        for summary in hparams(self._recipe, dict(best)):
-            self._writer.file_writer.add_summary(summary)
-        self.log(best, self._last_step)
+        # Its own event file, in the same folder: otherwise they would appear as another run.
+        self._writer.add_hparams(self._recipe, dict(best), run_name=".", global_step=self._last_step)
         self._writer.close()
 
 
