@@ -39,7 +39,6 @@ from diptych.models.matchers.vse import VSE, VSESettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.objectives.hinge import Hinge
 from diptych.text.vocabulary import END, SPECIALS, START, UNKNOWN, Vocabulary
-from diptych.training.engine.collapse import CollapseDetector
 from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
@@ -163,7 +162,7 @@ class OurLoop:
         self.model = Model.from_matcher(self.matcher, words, torch.device("cpu"))
         optimiser = make_optimiser(self.matcher, settings)
         self.train = Step(self.matcher, objective, optimiser, self.model.device, settings.clip)
-        self.collapse = CollapseDetector(objective, 100)
+        self.objective = objective
         self.data = DataSide()
 
     def prepare(self, corpus: Corpus) -> None:
@@ -184,7 +183,7 @@ class OurLoop:
         """Train on one batch and return its loss."""
         loss, summary = self.train(batch)
         total = sum(float(term.detach()) for term in loss.terms.values())
-        self.collapse.collapsed_now(total, summary)
+        self.objective.has_collapsed(summary, total)
         return total
 
     def __call__(self, batches: Sequence[Pairs]) -> list[float]:

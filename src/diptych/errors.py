@@ -5,6 +5,7 @@
     │   └── ImageError      one image cannot be decoded; callers may skip it
     ├── RecipeError         a recipe or one of its settings is wrong
     ├── RunError            a run folder or a checkpoint cannot be used
+    ├── CallbackError       a callback of a training has raised an exception
     ├── IndexFileError      the file of an index cannot be used
     └── ScoreError          scores or embeddings cannot be ranked
 
@@ -36,6 +37,10 @@ class RecipeError(DiptychError):
 
 class RunError(DiptychError):
     """A run folder or a checkpoint cannot be used."""
+
+
+class CallbackError(DiptychError):
+    """A callback of a training has raised an exception, which is the cause of this one, or is not a callback."""
 
 
 class IndexFileError(DiptychError):

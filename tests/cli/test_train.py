@@ -3,9 +3,12 @@ import shutil
 import statistics
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from diptych.cli.training_bar import TrainingBar
+from diptych.errors import CallbackError
 from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
+from diptych.training.loggers.tensorboard import TensorBoardLogger
 from diptych.training.recipe_loader import load_recipe
 
 SCENES = "scenes:train=16,val=6,test=8,texts=2"
@@ -125,6 +128,39 @@ def test_after_an_interrupt_the_same_command_continues(seeds, tmp_path, monkeypa
     for name in ("seed-0", "seed-3"):
         weights = (folder / name / "best" / "weights.safetensors" for folder in (tmp_path, seeds[0]))
         assert len({path.read_bytes() for path in weights}) == 1
+
+
+def read_scalars(folder, tag):
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return events.Scalars(tag)
+
+
+def test_each_run_has_a_log_of_its_own(tmp_path, train, train_refused):
+    ended = train("--seeds", "0,3", "--into", str(tmp_path), "--log", "tensorboard", "--log", "tensorboard")
+    assert ended.exit_code == 0, ended.output
+    for name in ("seed-0", "seed-3"):
+        folder = tmp_path / name / "tensorboard"
+        assert len(read_scalars(folder, "train/loss")) == 1  # the first step; named twice, logged once
+        assert f"tensorboard --logdir {folder}" in ended.stderr
+    for option in ((), ("--seeds", "2")):
+        said = train_refused(*option, "--into", str(tmp_path / "other"), "--log", "tensorbord")
+        assert "--log tensorbord: no such logger; did you mean 'tensorboard'?" in said
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_callback_that_fails_is_named_in_one_line_and_the_run_resumes(tmp_path, monkeypatch, train):
+    def full(_logger, _figures, _step):
+        raise OSError(28, "No space left on device")
+
+    words = ("--into", str(tmp_path / "run"), "--log", "tensorboard")
+    with monkeypatch.context() as patched:
+        patched.setattr(TensorBoardLogger, "log", full)
+        ended = train(*words)
+    assert isinstance(ended.exception, CallbackError)
+    assert str(ended.exception).startswith("callback TensorBoardLogger.on_step: OSError: [Errno 28] No space left")
+    assert "stopped; run the same command with --resume to continue" in ended.stderr
+    assert train(*words, "--resume").exit_code == 0
 
 
 def test_errors_are_one_line(seeds, tmp_path, train_refused):

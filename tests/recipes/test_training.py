@@ -33,7 +33,7 @@ def two_steps(recipe, corpus, into, stores):
     """Train until the second step, and see that it is saved."""
     callback = RecordingCallback((2,))
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, into, device="cpu", workers=0, callback=callback, features=stores)
+        train(recipe, corpus, into, device="cpu", workers=0, callbacks=[callback], features=stores)
     assert callback.steps == 2
     assert snapshot_path(into).is_file()
 

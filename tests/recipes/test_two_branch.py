@@ -321,7 +321,7 @@ def test_every_recipe_trains_on_scenes(name, corpus, stores, tmp_path):
 def test_control_c_ends_the_fit_of_a_text_tower(corpus, stores, tmp_path):
     callback, folder = RecordingCallback(preparation="text tower"), tmp_path / "features"
     with pytest.raises(KeyboardInterrupt):
-        train(tiny("cca-small", stores), corpus, tmp_path / "run", device="cpu", callback=callback, features=folder)
+        train(tiny("cca-small", stores), corpus, tmp_path / "run", device="cpu", callbacks=[callback], features=folder)
     assert [what for what, *_ in callback.preparations] == ["text tower"]  # at once, not when all was done
     assert not (folder / "texts").exists()
     assert not (tmp_path / "run" / "recipe.toml").exists()

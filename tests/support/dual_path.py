@@ -55,8 +55,8 @@ class StageCallback(RecordingCallback):
         super().__init__()
         self.run, self.first_snapshots = run, {}
 
-    def on_stage(self, number, stages, steps, done):
-        self.first_snapshots[number] = load_file(snapshot_path(self.run))
+    def on_stage_start(self, stage):
+        self.first_snapshots[stage.stage] = load_file(snapshot_path(self.run))
 
     @property
     def class_messages(self):
@@ -127,7 +127,7 @@ class DualPath:
         callback = callback or StageCallback(into)
         corpus = self.corpus if corpus is None else corpus
         named = {"features": self.stores, "workers": 0, **named}
-        return train(recipe, corpus, into, device="cpu", callback=callback, **named), callback
+        return train(recipe, corpus, into, device="cpu", callbacks=[callback], **named), callback
 
     @cached_property
     def trained(self):

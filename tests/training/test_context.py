@@ -6,6 +6,7 @@ import pytest
 
 from diptych.objectives.hinge import Hinge
 from diptych.training.context import StageContext, TrainingContext, best_file, stage_file, training_corpus
+from diptych.training.engine.callbacks import Callbacks
 from diptych.training.recipe import Recipe, Stage
 from support.callbacks import RecordingCallback
 from support.corpora import corpus_of_groups
@@ -17,7 +18,14 @@ def context(*starts, callback=None):
     stages = tuple(Stage(objective=Hinge(), start=start) for start in starts or ("scratch",))
     callback = callback or RecordingCallback()
     return TrainingContext(
-        Recipe(stage=stages), corpus_of_groups(), "digest", RUN, 0, callback, Path("features"), threading.Event()
+        Recipe(stage=stages),
+        corpus_of_groups(),
+        "digest",
+        RUN,
+        0,
+        Callbacks([callback]),
+        Path("features"),
+        threading.Event(),
     )
 
 

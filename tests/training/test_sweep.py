@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -35,9 +34,9 @@ class SweepCallback(RecordingCallback):
         super().__init__(at, stop_at_once)
         self.titles = []
 
-    def watching(self, title):
+    def of_run(self, title):
         self.titles.append(title)
-        return nullcontext(self)
+        return [self]
 
 
 def variant(recipe, *margins):
@@ -82,7 +81,7 @@ def alone(runs, corpus, tmp_path_factory):
 
 def train_all(runs, corpus, into, callback=None):
     callback = callback or SweepCallback()
-    list(train_runs(runs, corpus, into, device="cpu", workers=0, watching=callback.watching))
+    list(train_runs(runs, corpus, into, device="cpu", workers=0, callbacks=callback.of_run))
     return callback
 
 
@@ -265,6 +264,18 @@ def test_a_copy_that_is_stopped_leaves_nothing_that_is_taken_for_a_run(
     train_all(runs, corpus, tmp_path)
     assert not list(tmp_path.rglob("*.copying"))
     assert_same(runs, alone, tmp_path)
+
+
+def test_a_copy_is_no_second_half_of_a_tracked_run(alone, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(alone / "a", run)
+    for name in ("wandb", "mlflow", "tensorboard"):
+        (run / name).mkdir()
+        (run / name / "file").touch()
+    copy_run(run, tmp_path / "copy")
+    assert [name for name in ("wandb", "mlflow", "tensorboard") if (tmp_path / "copy" / name).exists()] == [
+        "tensorboard"
+    ]
 
 
 def test_a_copy_never_covers_something_else(alone, tmp_path):

@@ -47,8 +47,8 @@ def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(at, whole, co
     callback = RecordingCallback(at)
     for turn in range(len(at)):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, corpus, tmp_path, resume=turn > 0, device="cpu", workers=turn % 3, callback=callback)
-    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=2, callback=callback)
+            train(recipe, corpus, tmp_path, resume=turn > 0, device="cpu", workers=turn % 3, callbacks=[callback])
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=2, callbacks=[callback])
     assert callback.steps == 3 * 3  # every step was trained once, none twice
     assert_same_run(whole, tmp_path)
 
@@ -57,7 +57,7 @@ def test_resuming_a_finished_run_changes_nothing(whole, corpus, recipe, tmp_path
     copy = tmp_path / "copy"
     shutil.copytree(whole, copy)
     callback = RecordingCallback()
-    train(recipe, corpus, copy, resume=True, device="cpu", callback=callback)
+    train(recipe, corpus, copy, resume=True, device="cpu", callbacks=[callback])
     assert callback.steps == 0
     assert_same_run(whole, copy)
 
@@ -110,7 +110,7 @@ def test_a_stage_that_continues_must_beat_the_previous_best(corpus, tmp_path):
 
 def test_stages_that_have_not_begun_may_change_before_a_resume(corpus, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        train(load_recipe("scenes", TINY), corpus, tmp_path, device="cpu", callback=RecordingCallback((2,)))
+        train(load_recipe("scenes", TINY), corpus, tmp_path, device="cpu", callbacks=[RecordingCallback((2,))])
     changed = load_recipe("scenes", [*TINY, "stage.2.epochs=1"])
     train(changed, corpus, tmp_path, resume=True, device="cpu")
     assert load_recipe(str(tmp_path / "recipe.toml")) == changed
@@ -122,7 +122,7 @@ def test_two_at_once_are_refused(whole, corpus, recipe, tmp_path):
         with pytest.raises(RunError, match=f"process {os.getpid()} is writing to it"):
             train(recipe, corpus, tmp_path, resume=True, device="cpu")
 
-    train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=RecordingCallback((2,), second))
+    train(recipe, corpus, tmp_path, device="cpu", workers=0, callbacks=[RecordingCallback((2,), second)])
     assert_same_run(whole, tmp_path)
 
 

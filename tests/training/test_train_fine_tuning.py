@@ -61,7 +61,7 @@ def random_crops(monkeypatch):
 def test_the_whole_network_is_fine_tuned_after_the_frozen_stage(corpus, stores, tmp_path, random_crops):
     recipe = every_stage("vsepp-rc-rv-vgg19-ft", "stage.1.batches.size=4", "stage.2.batches.size=4")
     callback = RecordingCallback()
-    run = train(recipe, corpus, tmp_path, device="cpu", workers=0, callback=callback, features=stores)
+    run = train(recipe, corpus, tmp_path, device="cpu", workers=0, callbacks=[callback], features=stores)
     assert [line["stage"] for line in epoch_lines(run)] == [1, 2]
     assert callback.steps == 2 * 2  # six pairs in batches of four: restval was trained on in both stages
     assert len(random_crops) == 2 * 6
@@ -112,8 +112,8 @@ def test_stopping_amid_dropout_crops_a_cosine_and_parts_changes_nothing(corpus, 
     stopped, callback = tmp_path / "stopped", RecordingCallback((2, 5))
     for turn in range(2):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, corpus, stopped, resume=turn > 0, device="cpu", callback=callback, features=stores)
-    train(recipe, corpus, stopped, resume=True, device="cpu", workers=2, callback=callback, features=stores)
+            train(recipe, corpus, stopped, resume=turn > 0, device="cpu", callbacks=[callback], features=stores)
+    train(recipe, corpus, stopped, resume=True, device="cpu", workers=2, callbacks=[callback], features=stores)
     assert callback.steps == 2 * 3  # every step was trained once, none twice
     assert snapshot_path(whole).read_bytes() == snapshot_path(stopped).read_bytes()
     best = (run / "best" / "weights.safetensors" for run in (whole, stopped))

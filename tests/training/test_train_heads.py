@@ -88,8 +88,8 @@ def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(at, headed, b
     callback = RecordingCallback(at)
     for turn in range(len(at)):
         with pytest.raises(KeyboardInterrupt):
-            train(both, corpus, tmp_path, resume=turn > 0, device="cpu", workers=0, callback=callback)
-    train(both, corpus, tmp_path, resume=True, device="cpu", workers=1, callback=callback)
+            train(both, corpus, tmp_path, resume=turn > 0, device="cpu", workers=0, callbacks=[callback])
+    train(both, corpus, tmp_path, resume=True, device="cpu", workers=1, callbacks=[callback])
     assert callback.steps == 12  # every step once
     for name in ("best/weights.safetensors", "stage-1/weights.safetensors", "last/snapshot.safetensors"):
         assert (tmp_path / name).read_bytes() == (headed / name).read_bytes()
@@ -113,7 +113,7 @@ def test_such_a_run_resumes_bit_for_bit(base, head_only, corpus, tmp_path):
     recipe = head_only(base)
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0)
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, callback=RecordingCallback((2,)))
+        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, callbacks=[RecordingCallback((2,))])
     train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", workers=0)
     for name in ("best/weights.safetensors", "last/snapshot.safetensors", "recipe.toml"):
         assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes()
@@ -140,7 +140,7 @@ def test_a_learned_temperature_belongs_to_its_stage_and_resumes_bit_for_bit(base
     recipe = head_only(base, *changes)
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0)
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, callback=RecordingCallback((4,)))
+        train(recipe, corpus, tmp_path / "cut", device="cpu", workers=0, callbacks=[RecordingCallback((4,))])
     train(recipe, corpus, tmp_path / "cut", resume=True, device="cpu", workers=0)
     for name in ("best/weights.safetensors", "last/snapshot.safetensors"):
         assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes()

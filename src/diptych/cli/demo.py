@@ -56,8 +56,7 @@ def command(
         f"training {recipe.title!r} on {TRAIN_SCENES:,} scenes into {into}; "
         "after Ctrl-C, run the same command again to continue"
     )
-    with TrainingBar(stderr) as callback:
-        train(recipe, corpus, into, resume=(into / "recipe.toml").exists(), callback=callback)
+    train(recipe, corpus, into, resume=(into / "recipe.toml").exists(), callbacks=[TrainingBar(stderr)])
 
     model = Model.load(into)
     test = corpus.split("test")

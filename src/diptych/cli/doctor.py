@@ -15,7 +15,15 @@ from rich.table import Table
 from diptych import __version__
 from diptych.cli.console import stdout
 
-EXTRAS = {"parquet": "pyarrow", "regions": "cv2", "faiss": "faiss", "onnx": "onnxruntime"}
+EXTRAS = {
+    "parquet": "pyarrow",
+    "regions": "cv2",
+    "faiss": "faiss",
+    "onnx": "onnxruntime",
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
+    "mlflow": "mlflow",
+}
 
 
 def command() -> None:

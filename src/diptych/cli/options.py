@@ -26,6 +26,12 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; repeatable.")
 ]
 Features = Annotated[Path, typer.Option(help="The folder with the stored features of frozen backbones.")]
+Log = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log", metavar="NAME", help="Also log to tensorboard, wandb or mlflow, in the run's folder; repeatable."
+    ),
+]
 Seeds = Annotated[
     str | None,
     typer.Option(metavar="N|LIST", help="One run per seed: 5 for the seeds 0 to 4, or a list such as 0,3,7."),

@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result, stdout
-from diptych.cli.options import Data, Device, Features, Overrides, ProfileName, RecipeName, ReportOn, Seeds, Workers
+from diptych.cli.options import (
+    Data,
+    Device,
+    Features,
+    Log,
+    Overrides,
+    ProfileName,
+    RecipeName,
+    ReportOn,
+    Seeds,
+    Workers,
+)
 
 
 def command(
@@ -27,6 +38,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    log: Log = None,
 ) -> None:
     """Train a recipe with several values of its keys, and print a table of the results.
 
@@ -53,7 +65,14 @@ def command(
     keep_freed_memory()
     folder = into or Path("runs") / f"{Path(recipe).stem}-sweep"
     measured = train_runs(
-        sweep.runs, data, folder, {"val", report_on}, device=device, workers=workers, features=features
+        sweep.runs,
+        data,
+        folder,
+        {"val", report_on},
+        device=device,
+        workers=workers,
+        features=features,
+        log=log or (),
     )
     result = SweepResult.of(sweep, measured, report_on)
     title = f"{recipe} on {data}, split {report_on}"

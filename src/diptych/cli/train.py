@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.console import print_note, print_result, stderr, stdout
-from diptych.cli.options import Data, Device, Features, Overrides, ProfileName, RecipeName, ReportOn, Seeds, Workers
-from diptych.errors import RecipeError
+from diptych.cli.console import print_note, print_result, stdout
+from diptych.cli.options import (
+    Data,
+    Device,
+    Features,
+    Log,
+    Overrides,
+    ProfileName,
+    RecipeName,
+    ReportOn,
+    Seeds,
+    Workers,
+)
+from diptych.errors import CallbackError, RecipeError
 
 if TYPE_CHECKING:
     from diptych.evaluation.protocols.seeds import SeedStatistics
@@ -28,6 +39,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    log: Log = None,
 ) -> None:
     """Train a recipe on a corpus, once or with several seeds, and write a report.
 
@@ -43,6 +55,8 @@ def command(
         diptych train scenes scenes --into runs/first --resume
 
         diptych train scenes scenes --seeds 5 --report-on test
+
+        diptych train scenes scenes --log tensorboard
     """
     from diptych.machine import keep_freed_memory
     from diptych.training.recipe_loader import profiled_name
@@ -54,13 +68,13 @@ def command(
         overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
         if report_on != "val":
             raise RecipeError("--report-on needs --seeds; measure a single run with `diptych evaluate`")
-        _train_one(recipe, data, folder, overrides, resume, features, device, workers)
+        _train_one(recipe, data, folder, overrides, resume, features, device, workers, log or [])
         return
     if seed is not None:
         raise RecipeError("--seed and --seeds exclude each other; remove one (--seeds 3,7 names seeds)")
     if resume:
         raise RecipeError("--resume and --seeds exclude each other; remove --resume, runs with --seeds always continue")
-    statistics = _train_seeds(recipe, data, folder, set_ or [], seeds, report_on, features, device, workers)
+    statistics = _train_seeds(recipe, data, folder, set_ or [], seeds, report_on, features, device, workers, log or [])
     even = "" if len(statistics.runs) % 2 else ", the lower of the two middle ones"
     print_result(f"median run by {statistics.sum_metric}: {folder / statistics.median_run}{even}", "bold green")
 
@@ -74,30 +88,30 @@ def _train_one(
     features: Path,
     device: str,
     workers: int | None,
+    log: list[str],
 ) -> None:
     """Train one run and write its report on val."""
-    from diptych.cli.training import open_training_corpus, run_evaluator
-    from diptych.cli.training_bar import TrainingBar
+    from diptych.cli.training import open_training_corpus, run_evaluator, training_callbacks
     from diptych.model import Model
     from diptych.training.engine.checkpoint import snapshot_path
     from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
 
     chosen = load_recipe(recipe, overrides)
+    callbacks = training_callbacks(log)
     corpus = open_training_corpus(data)
     try:
-        with TrainingBar(stderr) as callback:
-            train(
-                chosen,
-                corpus,
-                folder,
-                resume=resume,
-                device=device,
-                workers=workers,
-                callback=callback,
-                features=features,
-            )
-    except KeyboardInterrupt:
+        train(
+            chosen,
+            corpus,
+            folder,
+            resume=resume,
+            device=device,
+            workers=workers,
+            callbacks=callbacks,
+            features=features,
+        )
+    except (KeyboardInterrupt, CallbackError):
         if snapshot_path(folder).exists():
             print_note(f"stopped; run the same command with --resume to continue (run folder {folder})")
         else:
@@ -118,6 +132,7 @@ def _train_seeds(
     features: Path,
     device: str,
     workers: int | None,
+    log: list[str],
 ) -> SeedStatistics:
     """Train one run per seed, print a table of them and write it to summary.json."""
     from diptych.cli.training import train_runs
@@ -127,7 +142,7 @@ def _train_seeds(
     from diptych.training.sweep_plan import plan_seeds, read_seeds
 
     runs = plan_seeds(recipe, read_seeds(seeds), overrides)
-    measured = train_runs(runs, data, folder, {report_on}, device=device, workers=workers, features=features)
+    measured = train_runs(runs, data, folder, {report_on}, device=device, workers=workers, features=features, log=log)
     statistics = SeedStatistics({name: metrics[report_on] for name, metrics in measured.items()})
     stdout.print(seeds_table(statistics, f"{recipe} on {data}, split {report_on}").render())
     summary = {"recipe": recipe, "data": data, "split": report_on, **statistics.to_json()}

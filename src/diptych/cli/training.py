@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diptych.cli.console import print_note, print_skipped, progress_bar, stderr
 from diptych.cli.options import thread_count
+from diptych.errors import CallbackError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
     from diptych.report.run_evaluator import RunEvaluator
-    from diptych.training.engine.callbacks import TrainingCallback
+    from diptych.training.engine.callbacks import Callback
     from diptych.training.recipe import Recipe
 
 
@@ -45,25 +45,30 @@ def train_runs(
     device: str,
     workers: int | None,
     features: Path,
+    log: Sequence[str] = (),
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Train and measure several runs with progress displays: metrics by run, split and name."""
+    """Train and measure several runs with progress displays and loggers: metrics by run, split and name."""
     from diptych.report.run_evaluator import train_and_measure
+
+    training_callbacks(log)  # raises now if a logger's package is missing
+
+    def titled_callbacks(title: str) -> list[Callback]:
+        print_note(title)
+        return training_callbacks(log)
 
     evaluator = run_evaluator(open_training_corpus(data), workers)
     try:
         return train_and_measure(
-            runs, into, splits, evaluator, device=device, workers=workers, features=features, watching=_titled_bar
+            runs, into, splits, evaluator, device=device, workers=workers, features=features, callbacks=titled_callbacks
         )
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, CallbackError):
         print_note(f"stopped; run the same command again to continue (folder {into})")
         raise
 
 
-@contextmanager
-def _titled_bar(title: str) -> Iterator[TrainingCallback]:
-    """A progress bar for one training, below a line with its title."""
+def training_callbacks(log: Sequence[str]) -> list[Callback]:
+    """The callbacks of one training: a progress bar, and a logger for each name of --log."""
     from diptych.cli.training_bar import TrainingBar
+    from diptych.training.loggers.logger import make_logger
 
-    print_note(title)
-    with TrainingBar(stderr) as callback:
-        yield callback
+    return [TrainingBar(stderr), *(make_logger(name) for name in dict.fromkeys(log))]

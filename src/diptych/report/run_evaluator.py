@@ -85,7 +85,7 @@ def train_and_measure(
     device: str = "auto",
     workers: int | None = None,
     features: Path = Path("features"),
-    watching: CallbackFactory | None = None,
+    callbacks: CallbackFactory = lambda _title: (),
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Train the runs that are not finished and measure all: metrics by run, split and name.
 
@@ -97,7 +97,7 @@ def train_and_measure(
         evaluator.corpus.split(split)  # raises before the first training if the corpus has no such split
     measured = {}
     trainings = train_runs(
-        runs, evaluator.corpus, into, device=device, workers=workers, features=features, watching=watching
+        runs, evaluator.corpus, into, device=device, workers=workers, features=features, callbacks=callbacks
     )
     for name, folder in trainings:
         model = Model.load(folder, device, stores=features)

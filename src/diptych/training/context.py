@@ -13,7 +13,8 @@ from torch import Tensor
 from diptych.data.corpus import Corpus
 from diptych.model import Model
 from diptych.progress import ProgressCallback
-from diptych.training.engine.callbacks import TrainingCallback
+from diptych.training.engine.callbacks import Callbacks
+from diptych.training.engine.events import Preparation
 from diptych.training.engine.journal import Journal
 from diptych.training.inputs.images import StageImages
 from diptych.training.recipe import Recipe, Stage
@@ -30,7 +31,7 @@ class TrainingContext:
     digest: str  # of the corpus
     run: Path
     workers: int
-    callback: TrainingCallback
+    callbacks: Callbacks
     stores: Path  # the folder that holds feature stores
     interrupted: threading.Event
 
@@ -44,7 +45,7 @@ class TrainingContext:
         return partial(self._report_progress, what)
 
     def _report_progress(self, what: str, done: int, total: int) -> None:
-        self.callback.on_preparation(what, done, total)
+        self.callbacks.send(Preparation(what, done, total))
         self.stop_if_interrupted()
 
 

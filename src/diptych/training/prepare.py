@@ -34,7 +34,7 @@ def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot
     if snapshot is None:
         _report_unmatched(training, number, train)
     images = StageImages(
-        model, stage, training.stores, training.workers, training.progress("features"), training.callback.message
+        model, stage, training.stores, training.workers, training.progress("features"), training.callbacks.message
     )
     resumed = None if snapshot is None else snapshot.tensors
     context = StageContext(training, number, model, train, images, resumed)
@@ -62,7 +62,7 @@ def make_step(matcher: Matcher, stage: Stage, device: torch.device, needs: Seque
 def _stage_data(context: StageContext, needs: Sequence[Need]) -> StageData:
     """What the stage trains on and is validated on."""
     training, stage, images = context.training, context.stage, context.images
-    texts = StageTexts(context.model, training.stores, training.progress("text features"), training.callback.message)
+    texts = StageTexts(context.model, training.stores, training.progress("text features"), training.callbacks.message)
     seed = (training.recipe.seed, context.number)
     extensions = [need.epoch_extension for need in needs if need.epoch_extension is not None]
     if stage.phrases is not None:
@@ -80,7 +80,7 @@ def _report_unmatched(training: TrainingContext, number: int, train: Corpus) -> 
     images, texts = len(everything.image_ids) - len(train.image_ids), len(everything.texts) - len(train.texts)
     is_reported = any(earlier.splits == stage.splits for earlier in training.recipe.stage[: number - 1])
     if (images or texts) and not is_reported:
-        training.callback.message(
+        training.callbacks.message(
             f"left out of training, because their groups lack the other side: images {images:,}, texts {texts:,}; "
             "`diptych data check` names them",
             "yellow",

@@ -23,8 +23,9 @@ from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors
 from diptych.training.compatibility import check_models, check_recipe
 from diptych.training.context import best_file, stage_file, training_corpus
-from diptych.training.engine.callbacks import TrainingCallback
+from diptych.training.engine.callbacks import Callbacks
 from diptych.training.engine.checkpoint import Snapshot
+from diptych.training.engine.events import Preparation
 from diptych.training.inputs.texts import fit_texts
 from diptych.training.inputs.words import initial_vocabulary
 from diptych.training.needs.offline import lists_of_run
@@ -59,27 +60,27 @@ class StartingPoint:
     vectors: WordVectors | None
     corpus: Corpus
     stores: Path  # where fits of text towers are kept
-    callback: TrainingCallback
+    callbacks: Callbacks
     interrupted: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def checked(
-        cls, recipe: Recipe, corpus: Corpus, run: Path | None, stores: Path, callback: TrainingCallback
+        cls, recipe: Recipe, corpus: Corpus, run: Path | None, stores: Path, callbacks: Callbacks
     ) -> StartingPoint:
         """Check everything that could fail later, and return the starting point; a resumed `run` has a vocabulary."""
         check_recipe(recipe, corpus)
         for number, stage in enumerate(recipe.stage, 1):
             if stage.offline is not None and stage.offline.mining_stage(number) is None:
                 lists_of_run(stage.offline, training_corpus(stage, corpus))
-        vocabulary, vectors = initial_vocabulary(recipe, corpus, run, callback)
+        vocabulary, vectors = initial_vocabulary(recipe, corpus, run, callbacks)
         assert recipe.model is not None, "set by with_model"
         settings = recipe.model.for_data(len(vocabulary), None if corpus.features is None else corpus.features.shape)
         matcher = check_models(recipe, settings, corpus)
         image_reader(corpus.split("val"), matcher.image_input, matcher.pretrained)  # raises if it cannot be read
         if matcher.image_input.kind == "features":
             shape = " x ".join(map(str, matcher.image_input.shape))
-            callback.message(f"images: the features of size {shape} that came with {corpus.name}")
-        start = cls(recipe, settings, vocabulary, vectors, corpus, stores, callback)
+            callbacks.message(f"images: the features of size {shape} that came with {corpus.name}")
+        start = cls(recipe, settings, vocabulary, vectors, corpus, stores, callbacks)
         if run is None:
             for base in (stage.start for stage in recipe.stage if stage.start not in ("scratch", "previous")):
                 start.from_run(Path(base))
@@ -117,7 +118,7 @@ class StartingPoint:
         if fit_texts(
             tower, tower.settings, table, self.vectors, self.vocabulary.digest, self.stores, progress=self._report_fit
         ):
-            self.callback.message(f"fitted the text tower {tower.settings.name!r} to {len(table):,} training texts")
+            self.callbacks.message(f"fitted the text tower {tower.settings.name!r} to {len(table):,} training texts")
 
     def from_run(self, base: Path) -> Matcher:
         """The best weights of another run, which must have the same vocabulary and model settings."""
@@ -129,7 +130,7 @@ class StartingPoint:
         return matcher
 
     def _report_fit(self, done: int, total: int) -> None:
-        self.callback.on_preparation("text tower", done, total)
+        self.callbacks.send(Preparation("text tower", done, total))
         if self.interrupted.is_set():
             raise KeyboardInterrupt
 

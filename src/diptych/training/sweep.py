@@ -9,8 +9,8 @@ import hashlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +19,9 @@ from diptych.data.corpus import Corpus
 from diptych.errors import DiptychError, RunError
 from diptych.files import locked_folder
 from diptych.models.storage import load_about
-from diptych.training.engine.callbacks import NoCallback, TrainingCallback
+from diptych.training.engine.callbacks import Callback, Callbacks
 from diptych.training.engine.checkpoint import Position, snapshot_path
+from diptych.training.loggers.logger import OWN_FOLDERS
 from diptych.training.recipe import Recipe, Stage
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.start import StartingPoint, with_model
@@ -28,8 +29,8 @@ from diptych.training.train import train
 
 SHARED = "shared"
 
-# Makes the callback of one training from its title, such as "run 2 of 5: seed-1".
-CallbackFactory = Callable[[str], AbstractContextManager[TrainingCallback]]
+# Makes the callbacks of one training from its title, such as "run 2 of 5: seed-1".
+CallbackFactory = Callable[[str], Iterable[Callback]]
 
 
 def train_runs(
@@ -40,7 +41,7 @@ def train_runs(
     device: str = "auto",
     workers: int | None = None,
     features: Path | str = "features",
-    watching: CallbackFactory | None = None,
+    callbacks: CallbackFactory = lambda _title: (),
 ) -> Iterator[tuple[str, Path]]:
     """Train recipes into folders of their names below `into`; yields each name and folder when its run is finished.
 
@@ -53,17 +54,13 @@ def train_runs(
             f"{folder}: contains a run, but several runs need a folder of their own; choose another with --into"
         )
     runs = {name: with_model(recipe, folder / name) for name, recipe in runs.items()}
-    run_set = _RunSet(runs, corpus, corpus.digest(), folder, device, workers, Path(features), watching or _silently)
+    run_set = _RunSet(runs, corpus, corpus.digest(), folder, device, workers, Path(features), callbacks)
     with locked_folder(folder, RunError) if folder.exists() else nullcontext():  # a refusal leaves no folder behind
         run_set.check()
     with locked_folder(folder, RunError):
         for number, (name, recipe) in enumerate(runs.items(), 1):
             run_set.train(folder / name, recipe, f"run {number} of {len(runs)}: {name}")
             yield name, folder / name
-
-
-def _silently(_title: str) -> AbstractContextManager[TrainingCallback]:
-    return nullcontext(NoCallback())
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class _RunSet:
     device: str
     workers: int | None
     features: Path
-    watching: CallbackFactory
+    callbacks: CallbackFactory
 
     def check(self) -> None:
         """Fail now for recipes that cannot be trained, not after hours of training the runs before them."""
@@ -88,7 +85,7 @@ class _RunSet:
                 continue
             try:
                 resumed = run if snapshot_path(run).exists() else None
-                StartingPoint.checked(recipe, self.corpus, resumed, self.features, NoCallback())
+                StartingPoint.checked(recipe, self.corpus, resumed, self.features, Callbacks())
             except DiptychError as error:
                 raise type(error)(f"{name}: {error}") from None
             checked.append(unseeded)
@@ -104,17 +101,16 @@ class _RunSet:
             which = "stage 1" if stages == 1 else f"stages 1 to {stages}"
             self.train(shared, start, f"{which}, shared by {self._sharing[_key(start)]} runs", stages)
             copy_run(shared, run)
-        with self.watching(title) as callback:
-            train(
-                recipe,
-                self.corpus,
-                run,
-                resume=(run / "recipe.toml").exists(),
-                device=self.device,
-                workers=self.workers,
-                callback=callback,
-                features=self.features,
-            )
+        train(
+            recipe,
+            self.corpus,
+            run,
+            resume=(run / "recipe.toml").exists(),
+            device=self.device,
+            workers=self.workers,
+            callbacks=self.callbacks(title),
+            features=self.features,
+        )
 
     def _finished(self, run: Path, recipe: Recipe) -> bool:
         """Whether a folder contains the finished run of a recipe; a run of another recipe or other data is an error."""
@@ -162,7 +158,7 @@ def copy_run(run: Path, target: Path) -> None:
     temporary = target.with_name(f".{target.name}.copying")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        ignored = shutil.ignore_patterns(".*", "report.html")
+        ignored = shutil.ignore_patterns(".*", "report.html", *OWN_FOLDERS)
         shutil.copytree(run, temporary, ignore=ignored, copy_function=_copy_file)
         temporary.rename(target)
     except BaseException:

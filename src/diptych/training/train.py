@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+import torch
 
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
@@ -14,9 +18,11 @@ from diptych.errors import RunError
 from diptych.files import atomic_write, locked_folder, remove_leftovers, write_text
 from diptych.machine import available_cores, choose_device, interrupt_event
 from diptych.model import Model
-from diptych.training.context import TrainingContext, stage_file
-from diptych.training.engine.callbacks import NoCallback, TrainingCallback
+from diptych.training.context import TrainingContext, best_file, stage_file
+from diptych.training.engine.callbacks import Callback, Callbacks
 from diptych.training.engine.checkpoint import Position, Snapshot, snapshot_path
+from diptych.training.engine.collapse import CollapseWatch
+from diptych.training.engine.events import Reason, TrainingEnd, TrainingStart
 from diptych.training.engine.journal import Journal
 from diptych.training.engine.loop import StageLoop
 from diptych.training.origin import Origin
@@ -34,51 +40,72 @@ def train(
     resume: bool = False,
     device: str = "auto",
     workers: int | None = None,
-    callback: TrainingCallback | None = None,
+    callbacks: Iterable[Callback] = (),
     features: Path | str = "features",
 ) -> Path:
     """Train a recipe (or its name) on a corpus (or its address) into a run folder, and return that folder.
 
     A folder that already holds a run is refused unless `resume` is set; a resumed run ends with the same weights as
     one that was never stopped. `workers` threads read images ahead; their number does not change the result. The
-    features of a frozen backbone are computed once and stored below the folder `features`.
+    features of a frozen backbone are computed once and stored below the folder `features`. `callbacks` are told about
+    the progress, in their order (see `Callback`).
     """
     run = Path(into)
     recipe = with_model(load_recipe(recipe) if isinstance(recipe, str) else recipe, run if resume else None)
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
-    callback = callback or NoCallback()
+    journal = Journal(run)
+    all_callbacks = Callbacks(callbacks, built_in=(journal, CollapseWatch()))
     torch_device = choose_device(device)
     snapshot = _find_snapshot(run, recipe) if resume else None
     if not resume:
         _check_empty(run)
-    start = StartingPoint.checked(recipe, corpus, run if snapshot else None, Path(features), callback)
+    start = StartingPoint.checked(recipe, corpus, run if snapshot else None, Path(features), all_callbacks)
     digest = corpus.digest()
     if snapshot is not None:
         snapshot.check(start.vocabulary, digest)
     with locked_folder(run, RunError), interrupt_event() as interrupted:
         threads = available_cores() if workers is None else workers
         start = replace(start, interrupted=interrupted)
-        training = TrainingContext(recipe, corpus, digest, run, threads, callback, Path(features), interrupted)
+        training = TrainingContext(recipe, corpus, digest, run, threads, all_callbacks, Path(features), interrupted)
         remove_leftovers(run)
         position = snapshot.position if snapshot else Position()
-        Journal(run).rewind(position.stage, position.epoch, position.step)
-        if snapshot is None:
-            start.vocabulary.save(run / "vocabulary.json")
-        write_text(run / "recipe.toml", recipe.to_toml())
-        Origin(corpus.address, digest).save(run)
-        while not (position.stage_done and position.stage == len(recipe.stage)):
-            if position.stage_done:
-                _keep_stage(run, position.stage)
-                position, snapshot = _next_stage(position, recipe), None
-            with _no_run_before_the_first_snapshot(run):
-                matcher = start.build_matcher(run, position.stage, snapshot)
-                model = Model.from_matcher(matcher.to(torch_device), start.vocabulary, torch_device)
-                loop = StageLoop(prepare_stage(training, model, position.stage, snapshot), position)
+        with _no_run_before_the_first_snapshot(run):
+            journal.rewind(position.stage, position.epoch, position.step)
+            training_start = TrainingStart(
+                run, recipe, resume, journal.finished_steps() + position.step, all_callbacks.send
+            )
+            with all_callbacks.training(training_start, partial(_training_end, run)):
                 if snapshot is None:
-                    loop.save_snapshot()
-            loop.run()
-            position = loop.position
+                    start.vocabulary.save(run / "vocabulary.json")
+                write_text(run / "recipe.toml", recipe.to_toml())
+                Origin(corpus.address, digest).save(run)
+                _train_stages(training, start, torch_device, position, snapshot)
     return run
+
+
+def _train_stages(
+    training: TrainingContext, start: StartingPoint, device: torch.device, position: Position, snapshot: Snapshot | None
+) -> None:
+    """Train the rest of the stage that the position is in, and all later stages."""
+    run, recipe = training.run, training.recipe
+    while not (position.stage_done and position.stage == len(recipe.stage)):
+        if position.stage_done:
+            _keep_stage(run, position.stage)
+            position, snapshot = _next_stage(position, recipe), None
+        matcher = start.build_matcher(run, position.stage, snapshot)
+        model = Model.from_matcher(matcher.to(device), start.vocabulary, device)
+        prepared = prepare_stage(training, model, position.stage, snapshot)
+        loop = StageLoop(prepared, position, Journal(run).finished_steps())
+        if snapshot is None:
+            loop.write_snapshot()
+        loop.run()
+        position = loop.position
+
+
+def _training_end(run: Path, reason: Reason, error: BaseException | None) -> TrainingEnd:
+    file = best_file(run).with_name("metrics.json")
+    best = json.loads(file.read_text(encoding="utf-8"))["val"] if file.is_file() else {}
+    return TrainingEnd(run, reason, error, best)
 
 
 @contextmanager

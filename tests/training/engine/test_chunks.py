@@ -209,8 +209,8 @@ def test_a_training_in_chunks_with_dropout_and_a_learned_temperature_resumes_bit
     callback = RecordingCallback((2, 6))
     for turn in range(2):
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, features, tmp_path / "cut", resume=turn > 0, device="cpu", workers=0, callback=callback)
-    train(recipe, features, tmp_path / "cut", resume=True, device="cpu", workers=1, callback=callback)
+            train(recipe, features, tmp_path / "cut", resume=turn > 0, device="cpu", workers=0, callbacks=[callback])
+    train(recipe, features, tmp_path / "cut", resume=True, device="cpu", workers=1, callbacks=[callback])
     assert callback.steps == 9
     for name in ("best/weights.safetensors", "last/snapshot.safetensors"):
         assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes()

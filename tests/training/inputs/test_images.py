@@ -74,7 +74,9 @@ def frozen(corpus, stores, tmp_path_factory):
     """A run whose backbone stayed as it was, and what was said."""
     callback, folder = RecordingCallback(), tmp_path_factory.mktemp("runs") / "frozen"
     recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=1"])
-    return train(recipe, corpus, folder, device="cpu", features=stores, callback=callback), "\n".join(callback.messages)
+    return train(recipe, corpus, folder, device="cpu", features=stores, callbacks=[callback]), "\n".join(
+        callback.messages
+    )
 
 
 def test_a_frozen_backbone_is_read_from_the_store(corpus, stores, tuned):
@@ -125,7 +127,7 @@ def test_a_resumed_run_on_random_crops_ends_with_the_same_weights(corpus, stores
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", features=stores, workers=0)
     stopped = tmp_path / "stopped"
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, stopped, device="cpu", features=stores, callback=RecordingCallback((3,)))
+        train(recipe, corpus, stopped, device="cpu", features=stores, callbacks=[RecordingCallback((3,))])
     again = train(recipe, corpus, stopped, resume=True, device="cpu", features=stores, workers=2)
     assert snapshot_path(whole).read_bytes() == snapshot_path(again).read_bytes()
     fixed = load_recipe("vsepp", [*SMALL, "stage.1.epochs=2", "stage.1.batches.size=6"])
@@ -204,7 +206,7 @@ def test_training_continues_after_an_interrupted_feature_extraction(corpus, tmp_
             folders[0],
             device="cpu",
             features=folders[1],
-            callback=RecordingCallback(preparation="features"),
+            callbacks=[RecordingCallback(preparation="features")],
         )
     assert train(recipe, corpus, folders[0], device="cpu", features=folders[1]) == folders[0]
 

@@ -111,10 +111,10 @@ def test_what_was_measured_in_training_is_what_an_evaluation_measures(whole, cor
 def test_an_interrupted_run_ends_bit_for_bit_like_one_that_was_not(whole, corpus, recipe, stores, tmp_path):
     options, callback = {"device": "cpu", "features": stores}, RecordingCallback((2, 9))
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, workers=0, callback=callback, **options)
+        train(recipe, corpus, tmp_path, workers=0, callbacks=[callback], **options)
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, tmp_path, resume=True, workers=1, callback=callback, **options)
-    train(recipe, corpus, tmp_path, resume=True, workers=2, callback=callback, **options)
+        train(recipe, corpus, tmp_path, resume=True, workers=1, callbacks=[callback], **options)
+    train(recipe, corpus, tmp_path, resume=True, workers=2, callbacks=[callback], **options)
     assert_same_run(whole, tmp_path)
 
 
@@ -151,9 +151,9 @@ def interrupted(name, corpus, stores, into):
     """A run that was interrupted at its third step, and went on; the names of what its optimiser remembers."""
     recipe, callback = load_recipe("phrases-scenes", OTHERS[name]), RecordingCallback((3,))
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, corpus, into, device="cpu", callback=callback, features=stores)
+        train(recipe, corpus, into, device="cpu", callbacks=[callback], features=stores)
     assert not (into / "best").exists()
-    train(recipe, corpus, into, resume=True, device="cpu", callback=callback, features=stores)
+    train(recipe, corpus, into, resume=True, device="cpu", callbacks=[callback], features=stores)
     return {key.rsplit(".", 1)[1] for key in load_file(snapshot_path(into)) if key.startswith("optimiser.")}
 
 
@@ -224,7 +224,7 @@ def test_phrases_without_a_known_word_are_left_out_and_reported(corpus, stores, 
     lost = sum(len(phrases[text]) for text in (4, 7))
     callback = RecordingCallback()
     recipe = load_recipe("phrases-scenes", [*SMALL, "stage.1.epochs=1", "text.threshold=4"])
-    run = train(recipe, changed, tmp_path, device="cpu", workers=0, callback=callback, features=stores)
+    run = train(recipe, changed, tmp_path, device="cpu", workers=0, callbacks=[callback], features=stores)
     (told,) = callback.messages_with("left out")
     assert told == f"left out {lost} training texts without a known word; the first is 'zyzzyva4'"
     assert "zyzzyva4" not in (run / "vocabulary.json").read_text()
@@ -240,7 +240,7 @@ def test_photos_that_cannot_be_read_are_left_out_and_reported(corpus, stores, tm
     callback = RecordingCallback()
     recipe = load_recipe("phrases-scenes", [*SMALL, "stage.1.epochs=1"])
     changed = replace(corpus, pictures=pictures)
-    train(recipe, changed, tmp_path / "run", device="cpu", workers=0, callback=callback, features=stores)
+    train(recipe, changed, tmp_path / "run", device="cpu", workers=0, callbacks=[callback], features=stores)
     said = "left out 2 training photos that cannot be read; the first is broken.jpg: truncated"
     assert callback.messages_with("left out") == [said]
     pictures = [

@@ -183,7 +183,13 @@ def test_training_reports_texts_without_a_known_word(tmp_path):
         callback = RecordingCallback()
         run = tmp_path / str(told)
         train(
-            recipe, replace(corpus, texts=texts_of), run, device="cpu", workers=0, callback=callback, features=tmp_path
+            recipe,
+            replace(corpus, texts=texts_of),
+            run,
+            device="cpu",
+            workers=0,
+            callbacks=[callback],
+            features=tmp_path,
         )
         line = "kept 2 training texts without a known word, as good as empty to the model; the first is 'Xyzzy!'"
         assert callback.messages_with("known word") == [line] * told

@@ -10,7 +10,7 @@ from diptych.data.corpus import Phrase
 from diptych.errors import DataError, RecipeError
 from diptych.model import Model
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.engine.callbacks import NoCallback
+from diptych.training.engine.callbacks import Callbacks
 from diptych.training.inputs.words import initial_vocabulary
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
@@ -48,7 +48,7 @@ class FirstWeights(RecordingCallback):
         super().__init__()
         self.run = run
 
-    def on_stage(self, number, stages, steps, done):
+    def on_stage_start(self, stage):
         self.weights = last_weights(self.run)
 
 
@@ -57,7 +57,7 @@ def test_word_vectors_decide_which_words_there_are_and_how_they_start(use, vecto
     path, has = vectors
     recipe = recipe_with(f"text.vectors={path}", f"text.use={use}", "stage.1.epochs=1")
     callback = FirstWeights(tmp_path / "run")
-    run = train(recipe, features, tmp_path / "run", device="cpu", callback=callback)
+    run = train(recipe, features, tmp_path / "run", device="cpu", callbacks=[callback])
     words = Vocabulary.load(run / "vocabulary.json").words
     every = Vocabulary.from_texts(corpus.split("train").texts, 1).words
     assert list(words) == (list(every) if use == "start" else has)
@@ -79,7 +79,7 @@ def test_a_filtered_run_resumes_bit_for_bit_without_the_file(use, vectors, featu
     recipe = recipe_with(f"text.vectors={path}", f"text.use={use}")
     whole = train(recipe, features, tmp_path / "whole", device="cpu")
     with pytest.raises(KeyboardInterrupt):
-        train(recipe, features, tmp_path / "cut", device="cpu", callback=RecordingCallback((2,)))
+        train(recipe, features, tmp_path / "cut", device="cpu", callbacks=[RecordingCallback((2,))])
     path.unlink()  # a run that has begun has its vocabulary
     train(recipe, features, tmp_path / "cut", resume=True, device="cpu")
     for name in ("best/weights.safetensors", "last/snapshot.safetensors"):
@@ -90,14 +90,14 @@ def test_a_filtered_run_resumes_bit_for_bit_without_the_file(use, vectors, featu
 def test_a_filter_without_vectors_is_refused(use, features):
     message = rf"^text\.use = '{use}': a file of word vectors .*; set text\.vectors, or text\.use=start .*"
     with pytest.raises(RecipeError, match=message):
-        initial_vocabulary(recipe_with(f"text.use={use}"), features, None, NoCallback())
+        initial_vocabulary(recipe_with(f"text.use={use}"), features, None, Callbacks())
 
 
 def test_a_filter_that_leaves_no_word_is_refused(features, tmp_path):
     path = tmp_path / "other.txt"
     path.write_text("xyzzy 1 2 3 4\n")
     with pytest.raises(DataError, match=rf"{path.name}.*none of the training words") as caught:
-        initial_vocabulary(recipe_with(f"text.vectors={path}", "text.use=both"), features, None, NoCallback())
+        initial_vocabulary(recipe_with(f"text.vectors={path}", "text.use=both"), features, None, Callbacks())
     assert "\n" not in str(caught.value)
 
 
@@ -117,7 +117,7 @@ def test_word_vectors_are_a_start(corpus, tmp_path):
     vectors.write_text("red " + " ".join(["0.5"] * 8) + "\n")
     callback = RecordingCallback()
     changes = [f"text.vectors={vectors}", "stage.1.epochs=1", "text.threshold=1", "stage.1.optimiser.rate=1e-9"]
-    run = train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path / "run", callback=callback)
+    run = train(load_recipe("vsepp", [*SMALL, *changes]), with_features(corpus), tmp_path / "run", callbacks=[callback])
     trained = Model.load(run, "cpu")
     word = trained.matcher.text.words.weight[trained.vocabulary.ids["red"]]
     torch.testing.assert_close(word.detach(), torch.full((8,), 0.5), atol=1e-5, rtol=0)
@@ -127,22 +127,22 @@ def test_word_vectors_are_a_start(corpus, tmp_path):
 def test_the_vocabulary_is_that_of_the_run_to_resume_or_to_start_from(features, tmp_path):
     for name in ("resumed", "base"):
         Vocabulary.from_texts([f"words of {name}"], 1).save(tmp_path / name / "vocabulary.json")
-    counted, _ = initial_vocabulary(recipe_with(), features, None, NoCallback())
+    counted, _ = initial_vocabulary(recipe_with(), features, None, Callbacks())
     assert counted.words == Vocabulary.from_texts(features.split("train").texts, 1).words
     from_run = recipe_with(f"stage.1.start={tmp_path / 'base'}")
-    assert "base" in initial_vocabulary(from_run, features, None, NoCallback())[0].words
+    assert "base" in initial_vocabulary(from_run, features, None, Callbacks())[0].words
     for recipe in (recipe_with(), from_run):
-        assert "resumed" in initial_vocabulary(recipe, features, tmp_path / "resumed", NoCallback())[0].words
+        assert "resumed" in initial_vocabulary(recipe, features, tmp_path / "resumed", Callbacks())[0].words
 
 
 def test_phrases_are_counted_only_if_a_stage_trains_on_them(corpus):
     texts, phrases = ["plain"] * len(corpus.texts), [[Phrase("zebra", "1", ())] for _ in corpus.texts]
     named = replace(corpus, texts=texts, phrases=phrases)
     for changes, words in (([], ("plain",)), (["stage.1.phrases={}"], ("plain", "zebra"))):
-        vocabulary, _ = initial_vocabulary(recipe_with(*changes), named, None, NoCallback())
+        vocabulary, _ = initial_vocabulary(recipe_with(*changes), named, None, Callbacks())
         assert tuple(sorted(vocabulary.words)) == words
 
 
 def test_a_threshold_that_no_word_reaches_is_named(features):
     with pytest.raises(DataError, match=r"^scenes: .*\(text\.threshold = 1 keeps every word\)$"):
-        initial_vocabulary(recipe_with("text.threshold=100000"), features, None, NoCallback())
+        initial_vocabulary(recipe_with("text.threshold=100000"), features, None, Callbacks())

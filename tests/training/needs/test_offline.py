@@ -97,7 +97,7 @@ def test_the_best_of_the_first_round_mines_for_the_second(whole, corpus):
 def test_stopped_while_mining_or_training_it_ends_with_the_same_weights(whole, corpus, tmp_path, stop):
     how = recipe(tmp_path, MODEL, ONLINE, OFFLINE)
     with pytest.raises(KeyboardInterrupt):
-        train(how, corpus, tmp_path / "run", device="cpu", callback=RecordingCallback(**stop))
+        train(how, corpus, tmp_path / "run", device="cpu", callbacks=[RecordingCallback(**stop)])
     train(how, corpus, tmp_path / "run", device="cpu", resume=True)
     one, other = (load_file(snapshot_path(run)) for run in (whole, tmp_path / "run"))
     assert one.keys() == other.keys()
@@ -186,7 +186,7 @@ def test_lists_that_are_shorter_than_the_stage_draws_from_are_refused(teacher, c
 def test_a_resumed_run_must_find_the_lists_it_began_with(teacher, corpus, tmp_path):
     how = recipe(tmp_path, MODEL, OFFLINE, overrides=[f"stage.1.offline.lists='{teacher}'"])
     with pytest.raises(KeyboardInterrupt):
-        train(how, corpus, tmp_path / "run", device="cpu", callback=RecordingCallback(at=(2,)))
+        train(how, corpus, tmp_path / "run", device="cpu", callbacks=[RecordingCallback(at=(2,))])
     lists = HardNegativeLists.load(lists_file(teacher))
     weights = teacher / "best" / "weights.safetensors"
     before = weights.read_bytes()
@@ -225,7 +225,7 @@ def test_a_run_that_has_not_mined_is_named_with_the_command(whole, corpus, tmp_p
 def test_fewer_negatives_than_requested_are_reported_and_used(corpus, tmp_path):
     callback = RecordingCallback()
     how = recipe(tmp_path, MODEL, ONLINE, OFFLINE, overrides=["stage.2.offline.top_texts=5000"])
-    train(how, corpus, tmp_path / "run", device="cpu", callback=callback)
+    train(how, corpus, tmp_path / "run", device="cpu", callbacks=[callback])
     assert callback.messages_with("fewer negatives than requested")
 
 

@@ -1,41 +1,168 @@
-"""Who is told about the progress of a training."""
+"""Callbacks: objects that a training tells about its progress.
+
+The order of the calls, where a stage repeats steps and epochs:
+
+    on_start
+        on_preparation*  on_stage_start
+            on_step*  on_epoch_end  on_checkpoint
+    on_end
+
+`on_message` can come at any time between `on_start` and `on_end`, and `on_checkpoint` after any step: a snapshot is
+also saved every five minutes, and if training is interrupted or stopped.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from diptych.errors import CallbackError, DiptychError, one_line
+from diptych.training.engine.events import (
+    Checkpoint,
+    EpochEnd,
+    Message,
+    Preparation,
+    Reason,
+    StageStart,
+    StepEnd,
+    TrainingEnd,
+    TrainingStart,
+)
 
 
-class TrainingCallback(Protocol):
-    """Receives the steps, preparations and messages of a training."""
+class StopTraining(Exception):  # noqa: N818
+    """Raised by a callback to end training early: the run is saved, and `train` returns as if it had finished."""
 
-    def on_stage(self, number: int, stages: int, steps: int, done: int) -> None:
-        """A stage begins, with `done` of its steps already trained."""
-        ...
 
-    def on_step(self, epoch: int, loss: float, pairs_per_second: float) -> None:
-        """A step has finished; the loss is the epoch's mean per pair so far."""
-        ...
+class Callback:
+    """Override the hooks that you need; the others do nothing.
 
-    def on_preparation(self, what: str, done: int, total: int) -> None:
-        """Progress of something that a stage needs first, such as features or mined lists."""
-        ...
+    If a hook raises an exception, all other callbacks still receive the event. Then a snapshot of the last complete
+    step is saved, every callback gets `on_end`, and `train` raises a `CallbackError`. `StopTraining` ends training
+    in the same way without an error.
+    """
+
+    def on_start(self, start: TrainingStart) -> None:
+        """Training begins or resumes; nothing has been prepared yet."""
+
+    def on_preparation(self, preparation: Preparation) -> None:
+        """Something that a stage needs first has made progress."""
+
+    def on_message(self, message: Message) -> None:
+        """There is something that the user should read."""
+
+    def on_stage_start(self, stage: StageStart) -> None:
+        """A stage is prepared, and its first snapshot is saved."""
+
+    def on_step(self, step: StepEnd) -> None:
+        """A step has finished."""
+
+    def on_epoch_end(self, epoch: EpochEnd) -> None:
+        """An epoch has been validated, and the best weights are saved."""
+
+    def on_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """A snapshot was saved: after an epoch, every five minutes, or because training stops here."""
+
+    def on_end(self, end: TrainingEnd) -> None:
+        """Training has ended, for whatever reason; called once if `on_start` was called and has not raised."""
+
+
+Event = TrainingStart | Preparation | Message | StageStart | StepEnd | EpochEnd | Checkpoint | TrainingEnd
+
+HOOKS: dict[type[Event], str] = {
+    TrainingStart: "on_start",
+    Preparation: "on_preparation",
+    Message: "on_message",
+    StageStart: "on_stage_start",
+    StepEnd: "on_step",
+    EpochEnd: "on_epoch_end",
+    Checkpoint: "on_checkpoint",
+    TrainingEnd: "on_end",
+}
+
+
+class Callbacks:
+    """The callbacks of one training, called in their order."""
+
+    def __init__(self, callbacks: Iterable[Callback] = (), built_in: Iterable[Callback] = ()) -> None:
+        """Those that are built in are called before the others, and their errors are those of training itself."""
+        self._built_in = tuple(built_in)
+        self._callbacks = (*self._built_in, *_checked(callbacks))
+        self._started: list[Callback] = []
+        self._early: list[Message] | None = []  # messages that wait until all have started; None after that
+
+    def send(self, event: Event) -> None:
+        """Call the event's hook of each callback, then raise what the first of them raised, errors before stops."""
+        if isinstance(event, Message) and self._early is not None:
+            self._early.append(event)
+            return
+        raised = [error for callback in self._callbacks if (error := self._call(callback, event)) is not None]
+        for error in sorted(raised, key=lambda error: isinstance(error, StopTraining)):
+            raise error
 
     def message(self, text: str, style: str = "") -> None:
-        """Something that the user should read; `style` is a rich style."""
-        ...
+        """Send a message without a record."""
+        self.send(Message(text, style))
+
+    @contextmanager
+    def training(
+        self, start: TrainingStart, end: Callable[[Reason, BaseException | None], TrainingEnd]
+    ) -> Iterator[None]:
+        """Call `on_start` now and `on_end` at the end, whatever happens; a `StopTraining` ends here."""
+        reason: Reason = "finished"
+        error: BaseException | None = None
+        try:
+            self._start(start)
+            yield
+        except StopTraining:
+            reason = "stopped"
+        except BaseException as raised:
+            reason, error = "interrupted" if isinstance(raised, KeyboardInterrupt) else "failed", raised
+            raise
+        finally:
+            self._end(end(reason, error))
+
+    def _start(self, start: TrainingStart) -> None:
+        self.send(start)
+        early, self._early = self._early, None
+        for message in early or ():
+            self.send(message)
+
+    def _end(self, end: TrainingEnd) -> None:
+        self._callbacks, self._started = tuple(self._started), []
+        try:
+            self.send(end)
+        except (CallbackError, StopTraining) as raised:
+            # What made training fail is more important, and stopping at the end means nothing.
+            if end.error is None and isinstance(raised, CallbackError):
+                raise
+
+    def _call(self, callback: Callback, event: Event) -> CallbackError | StopTraining | None:
+        """Call a callback's hook, and return what it raised; raise a Ctrl-C, or an error of one that is built in."""
+        hook = HOOKS[type(event)]
+        raised: CallbackError | StopTraining | None = None
+        try:
+            getattr(callback, hook)(event)
+        except (StopTraining, CallbackError) as error:  # the latter of a callback that was sent a message by this one
+            raised = error
+        except Exception as error:
+            if callback in self._built_in:
+                raise
+            reason = str(error) if isinstance(error, DiptychError) else one_line(error)
+            name = f"{type(callback).__name__}.{hook}"
+            raised = CallbackError(f"callback {name}: {reason}; correct the callback or leave it out")
+            raised.__cause__ = error
+        if isinstance(event, TrainingStart) and not isinstance(raised, CallbackError):
+            self._started.append(callback)
+        return raised
 
 
-class NoCallback:
-    """Ignores everything."""
-
-    def on_stage(self, number: int, stages: int, steps: int, done: int) -> None:
-        """Do nothing."""
-
-    def on_step(self, epoch: int, loss: float, pairs_per_second: float) -> None:
-        """Do nothing."""
-
-    def on_preparation(self, what: str, done: int, total: int) -> None:
-        """Do nothing."""
-
-    def message(self, text: str, style: str = "") -> None:
-        """Do nothing."""
+def _checked(callbacks: Iterable[Callback]) -> Iterable[Callback]:
+    """The callbacks as a user has passed them, refused if they are something else."""
+    if not isinstance(callbacks, Iterable):
+        raise CallbackError(f"callbacks = {callbacks!r}: must be a list, such as callbacks=[MyCallback()]")
+    for callback in (callbacks := tuple(callbacks)):
+        if not isinstance(callback, Callback):
+            advice = "derive its class from diptych.Callback, and pass an object of that class"
+            raise CallbackError(f"callbacks: {callback!r} is not a callback; {advice}")
+    return callbacks

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from diptych.objectives.objective import Objective, ScoreSummary
+from diptych.training.engine.callbacks import Callback
+from diptych.training.engine.events import Message, StageStart, StepEnd, TrainingStart
 
 MIN_STEPS = 100
 
 
-class CollapseDetector:
-    """Counts consecutive steps that look collapsed to the objective."""
+class CollapseWatch(Callback):
+    """Reports a collapse with the objective's remedy, once enough steps in a row have looked collapsed."""
 
-    def __init__(self, objective: Objective, patience: int, steps: int = 0) -> None:
-        self._objective, self._patience = objective, patience
-        self.steps = steps
+    def on_start(self, start: TrainingStart) -> None:
+        """Remember how to send messages."""
+        self._send = start.send
 
-    def collapsed_now(self, total: float, batch: ScoreSummary) -> bool:
-        """Whether this step is the one that uses up the patience; true once per collapse."""
-        self.steps = self.steps + 1 if self._objective.has_collapsed(batch, total) else 0
-        return self.steps == self._patience
+    def on_stage_start(self, stage: StageStart) -> None:
+        """Set the patience, and the remedy of the stage's objective."""
+        self._patience = collapse_patience(stage.steps, stage.steps_per_epoch)
+        self._hint = stage.objective.collapse_hint
+
+    def on_step(self, step: StepEnd) -> None:
+        """Report the step that uses up the patience; a longer collapse is not reported again."""
+        if step.collapsed_steps == self._patience and step.terms:
+            text = f"collapsed for {step.collapsed_steps} steps now: {self._hint}"
+            place = {"stage": step.stage, "epoch": step.epoch, "step": step.step}
+            self._send(Message(text, "bold red", {**place, "event": "collapsed", "message": text}))
 
 
 def collapse_patience(steps: int, steps_per_epoch: int) -> int:

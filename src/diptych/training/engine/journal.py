@@ -9,13 +9,54 @@ from typing import Any
 
 from diptych.errors import RunError
 from diptych.files import write_text
+from diptych.training.engine.callbacks import Callback
+from diptych.training.engine.events import EpochEnd, Message, StageStart, StepEnd, TrainingStart
 
 
-class Journal:
-    """Appends lines to a run's metrics.jsonl."""
+class Journal(Callback):
+    """A run's metrics.jsonl: reads it, and writes it during training."""
 
     def __init__(self, run: Path) -> None:
         self.path = run / "metrics.jsonl"
+
+    def on_start(self, start: TrainingStart) -> None:
+        """Remember how to send messages."""
+        self._send = start.send
+
+    def on_stage_start(self, stage: StageStart) -> None:
+        """Find out which images were reported before the stage was interrupted."""
+        lines = (line for line in self.lines() if line["event"] == "skipped" and line["stage"] == stage.stage)
+        self._reported_images = {line["image"] for line in lines}
+
+    def on_step(self, step: StepEnd) -> None:
+        """Name each unreadable training image once per stage."""
+        for skipped in step.skipped:
+            if skipped.image not in self._reported_images:
+                self._reported_images.add(skipped.image)
+                record = {"event": "skipped", "image": skipped.image, "message": skipped.reason}
+                self._send(Message(f"skipped {skipped.reason}", "yellow", {**_place(step), **record}))
+
+    def on_epoch_end(self, epoch: EpochEnd) -> None:
+        """Write the epoch's line."""
+        self.add(
+            {
+                **_place(epoch),
+                "event": "epoch",
+                "rate": epoch.rate,
+                "loss": epoch.loss,
+                "terms": epoch.terms,
+                **({"learned": epoch.learned} if epoch.learned else {}),
+                **({"class_error": epoch.class_error} if epoch.class_error else {}),
+                "val": epoch.metrics,
+                "best": epoch.is_best,
+                "seconds": round(epoch.seconds, 3),
+            }
+        )
+
+    def on_message(self, message: Message) -> None:
+        """Write the message's record, if it has one."""
+        if message.record is not None:
+            self.add(dict(message.record))
 
     def add(self, line: dict[str, Any]) -> None:
         """Append one line; it is complete on disk when this returns."""
@@ -44,4 +85,14 @@ class Journal:
     def rewind(self, stage: int, epoch: int, step: int) -> None:
         """Drop the lines that were written after the snapshot that training resumes from."""
         kept = [line for line in self.lines() if (line["stage"], line["epoch"], line["step"]) <= (stage, epoch, step)]
+        # A snapshot of a finished epoch is at the start of the next one.
+        kept = [line for line in kept if line["event"] != "epoch" or (line["stage"], line["epoch"]) < (stage, epoch)]
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+
+    def finished_steps(self) -> int:
+        """The number of steps of all finished epochs, over all stages."""
+        return sum(line["step"] for line in self.lines() if line["event"] == "epoch")
+
+
+def _place(event: StepEnd | EpochEnd) -> dict[str, int]:
+    return {"stage": event.stage, "epoch": event.epoch, "step": event.step}

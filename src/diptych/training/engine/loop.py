@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from diptych.data.read_ahead import read_ahead
 from diptych.data.sampling.batch import PairBatch
-from diptych.errors import RunError
+from diptych.errors import CallbackError, RunError
 from diptych.files import write_json
 from diptych.models.storage import save_matcher
 from diptych.objectives.objective import Loss
 from diptych.training.context import StageContext, best_file
-from diptych.training.engine.checkpoint import Position, save_objective_state, save_snapshot
-from diptych.training.engine.collapse import CollapseDetector, collapse_patience
+from diptych.training.engine.callbacks import StopTraining
+from diptych.training.engine.checkpoint import Position, save_objective_state, save_snapshot, snapshot_path
+from diptych.training.engine.events import Checkpoint, EpochEnd, Skipped, StageStart, StepEnd
 from diptych.training.engine.optimiser import current_rate, set_rate
 from diptych.training.engine.step import Step
 from diptych.training.engine.trainable import train_mode
@@ -36,27 +37,40 @@ class PreparedStage:
 class StageLoop:
     """Trains one stage from a position to its end, saving snapshots on the way."""
 
-    def __init__(self, prepared: PreparedStage, position: Position) -> None:
+    def __init__(self, prepared: PreparedStage, position: Position, finished_steps: int = 0) -> None:
+        """`finished_steps` is the number of steps of all epochs before the position, over all stages."""
         self.context, self.step, self.data = prepared.context, prepared.step, prepared.data
         self.training, self.stage, self.model = self.context.training, self.context.stage, self.context.model
         self.position = position if self.step.resumes_within_epoch else _start_of_epoch(position)
-        self.journal = self.context.journal
+        self.callbacks = self.training.callbacks
         self.sampler = self.data.sampler
-        self.total_steps = self.stage.epochs * len(self.sampler)
-        patience = collapse_patience(self.total_steps, len(self.sampler))
-        self.collapse = CollapseDetector(self.stage.objective, patience, position.stuck)
-        self.reported_images = {
-            line["image"]
-            for line in self.journal.lines()
-            if line["event"] == "skipped" and line["stage"] == position.stage
-        }
+        self._finished_steps = finished_steps
 
     def run(self) -> None:
-        """Train until the last epoch or until patience ends; on Ctrl-C, save the last complete step and stop."""
-        done = (self.position.epoch - 1) * len(self.sampler) + self.position.step
-        self.training.callback.on_stage(self.position.stage, len(self.training.recipe.stage), self.total_steps, done)
-        while not self.position.stage_done:
-            self._train_epoch()
+        """Train until the last epoch or until patience ends.
+
+        If training is interrupted or stopped, or a callback fails, the last complete step is saved before it ends.
+        """
+        steps, done = self.stage.epochs * len(self.sampler), (self.position.epoch - 1) * len(self.sampler)
+        try:
+            self.callbacks.send(
+                StageStart(
+                    self.position.stage,
+                    stages=len(self.training.recipe.stage),
+                    steps=steps,
+                    steps_per_epoch=len(self.sampler),
+                    steps_done=done + self.position.step,
+                    objective=self.stage.objective,
+                )
+            )
+            while not self.position.stage_done:
+                self._train_epoch()
+        except StopTraining:
+            self.save_snapshot()
+            raise
+        except CallbackError:
+            self.write_snapshot()
+            raise
 
     def _train_epoch(self) -> None:
         train_mode(self.model.matcher)
@@ -64,10 +78,10 @@ class StageLoop:
         started = last_snapshot = time.monotonic()
         pairs_before = self.position.pairs
         for batch in read_ahead(self.data.read, batches, self.training.workers):
-            self._train_step(batch)
+            terms = self._train_step(batch)
             now = time.monotonic()
             pairs_per_second = (self.position.pairs - pairs_before) / max(now - started, 1e-9)
-            self.training.callback.on_step(self.position.epoch, self._mean_loss(), pairs_per_second)
+            self._report_step(batch, terms, pairs_per_second)
             self._stop_if_interrupted()
             if now - last_snapshot > SECONDS_BETWEEN_SNAPSHOTS:
                 self.save_snapshot()
@@ -75,35 +89,54 @@ class StageLoop:
         self._finish_epoch(time.monotonic() - started)
         self._stop_if_interrupted()
 
-    def _train_step(self, batch: PairBatch) -> None:
-        has_collapsed = False
-        if len(batch):  # a batch whose images are all unreadable trains nothing
-            has_collapsed = self._train_on(batch)
-        self.position = replace(
-            self.position,
-            step=self.position.step + 1,
-            pairs=self.position.pairs + len(batch),
-            stuck=self.collapse.steps,
-        )
-        # Reported after the step is counted: a run that resumes from an earlier snapshot drops later lines of the
-        # journal and trains this step again, so each line is written once.
-        self._report_skipped(batch.skipped)
-        if has_collapsed:
-            self._report_collapse()
+    def _train_step(self, batch: PairBatch) -> dict[str, float]:
+        """Train on a batch, count the step, and return the loss terms per pair."""
+        # A batch whose images are all unreadable trains nothing.
+        terms = self._train_on(batch) if len(batch) else {}
+        self.position = replace(self.position, step=self.position.step + 1, pairs=self.position.pairs + len(batch))
+        return terms
 
-    def _train_on(self, batch: PairBatch) -> bool:
-        """Train on a batch, add its loss to the epoch's sums, and return whether training has now collapsed."""
+    def _train_on(self, batch: PairBatch) -> dict[str, float]:
+        """Train on a batch, add its loss to the epoch's sums, and return the loss terms per pair."""
         set_rate(self.step.optimiser, self._rate())
         loss, summary = self.step(batch)
         values = {name: float(term.detach()) for name, term in (loss.terms | loss.model_terms).items()}
         self._check_finite(sum(values.values()))
+        weights = {name: _weight_in_sum(loss, name, len(batch)) for name in values}
         sums, errors = dict(self.position.sums), dict(self.position.errors)
         for name, value in values.items():
-            sums[name] = sums.get(name, 0.0) + value * _weight_in_sum(loss, name, len(batch))
+            sums[name] = sums.get(name, 0.0) + value * weights[name]
         for name, rate in loss.error_rates.items():
             errors[name] = errors.get(name, 0.0) + float(rate) * len(batch)
-        self.position = replace(self.position, sums=sums, errors=errors)
-        return self.collapse.collapsed_now(sum(values[name] for name in loss.terms), summary)
+        looks_collapsed = self.stage.objective.has_collapsed(summary, sum(values[name] for name in loss.terms))
+        stuck = self.position.stuck + 1 if looks_collapsed else 0
+        self.position = replace(self.position, sums=sums, errors=errors, stuck=stuck)
+        return {name: value * weights[name] / len(batch) for name, value in values.items()}
+
+    def _report_step(self, batch: PairBatch, terms: Mapping[str, float], pairs_per_second: float) -> None:
+        # After the step is counted: a run that resumes from an earlier snapshot drops later lines of the journal and
+        # trains this step again, so each line is written once.
+        position = self.position
+        self.callbacks.send(
+            StepEnd(
+                position.stage,
+                position.epoch,
+                position.step,
+                training_step=self._training_step,
+                terms=terms,
+                mean_loss=self._mean_loss(),
+                rate=current_rate(self.step.optimiser),
+                pairs=len(batch),
+                pairs_per_second=pairs_per_second,
+                skipped=tuple(Skipped(*self.data.why_skipped(image)) for image in batch.skipped),
+                collapsed_steps=position.stuck,
+            )
+        )
+
+    @property
+    def _training_step(self) -> int:
+        """The number of steps so far, over all stages."""
+        return self._finished_steps + self.position.step
 
     def _rate(self) -> float:
         """The learning rate of the next step."""
@@ -125,43 +158,41 @@ class StageLoop:
         if is_best:
             self._save_best(metrics)
             self.position = replace(self.position, best=score, best_epoch=self.position.epoch)
-        self._report_epoch(metrics, is_best, seconds)
+        epoch = self._epoch_end(metrics, is_best, seconds)
         position, patience = self.position, self.stage.patience
         out_of_patience = patience is not None and position.epoch - position.best_epoch >= patience
+        is_done = out_of_patience or position.epoch == self.stage.epochs
+        self._finished_steps += position.step
+        self.position = replace(position.next_epoch(), stage_done=is_done)
+        self.callbacks.send(epoch)  # if a callback fails, the epoch has been finished nevertheless
         if out_of_patience:
             message = f"no better {self.stage.select} on val for {patience} epochs: stopped early"
-            self.training.callback.message(message)
-        is_done = out_of_patience or position.epoch == self.stage.epochs
-        self.position = replace(position.next_epoch(), stage_done=is_done)
+            self.callbacks.message(message)
         self.save_snapshot()
 
     def _validate(self) -> dict[str, float]:
         self.model.matcher.eval()
         return self.data.validate(lambda _done, _total: self._stop_if_interrupted())
 
-    def _report_epoch(self, metrics: dict[str, float], is_best: bool, seconds: float) -> None:
+    def _epoch_end(self, metrics: dict[str, float], is_best: bool, seconds: float) -> EpochEnd:
         position, pairs = self.position, max(1, self.position.pairs)
-        parameters = {name: float(value.detach()) for name, value in self.step.parameters.items() if value.numel() == 1}
-        errors = {name: 100 * wrong / pairs for name, wrong in position.errors.items()}
-        self.journal.add(
-            {
-                **_place(position),
-                "event": "epoch",
-                "rate": current_rate(self.step.optimiser),
-                "loss": self._mean_loss(),
-                "terms": {name: value / pairs for name, value in position.sums.items()},
-                **({"learned": parameters} if parameters else {}),
-                **({"class_error": errors} if errors else {}),
-                "val": metrics,
-                "best": is_best,
-                "seconds": round(seconds, 3),
-            }
+        parameters = self.step.parameters.items()
+        return EpochEnd(
+            position.stage,
+            position.epoch,
+            epochs=self.stage.epochs,
+            step=position.step,
+            training_step=self._training_step,
+            metrics=metrics,
+            summary=self.data.describe(metrics),
+            loss=self._mean_loss(),
+            terms={name: value / pairs for name, value in position.sums.items()},
+            rate=current_rate(self.step.optimiser),
+            learned={name: float(value.detach()) for name, value in parameters if value.numel() == 1},
+            class_error={name: 100 * wrong / pairs for name, wrong in position.errors.items()},
+            is_best=is_best,
+            seconds=seconds,
         )
-        line = (
-            f"stage {position.stage}  epoch {position.epoch}/{self.stage.epochs}  loss {self._mean_loss():.4f}  "
-            f"val {self.data.describe(metrics)}"
-        )
-        self.training.callback.message(line + ("  best" if is_best else ""), "bold" if is_best else "")
 
     def _save_best(self, metrics: dict[str, float]) -> None:
         weights = best_file(self.training.run)
@@ -171,6 +202,12 @@ class StageLoop:
         write_json(weights.with_name("metrics.json"), about)
 
     def save_snapshot(self) -> None:
+        """Save everything that the next step depends on, and tell the callbacks."""
+        self.write_snapshot()
+        position, path = self.position, snapshot_path(self.training.run)
+        self.callbacks.send(Checkpoint(path, position.stage, position.epoch, position.step, self._training_step))
+
+    def write_snapshot(self) -> None:
         """Save everything that the next step depends on."""
         save_snapshot(self.training.run, self.model.vocabulary, self.step, self.position, self.training.digest)
 
@@ -183,22 +220,8 @@ class StageLoop:
         """The epoch's loss per pair so far."""
         return sum(self.position.sums.values()) / max(1, self.position.pairs)
 
-    def _report_collapse(self) -> None:
-        message = f"collapsed for {self.collapse.steps} steps now: {self.stage.objective.collapse_hint}"
-        self.journal.add({**_place(self.position), "event": "collapsed", "message": message})
-        self.training.callback.message(message, "bold red")
 
-    def _report_skipped(self, images: tuple[int, ...]) -> None:
-        """Name each unreadable training image once."""
-        for image in images:
-            name, reason = self.data.why_skipped(image)
-            if name not in self.reported_images:
-                self.reported_images.add(name)
-                self.journal.add({**_place(self.position), "event": "skipped", "image": name, "message": reason})
-                self.training.callback.message(f"skipped {reason}", "yellow")
-
-
-def _place(position: Position) -> dict[str, Any]:
+def _place(position: Position) -> dict[str, int]:
     return {"stage": position.stage, "epoch": position.epoch, "step": position.step}
 
 

@@ -8,12 +8,12 @@ from diptych.data.corpus import Corpus
 from diptych.errors import DataError, RecipeError
 from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors, keep_words_with_vectors, read_word_vectors
-from diptych.training.engine.callbacks import TrainingCallback
+from diptych.training.engine.callbacks import Callbacks
 from diptych.training.recipe import Recipe
 
 
 def initial_vocabulary(
-    recipe: Recipe, corpus: Corpus, run: Path | None, callback: TrainingCallback
+    recipe: Recipe, corpus: Corpus, run: Path | None, callbacks: Callbacks
 ) -> tuple[Vocabulary, WordVectors | None]:
     """The vocabulary, and word vectors if a stage starts from scratch and the recipe names a file of them.
 
@@ -34,7 +34,7 @@ def initial_vocabulary(
     if text.vectors is None or not (is_filter or is_start):
         return vocabulary, None
     vectors = read_word_vectors(Path(text.vectors), vocabulary)
-    callback.message(f"word vectors: {int(vectors.found.sum()):,} of {len(vocabulary.words):,} words found")
+    callbacks.message(f"word vectors: {int(vectors.found.sum()):,} of {len(vocabulary.words):,} words found")
     if is_filter:
         try:
             vocabulary, vectors = keep_words_with_vectors(vocabulary, vectors)

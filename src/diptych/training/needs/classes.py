@@ -84,7 +84,7 @@ class Classes(Need):
             saved = None
         classes = saved.classes if saved is not None else _make_classes(context, options)
         source = "fresh" if saved is None else f"that of {saved.path.parent}"
-        context.training.callback.message(f"{objective.name}: {classes.count:,} classes; the classifier is {source}")
+        context.training.callbacks.message(f"{objective.name}: {classes.count:,} classes; the classifier is {source}")
         return cls(classes, options, saved)
 
     @property

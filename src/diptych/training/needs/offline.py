@@ -37,7 +37,7 @@ class Offline(Need):
         assert settings is not None, "checked by compatibility"
         lists = _stage_lists(settings, context)
         if lists.shortage:
-            context.training.callback.message(lists.shortage)
+            context.training.callbacks.message(lists.shortage)
         _check_same_lists(context, settings.lists, lists.header.weights)
         return cls(OfflineSampler(context.train, lists.texts, lists.images, settings))
 
