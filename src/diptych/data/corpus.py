@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from diptych.data.splitting import SplitOrigin, SplitRule, apply_rule, size_list
 from diptych.errors import DataError, did_you_mean, location
 
 SPLITS = ("train", "val", "test", "restval")
@@ -121,6 +122,7 @@ class Corpus:
     `region_boxes` holds where the regions of `features` lie, (regions, 4) per image: left, top, right, bottom, relative
     to the image, zeros if unknown.
     `address` is what `open_corpus` opened, absolute if it is a path; a corpus made in Python has none.
+    `split_origin` tells who decided on the splits: the source of the data, a default (a hash of names), or a rule.
     """
 
     name: str
@@ -137,6 +139,7 @@ class Corpus:
     region_boxes: Features | None = None
     problems: Sequence[Problem] = field(default=())
     address: str | None = None
+    split_origin: SplitOrigin = "source"
 
     def __post_init__(self) -> None:
         images, texts = len(self.image_ids), len(self.texts)
@@ -175,16 +178,24 @@ class Corpus:
         images = np.flatnonzero(np.isin(self.image_splits, names))
         texts = np.flatnonzero(np.isin(self.text_splits, names))
         if not len(images) or not len(texts):
-            sizes = ", ".join(f"{name} {count}" for name, count in self.split_sizes().items())
             raise DataError(
-                f"{self.name}: split {'+'.join(names)} has no images or no texts (images: {sizes}); "
+                f"{self.name}: split {'+'.join(names)} has no images or no texts (images: {size_list(self)}); "
                 "give the data a split column, or folders train/, val/ and test/"
+                + ("" if self.split_origin == "source" else ", or split it with --val 0.15 --test 0.15")
             )
         return self.take(images, texts)
 
     def split_sizes(self) -> dict[str, int]:
         """The number of images in each split that is not empty."""
         return {name: n for name in SPLITS if (n := int(np.sum(self.image_splits == name)))}
+
+    def with_splits(self, *, val: float = 0.0, test: float = 0.0, seed: int = 0) -> Corpus:
+        """The corpus with this share of its groups in val and in test, and all others in train.
+
+        A group (an image with its texts) is in one split. The same images and seed always give the same splits, in
+        whichever order they come. A corpus whose source has splits is refused.
+        """
+        return apply_rule(self, SplitRule(val, test, seed))
 
     def matched(self) -> Corpus:
         """The corpus without images that have no text and texts that have no image: those cannot be ranked."""
