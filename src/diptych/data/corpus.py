@@ -8,9 +8,10 @@ texts, and a text any number of images.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,6 +153,109 @@ class Corpus:
             for column in columns:
                 if column is not None and len(column) != rows:
                     raise DataError(f"{self.name}: a column has {len(column)} rows, but there are {rows} {what}")
+
+    @classmethod
+    def from_pairs(  # noqa: PLR0913 (columns, by keyword)
+        cls,
+        images: Iterable[Any] | None,
+        texts: Iterable[Any],
+        splits: Iterable[Any] | str | None = None,
+        *,
+        groups: Iterable[Any] | None = None,
+        ids: Iterable[Any] | None = None,
+        features: Any = None,
+        folder: Path | str | None = None,
+        name: str = "pairs",
+        errors: Literal["raise", "skip"] = "raise",
+    ) -> Corpus:
+        """A corpus of images and their texts: entry i of each argument belongs to pair i.
+
+        An image is a path (relative to `folder`, which defaults to the working directory), a PIL image, a uint8 array
+        of shape (height, width, 3), the bytes of a file, or an object whose `load()` returns a PIL image. A text is a
+        string, or a list of them. Pairs with the same path, id or object are one image with several texts. `splits`
+        names the split of each pair, or that of all; without it, a hash decides as for tables (see `with_splits`).
+        `features` are precomputed, of shape (pairs, size) or (pairs, regions, size); `images` may be None then. A pair
+        that cannot be used raises a DataError, or becomes one of the `problems` with `errors="skip"`.
+        """
+        from diptych.data.from_python import corpus_from_pairs
+
+        return corpus_from_pairs(
+            *(images, texts, splits),
+            groups=groups,
+            ids=ids,
+            features=features,
+            folder=folder,
+            name=name,
+            errors=errors,
+        )
+
+    @classmethod
+    def from_dataframe(  # noqa: PLR0913 (columns, by keyword)
+        cls,
+        frame: Any,
+        image: str = "image",
+        text: str = "text",
+        *,
+        split: str | None = None,
+        group: str | None = None,
+        id: str | None = None,
+        folder: Path | str | None = None,
+        name: str = "dataframe",
+        errors: Literal["raise", "skip"] = "raise",
+    ) -> Corpus:
+        """A corpus of a table in memory: a data frame of pandas or polars, or a dict of columns.
+
+        The arguments name columns, whose values are those of `from_pairs`. The columns `split` and `group` are used
+        if there are any; rows with the same `id` are one image.
+        """
+        from diptych.data.from_python import ColumnNames, corpus_from_columns
+
+        return corpus_from_columns(frame, ColumnNames(image, text, split, group, id), folder, name, errors)
+
+    @classmethod
+    def from_records(  # noqa: PLR0913 (columns, by keyword)
+        cls,
+        records: Iterable[Any],
+        image: str = "image",
+        text: str = "text",
+        *,
+        split: str | None = None,
+        group: str | None = None,
+        id: str | None = None,
+        folder: Path | str | None = None,
+        name: str = "records",
+        errors: Literal["raise", "skip"] = "raise",
+    ) -> Corpus:
+        """A corpus of any iterable of dicts, dataclasses, objects or tuples (image, text) or (image, text, split).
+
+        The arguments name keys or attributes, as `from_dataframe` names columns.
+        """
+        from diptych.data.from_python import ColumnNames, corpus_from_records
+
+        return corpus_from_records(records, ColumnNames(image, text, split, group, id), folder, name, errors)
+
+    @classmethod
+    def from_huggingface(
+        cls,
+        dataset: Any,
+        image: str = "image",
+        text: str = "caption",
+        *,
+        split: str | None = None,
+        group: str | None = None,
+        id: str | None = None,
+        name: str = "dataset",
+        errors: Literal["raise", "skip"] = "raise",
+    ) -> Corpus:
+        """A corpus of a `Dataset` or `DatasetDict` of Hugging Face; its images are decoded when they are read.
+
+        The arguments name columns, as for `from_dataframe`. The datasets of a dict are splits, by their names (or by
+        the column `split`, if it is named); a single dataset has no splits unless it has such a column.
+        """
+        from diptych.data.from_python import ColumnNames
+        from diptych.data.huggingface import corpus_from_huggingface
+
+        return corpus_from_huggingface(dataset, ColumnNames(image, text, split, group, id), name, errors)
 
     def take(self, images: Integers, texts: Integers) -> Corpus:
         """A selection of the images and texts, in the given order."""

@@ -60,18 +60,23 @@ def as_picture(value: object, name: str) -> Picture:
     """The picture that a value is or names; DataError if it is none. Nothing is decoded yet."""
     if isinstance(value, PictureFile):
         return value
-    if (path := image_path(value)) is not None:
-        return PictureFile(Path(path))
+    path = image_path(value)
+    return LazyPicture(name, _opener(value, name)) if path is None else PictureFile(Path(path))
+
+
+def _opener(value: object, name: str) -> Callable[[], object]:
+    """The function that opens an image which is not a path."""
     if isinstance(value, Image.Image):
-        return LazyPicture(name, partial(_loaded, value))
+        return partial(_loaded, value)
     if isinstance(value, np.ndarray):
-        return LazyPicture(name, partial(Image.fromarray, _pixels(value)))
+        return partial(Image.fromarray, _pixels(value))
     if isinstance(value, bytes | bytearray):
-        return LazyPicture(name, partial(decode_bytes, bytes(value), name))
-    if isinstance(value, Mapping) and {"bytes", "path"} >= set(value) and value:
-        return LazyPicture(name, partial(decode_stored, value, name))
-    if callable(getattr(value, "load", None)):
-        return LazyPicture(name, value.load)  # type: ignore[attr-defined]
+        return partial(decode_bytes, bytes(value), name)
+    if isinstance(value, Mapping) and value and set(value) <= {"bytes", "path"}:
+        return partial(decode_stored, value, name)
+    if callable(load := getattr(value, "load", None)):
+        opener: Callable[[], object] = load
+        return opener
     raise DataError("no image" if value is None else f"the image is {_type_of(value)}; give {_KINDS}")
 
 
