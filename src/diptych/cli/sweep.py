@@ -8,7 +8,20 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result, stdout
-from diptych.cli.options import Data, Device, Features, Overrides, ProfileName, RecipeName, ReportOn, Seeds, Workers
+from diptych.cli.open_data import split_rule
+from diptych.cli.options import (
+    Data,
+    Device,
+    Features,
+    Overrides,
+    ProfileName,
+    RecipeName,
+    ReportOn,
+    Seeds,
+    TestShare,
+    ValShare,
+    Workers,
+)
 
 
 def command(
@@ -24,6 +37,8 @@ def command(
     seeds: Seeds = None,
     into: Annotated[Path | None, typer.Option(help="The runs' folder.", show_default="runs/RECIPE-sweep")] = None,
     report_on: ReportOn = "val",
+    val: ValShare = None,
+    test: TestShare = None,
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
@@ -53,7 +68,11 @@ def command(
     keep_freed_memory()
     folder = into or Path("runs") / f"{Path(recipe).stem}-sweep"
     measured = train_runs(
-        sweep.runs, data, folder, {"val", report_on}, device=device, workers=workers, features=features
+        *(sweep.runs, data, folder, {"val", report_on}),
+        rule=split_rule(val, test),
+        device=device,
+        workers=workers,
+        features=features,
     )
     result = SweepResult.of(sweep, measured, report_on)
     title = f"{recipe} on {data}, split {report_on}"

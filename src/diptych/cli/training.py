@@ -8,20 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diptych.cli.console import print_note, print_skipped, progress_bar, stderr
+from diptych.cli.open_data import open_data
 from diptych.cli.options import thread_count
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
+    from diptych.data.splitting import SplitRule
     from diptych.report.run_evaluator import RunEvaluator
     from diptych.training.engine.callbacks import TrainingCallback
     from diptych.training.recipe import Recipe
 
 
-def open_training_corpus(data: str) -> Corpus:
-    """Open the corpus and print how many problems it has, if any."""
-    from diptych.data.open import open_corpus
+def open_training_corpus(data: str, rule: SplitRule | None, resumed: Path | None = None) -> Corpus:
+    """Open the corpus and print how it was split, unless it has splits, and how many problems it has, if any.
 
-    corpus = open_corpus(data)
+    A run that is resumed keeps its splits.
+    """
+    from diptych.data.splitting import describe_splits, noise_warning
+
+    corpus = open_data(data, rule, [] if resumed is None else [resumed])
+    for note in (describe_splits(corpus) if corpus.split_origin == "default" else None, noise_warning(corpus)):
+        if note is not None:
+            print_note(note)
     if corpus.problems:
         count = len(corpus.problems)
         problems = "1 problem" if count == 1 else f"{count:,} problems"
@@ -42,6 +50,7 @@ def train_runs(
     into: Path,
     splits: Collection[str],
     *,
+    rule: SplitRule | None,
     device: str,
     workers: int | None,
     features: Path,
@@ -49,7 +58,7 @@ def train_runs(
     """Train and measure several runs with progress displays: metrics by run, split and name."""
     from diptych.report.run_evaluator import train_and_measure
 
-    evaluator = run_evaluator(open_training_corpus(data), workers)
+    evaluator = run_evaluator(open_training_corpus(data, rule), workers)
     try:
         return train_and_measure(
             runs, into, splits, evaluator, device=device, workers=workers, features=features, watching=_titled_bar

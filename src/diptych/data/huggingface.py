@@ -48,13 +48,13 @@ class _Rows:
         before, count = len(self.texts), len(plain)
         values = plain.select_columns(columns.named())[:]
         is_lazy = type(plain.features[columns.image]).__name__ == "Image"
-        ids = [None] * count if columns.id is None else [f"{prefix}{value}" for value in values[columns.id]]
+        names = [f"{row:06d}" for row in range(count)] if columns.id is None else values[columns.id]
+        ids = [f"{prefix}{name}" for name in names]
         if is_lazy:
-            ids = [f"{prefix}{row:06d}" for row in range(count)] if columns.id is None else ids
             self.images += _lazy_pictures(plain, columns.image, ids)
         else:
             self.images += plain.select_columns([columns.image])[:][columns.image]
-        self.ids += ids
+        self.ids += ids if is_lazy or columns.id is not None else [None] * count  # a path is its own id
         self.texts += values[columns.text]
         splits = [split] * count if split is not None else values.get(columns.split)
         self.splits = _extended(self.splits, splits, before, count)

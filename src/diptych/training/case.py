@@ -131,6 +131,14 @@ class Case:
         return dict(self.corpus.split_sizes())
 
     @property
+    def val_remedy(self) -> str:
+        """How the data gets a val split."""
+        marked = "mark some images as val (a split column, or a folder val/)"
+        if self.corpus.split_origin == "source":
+            return marked
+        return f"split it with --val 0.15 --test 0.15 (in Python: Corpus.with_splits), or {marked}"
+
+    @property
     def empty_split(self) -> str | None:
         """A training split without images, if any."""
         return next((split for split in self.stage.splits if not self.corpus.split_sizes().get(split)), None)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
+from diptych.data.origin import Origin
 from diptych.errors import RunError
 from diptych.files import atomic_write, locked_folder, remove_leftovers, write_text
 from diptych.machine import available_cores, choose_device, interrupt_event
@@ -19,7 +20,6 @@ from diptych.training.engine.callbacks import NoCallback, TrainingCallback
 from diptych.training.engine.checkpoint import Position, Snapshot, snapshot_path
 from diptych.training.engine.journal import Journal
 from diptych.training.engine.loop import StageLoop
-from diptych.training.origin import Origin
 from diptych.training.prepare import prepare_stage
 from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import load_recipe
@@ -65,7 +65,7 @@ def train(
         if snapshot is None:
             start.vocabulary.save(run / "vocabulary.json")
         write_text(run / "recipe.toml", recipe.to_toml())
-        Origin(corpus.address, digest).save(run)
+        Origin.of(corpus, digest).save(run)
         while not (position.stage_done and position.stage == len(recipe.stage)):
             if position.stage_done:
                 _keep_stage(run, position.stage)

@@ -9,8 +9,8 @@ import pytest
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.open import open_corpus
+from diptych.data.origin import Origin, open_origin
 from diptych.errors import RunError
-from diptych.training.origin import Origin, open_origin
 
 
 def table(path: Path, text: str) -> Path:
