@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from diptych.cli.console import progress_bar, stdout
+from diptych.cli.console import print_note, progress_bar, stdout
 from diptych.cli.open_data import open_data, split_rule
 from diptych.cli.options import Data, TestShare, ValShare
 
@@ -38,9 +38,12 @@ def check_command(
         diptych data check dataset_flickr8k.json --json
     """
     from diptych.data.check import check
+    from diptych.data.splitting import describe_splits
     from diptych.report.tables.data_check import data_check_summary
 
     corpus = open_data(data, split_rule(val, test))
+    if corpus.split_origin == "default":
+        print_note(str(describe_splits(corpus)))
     with progress_bar("images") as progress:
         report = check(corpus, decode=decode, progress=progress)
     if as_json:

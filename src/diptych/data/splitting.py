@@ -53,12 +53,10 @@ class SplitRule:
         for split, share, count in (("val", self.val, val), ("test", self.test, test)):
             if share and not count:
                 raise DataError(
-                    f"{name}: {split} = {share:g} of {groups:,} groups leaves no image in {split}; use more"
+                    f"{name}: {split} = {share:g} of {groups:,} groups leaves {split} empty; use a larger share"
                 )
         if val + test >= groups:
-            raise DataError(
-                f"{name}: {self} of {groups:,} groups leaves no image to train on; use less, or more images"
-            )
+            raise DataError(f"{name}: {self} of {groups:,} groups leave train empty; use smaller shares")
         return val, test
 
 

@@ -90,8 +90,8 @@ def open_source(address: str | Corpus) -> Source:
     """The source at an address: a folder, or whatever `open_corpus` understands. A corpus has to be on disk."""
     if isinstance(address, Corpus):
         raise DataError(
-            f"{address.name}: an index is made of the data at an address, to which it is compared when it is brought up "
-            "to date; write the images to a folder and name that"
+            f"{address.name}: an index is made of data at an address, with which it is compared whenever it is updated; "
+            "write the images to a folder and name that"
         )
     folder = Path(address).expanduser()
     if address.partition(":")[0] != "scenes" and folder.is_dir() and not _is_corpus(folder):
