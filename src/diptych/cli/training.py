@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from diptych.training.recipe import Recipe
 
 
-def open_training_corpus(data: str, rule: SplitRule | None, resumed: Path | None = None) -> Corpus:
+def open_training_corpus(data: str, rule: SplitRule | None = None, resumed: Path | None = None) -> Corpus:
     """Open the corpus and print how it was split, unless it has splits, and how many problems it has, if any.
 
     A run that is resumed keeps its splits.

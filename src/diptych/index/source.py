@@ -90,7 +90,7 @@ def open_source(address: str | Corpus) -> Source:
     """The source at an address: a folder, or whatever `open_corpus` understands. A corpus has to be on disk."""
     if isinstance(address, Corpus):
         raise DataError(
-            f"{address.name}: an index is made of data at an address, with which it is compared whenever it is updated; "
+            f"{address.name}: an index is made of data at an address, with which it is compared when it is updated; "
             "write the images to a folder and name that"
         )
     folder = Path(address).expanduser()
