@@ -140,7 +140,7 @@ def test_records_of_every_kind():
     @dataclass
     class Pair:
         img: Image.Image
-        caption: list
+        caption: list[str]
 
     Named = namedtuple("Named", "caption img")
     images = [photo(number) for number in range(3)]
