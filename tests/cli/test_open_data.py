@@ -112,7 +112,7 @@ def test_resuming_keeps_the_splits_of_the_run(trained, table, invoke, refused, t
     assert "was trained with the splits val 0.2, test 0.25" in refused(*again, "--val", "0.3")
 
 
-def test_several_runs_are_trained_on_the_same_splits(table, invoke, tmp_path, tiny_settings):
+def test_several_runs_are_trained_on_the_same_splits(table, invoke, refused, tmp_path, tiny_settings):
     options = ("--device", "cpu", "--workers", "0", *SHARES, *tiny_settings)
     result = invoke("train", "scenes", table, "--seeds", "0,1", "--into", tmp_path / "seeds", *options)
     assert result.exit_code == 0, result.output
@@ -123,6 +123,23 @@ def test_several_runs_are_trained_on_the_same_splits(table, invoke, tmp_path, ti
     assert len(files) == 4
     assert len({file.read_text() for file in files}) == 1
     assert '"val": 0.2' in files[0].read_text()
+    # Finished runs are measured on their own splits, whether or not the options are given again.
+    again = (
+        "train",
+        "scenes",
+        table,
+        "--seeds",
+        "0,1",
+        "--into",
+        tmp_path / "seeds",
+        "--device",
+        "cpu",
+        *tiny_settings,
+    )
+    result = invoke(*again, "--report-on", "test")
+    assert result.exit_code == 0, result.output
+    assert SIZES in words(result.stderr)
+    assert "was trained with the splits val 0.2, test 0.25" in refused(*again, "--val", "0.3")
 
 
 def test_data_check_shows_the_splits(table, invoke):

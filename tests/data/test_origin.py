@@ -174,6 +174,12 @@ def test_a_run_with_other_splits_is_refused(tmp_path):
             split_as_trained(open_corpus(data), runs, rule)
         assert f"{a}: was trained with the splits val 0.1, test 0, seed 0, not val 0.2, test 0" in str(caught.value)
     assert f"{b}: was trained with the splits val 0.2" in refused(a, b)
+    default = run_on(tmp_path / "default", data)
+    for runs, rule in (([default], SplitRule(0.2)), ([b, default], None)):
+        with pytest.raises(RunError, match=r"default: was trained with the splits of the data, not val 0\.2, test 0"):
+            split_as_trained(open_corpus(data), runs, rule)
+    elsewhere = open_corpus(many(tmp_path / "x/t.csv"))
+    assert split_as_trained(elsewhere, [default], SplitRule(0.2))[0].split_sizes() == {"train": 16, "val": 4}
     assert "of the data, not val 0.1" in refused(a, run_on(tmp_path / "c", data))
 
 

@@ -150,6 +150,10 @@ def test_pictures_in_memory_train_as_their_files_do(corpus, recipe, tmp_path, mo
     )
     assert_same_run(first, second)
     train(recipe, memory, first, resume=True, device="cpu")  # the same data, wherever its pixels are
+    (tmp_path / "t.csv").write_text(
+        "image,text\n" + "".join(f'{name}.png,"{text}"\n' for name, text in zip(names, texts, strict=True))
+    )
+    train(recipe, tmp_path / "t.csv", first, resume=True, device="cpu")  # split as the run was
     result = evaluate(second, memory, device="cpu")
     assert result.images == memory.split_sizes()["test"] == 7
     RunEvaluator(memory).write_report(second, Model.load(second, "cpu"))

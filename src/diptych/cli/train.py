@@ -104,7 +104,7 @@ def _train_one(
     from diptych.training.train import train
 
     chosen = load_recipe(recipe, overrides)
-    corpus = open_training_corpus(data, rule, folder if resume else None)
+    corpus = open_training_corpus(data, rule, [folder] if resume else [])
     try:
         with TrainingBar(stderr) as callback:
             train(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from diptych.training.recipe import Recipe
 
 
-def open_training_corpus(data: str, rule: SplitRule | None = None, resumed: Path | None = None) -> Corpus:
+def open_training_corpus(data: str, rule: SplitRule | None = None, continued: Iterable[Path] = ()) -> Corpus:
     """Open the corpus and print how it was split, unless it has splits, and how many problems it has, if any.
 
-    A run that is resumed keeps its splits.
+    Runs that are continued keep their splits.
     """
     from diptych.data.splitting import describe_splits, noise_warning
 
-    corpus = open_data(data, rule, [] if resumed is None else [resumed])
+    corpus = open_data(data, rule, continued)
     for note in (describe_splits(corpus) if corpus.split_origin == "default" else None, noise_warning(corpus)):
         if note is not None:
             print_note(note)
@@ -58,7 +58,7 @@ def train_runs(
     """Train and measure several runs with progress displays: metrics by run, split and name."""
     from diptych.report.run_evaluator import train_and_measure
 
-    evaluator = run_evaluator(open_training_corpus(data, rule), workers)
+    evaluator = run_evaluator(open_training_corpus(data, rule, [into / name for name in runs]), workers)
     try:
         return train_and_measure(
             runs, into, splits, evaluator, device=device, workers=workers, features=features, watching=_titled_bar

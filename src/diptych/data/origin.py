@@ -91,13 +91,17 @@ def split_as_trained(
 ) -> tuple[Corpus, list[str]]:
     """The corpus with the splits that the runs were trained with, and notes about it for the user.
 
-    Data with splits of its own keeps them. Other data is split by the rule that the runs have recorded, or by `rule`; a
-    run that has recorded another rule is refused, since it may have been trained on what the rule puts in test.
+    Data with splits of its own keeps them. Other data is split by the rule that the runs have recorded, or by `rule`. A
+    run that was trained with another rule, or on this data without one, is refused: it may have been trained on what
+    is in test now.
     """
     origins = {Path(run): Origin.read(Path(run)) for run in runs if _file(Path(run)).is_file()}
     if corpus.split_origin == "source" and rule is None:
         return corpus, []
-    rule = _common_rule({run: origin for run, origin in origins.items() if origin.rule is not None}, rule)
+    rule = _common_rule(
+        {run: origin for run, origin in origins.items() if origin.rule is not None or origin.address == corpus.address},
+        rule,
+    )
     if rule is None:
         return corpus, []
     corpus = apply_rule(corpus, rule)

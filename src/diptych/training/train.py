@@ -10,7 +10,7 @@ from pathlib import Path
 
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
-from diptych.data.origin import Origin
+from diptych.data.origin import Origin, split_as_trained
 from diptych.errors import RunError
 from diptych.files import atomic_write, locked_folder, remove_leftovers, write_text
 from diptych.machine import available_cores, choose_device, interrupt_event
@@ -45,7 +45,8 @@ def train(
     """
     run = Path(into)
     recipe = with_model(load_recipe(recipe) if isinstance(recipe, str) else recipe, run if resume else None)
-    corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    if not isinstance(corpus, Corpus):
+        corpus, _ = split_as_trained(open_corpus(corpus), [run] if resume else [])
     callback = callback or NoCallback()
     torch_device = choose_device(device)
     snapshot = _find_snapshot(run, recipe) if resume else None
