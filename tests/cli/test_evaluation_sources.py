@@ -6,6 +6,7 @@ import pytest
 
 from diptych.cli.evaluation_sources import SourceEncoder, is_encodings, is_matrix, open_sources
 from diptych.data.open import open_corpus
+from diptych.data.splitting import SplitRule
 from diptych.errors import ScoreError
 from diptych.model import Model
 
@@ -31,6 +32,8 @@ def test_the_corpus_is_the_last_argument(scenes):
 
 def test_files_of_encodings_need_no_corpus_unless_a_run_re_ranks_them(scenes):
     assert open_sources([TEST, TEST], None, None, None) == ([TEST, TEST], None)
+    with pytest.raises(ScoreError, match="remove --val and --test"):
+        open_sources([TEST], None, None, SplitRule(0.1))
     with pytest.raises(ScoreError, match="already contain their groups; remove the corpus"):
         open_sources([TEST, scenes], None, None, None)
     sources, corpus = open_sources([TEST, scenes], "runs/vse", None, None)

@@ -37,6 +37,8 @@ def open_sources(
     The corpus has the splits that the runs were trained with.
     """
     if is_encodings(arguments[-1]):
+        if rule is not None:
+            raise ScoreError("files of encodings contain one split; remove --val and --test")
         return list(arguments), None
     if len(arguments) == 1:
         raise ScoreError(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from diptych.data.splitting import SplitOrigin, SplitRule, apply_rule, size_list
+from diptych.data.splitting import SPLIT_IT, SplitOrigin, SplitRule, apply_rule, size_list
 from diptych.errors import DataError, did_you_mean, location
 
 SPLITS = ("train", "val", "test", "restval")
@@ -285,7 +285,7 @@ class Corpus:
             raise DataError(
                 f"{self.name}: split {'+'.join(names)} has no images or no texts (images: {size_list(self)}); "
                 "give the data a split column, or folders train/, val/ and test/"
-                + ("" if self.split_origin == "source" else ", or split it with --val 0.15 --test 0.15")
+                + ("" if self.split_origin == "source" else f", or {SPLIT_IT}")
             )
         return self.take(images, texts)
 

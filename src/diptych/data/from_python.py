@@ -79,14 +79,13 @@ def corpus_from_pairs(  # noqa: PLR0913 (columns, by keyword)
         "splits": [splits] * len(text_column) if isinstance(splits, str) else _optional(splits, "splits"),
         "groups": _optional(groups, "groups"),
         "ids": _optional(ids, "ids"),
-        "rows of features": None if stored is None else list(stored),
     }
-    for what, column in columns.items():
-        if column is not None and len(column) != len(text_column):
+    present = {what: column for what, column in columns.items() if column is not None}
+    for what, column in {**present, **({} if stored is None else {"rows of features": stored})}.items():
+        if len(column) != len(text_column):
             raise DataError(f"{name}: {len(column):,} {what}, but {len(text_column):,} texts; give one per pair")
     if not text_column:
         raise DataError(f"{name}: no pairs in it; give at least one image and its text")
-    present = {what for what, column in columns.items() if column is not None}
     pairs = _Pairs(name, present, _existing(folder), stored, errors)
     nothing = [None] * len(text_column)
     rows = zip(*(columns[what] or nothing for what in ("images", "splits", "groups", "ids")), text_column, strict=True)

@@ -14,6 +14,7 @@ from diptych.errors import DataError
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
 
+SPLIT_IT = "split it with --val 0.15 --test 0.15 (in Python: Corpus.with_splits)"
 NOISY_BELOW = 100  # val images; with fewer, a recall moves by more than a point if one query changes
 
 

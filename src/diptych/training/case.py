@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from diptych.data.corpus import Corpus
 from diptych.data.phrases import find_mentions
+from diptych.data.splitting import SPLIT_IT
 from diptych.errors import DataError, did_you_mean
 from diptych.evaluation.localisation.phrase_metrics import PHRASE_SELECTION_METRICS
 from diptych.evaluation.metrics.recall import SELECTION_METRICS
@@ -134,9 +135,7 @@ class Case:
     def val_remedy(self) -> str:
         """How the data gets a val split."""
         marked = "mark some images as val (a split column, or a folder val/)"
-        if self.corpus.split_origin == "source":
-            return marked
-        return f"split it with --val 0.15 --test 0.15 (in Python: Corpus.with_splits), or {marked}"
+        return marked if self.corpus.split_origin == "source" else f"{SPLIT_IT}, or {marked}"
 
     @property
     def empty_split(self) -> str | None:
