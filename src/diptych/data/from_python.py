@@ -81,9 +81,11 @@ def corpus_from_pairs(  # noqa: PLR0913 (columns, by keyword)
         "ids": _optional(ids, "ids"),
     }
     present = {what: column for what, column in columns.items() if column is not None}
-    for what, column in {**present, **({} if stored is None else {"rows of features": stored})}.items():
-        if len(column) != len(text_column):
-            raise DataError(f"{name}: {len(column):,} {what}, but {len(text_column):,} texts; give one per pair")
+    lengths = {what: len(column) for what, column in present.items()}
+    lengths |= {} if stored is None else {"rows of features": len(stored)}
+    for what, length in lengths.items():
+        if length != len(text_column):
+            raise DataError(f"{name}: {length:,} {what}, but {len(text_column):,} texts; give one per pair")
     if not text_column:
         raise DataError(f"{name}: no pairs in it; give at least one image and its text")
     pairs = _Pairs(name, present, _existing(folder), stored, errors)
