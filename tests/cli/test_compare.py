@@ -6,9 +6,9 @@ import shutil
 import pytest
 
 from diptych.data.open import open_corpus
+from diptych.data.origin import Origin
 from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.evaluation.localisation.phrase_metrics import paired_phrase_difference
-from diptych.training.origin import Origin
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 

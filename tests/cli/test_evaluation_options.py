@@ -6,7 +6,6 @@ from diptych.cli.evaluation_options import EvaluationOptions, parse_rerank_depth
 from diptych.errors import ScoreError
 
 DEFAULTS = {
-    "data": "scenes",
     "split": "test",
     "folds": 1,
     "gallery": None,

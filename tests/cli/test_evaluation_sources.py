@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from diptych.cli.evaluation_sources import SourceEncoder, is_encodings, is_matrix, split_sources
+from diptych.cli.evaluation_sources import SourceEncoder, is_encodings, is_matrix, open_sources
 from diptych.data.open import open_corpus
+from diptych.data.splitting import SplitRule
 from diptych.errors import ScoreError
 from diptych.model import Model
 
@@ -24,23 +25,25 @@ def test_sources_are_told_apart_by_their_suffix():
 
 
 def test_the_corpus_is_the_last_argument(scenes):
-    sources, corpus = split_sources(["runs/a", "runs/b", scenes], "val", None)
+    sources, corpus = open_sources(["runs/a", "runs/b", scenes], None, None, None)
     assert sources == ["runs/a", "runs/b"]
-    assert set(corpus.image_splits) == {"val"}
+    assert set(corpus.image_splits) == {"train", "val", "test"}
 
 
 def test_files_of_encodings_need_no_corpus_unless_a_run_re_ranks_them(scenes):
-    assert split_sources([TEST, TEST], "test", None) == ([TEST, TEST], None)
+    assert open_sources([TEST, TEST], None, None, None) == ([TEST, TEST], None)
+    with pytest.raises(ScoreError, match="remove --val and --test"):
+        open_sources([TEST], None, None, SplitRule(0.1))
     with pytest.raises(ScoreError, match="already contain their groups; remove the corpus"):
-        split_sources([TEST, scenes], "test", None)
-    sources, corpus = split_sources([TEST, scenes], "test", "runs/vse")
+        open_sources([TEST, scenes], None, None, None)
+    sources, corpus = open_sources([TEST, scenes], "runs/vse", None, None)
     assert sources == [TEST]
     assert corpus is not None
 
 
 def test_a_run_alone_is_refused_with_an_example():
     with pytest.raises(ScoreError, match="name the corpus to evaluate on, such as `diptych evaluate runs/a scenes`"):
-        split_sources(["runs/a"], "test", None)
+        open_sources(["runs/a"], None, None, None)
 
 
 def test_a_run_encodes_the_corpus_as_the_model_does(encoder, tiny_run):

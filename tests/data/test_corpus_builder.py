@@ -54,3 +54,19 @@ def test_a_file_name_may_be_any_bytes(tmp_path: Path) -> None:
     builder.add_text("a", "a", "train")
     builder.add_problem(Path("\udcff.txt"), None, "odd")
     assert [problem.file for problem in builder.build().problems] == ["\\udcff.txt"]
+
+
+def test_the_splits_are_those_of_the_source_if_any_image_has_one(tmp_path: Path) -> None:
+    builder = CorpusBuilder(tmp_path)
+    builder.add_image("a.jpg", tmp_path / "a.jpg", "a", "train", is_default=True)
+    builder.add_text("a", "a", "train")
+    assert builder.build().split_origin == "default"
+    builder.add_image("b.jpg", tmp_path / "b.jpg", "b", "val")
+    assert builder.build().split_origin == "source"
+
+
+def test_images_without_pictures(tmp_path: Path) -> None:
+    builder = CorpusBuilder(tmp_path)
+    builder.add_image("a", None, "a", "train")
+    builder.add_text("a", "a", "train")
+    assert builder.build().pictures is None

@@ -226,3 +226,23 @@ def test_a_folder_that_may_not_be_listed(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(precomputed, "recognises", denied)
     assert refused(tmp_path) == f"{tmp_path}: cannot be read (Permission denied)"
+
+
+@pytest.mark.parametrize(
+    ("files", "address", "origin"),
+    [
+        ({"t.csv": "image,text\na.jpg,x\n"}, "t.csv", "default"),
+        ({"t.csv": "image,text,split\na.jpg,x,train\n"}, "t.csv", "source"),
+        ({"a.txt": "x\n"}, ".", "default"),
+        ({"train/a.txt": "x\n", "train/a.jpg": ""}, ".", "source"),
+        ({"captions.txt": "a.jpg#0\tx\n"}, "captions.txt", "default"),
+        ({"captions.txt": "train/a.jpg#0\tx\n", "train/a.jpg": ""}, "captions.txt", "source"),
+        ({"mine.json": COCO}, "mine.json", "default"),
+        ({"captions_train2014.json": COCO}, "captions_train2014.json", "source"),
+    ],
+)
+def test_it_is_known_whether_the_data_has_splits(tmp_path, files, address, origin):
+    for name, content in {"a.jpg": "", **files}.items():
+        written(tmp_path / name, content)
+    corpus = open_corpus(tmp_path / address)
+    assert (corpus.split_origin, len(corpus.image_ids)) == (origin, 1)

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from diptych.data.corpus import Corpus
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, RecipeError
 from diptych.features import extract as extraction
@@ -321,3 +323,16 @@ def test_a_process_that_is_killed_loses_at_most_the_current_part(pictures, tmp_p
         assert stored.computed == 40 - finished
         assert not list(folder.glob(".*.tmp"))
         np.testing.assert_array_equal(rows_of(stored), expected_rows(pictures))
+
+
+def test_pictures_in_memory_are_known_by_their_pixels(folder):
+    def corpus():
+        noise = np.random.default_rng(0).integers(0, 256, (5, 40, 50, 3), np.uint8)
+        return Corpus.from_pairs([*map(Image.fromarray, noise[:3]), *noise[3:]], list("abcde"))
+
+    first = extract_tiny(corpus().pictures, folder)
+    assert first.computed == 5
+    np.testing.assert_array_equal(rows_of(first), expected_rows(corpus().pictures))
+    again = extract_tiny(corpus().pictures[::-1], folder)
+    assert again.computed == 0
+    np.testing.assert_array_equal(rows_of(again), rows_of(first)[::-1])

@@ -3,6 +3,7 @@ import os
 import pytest
 from PIL import Image
 
+from diptych.data.corpus import Corpus
 from diptych.errors import DataError
 from diptych.index.source import CorpusSource, FolderSource, open_source, source_name
 
@@ -86,3 +87,8 @@ def test_a_missing_folder_changes_nothing(tmp_path):
 )
 def test_the_default_name_of_an_index(address, name):
     assert source_name(address) == name
+
+
+def test_a_corpus_in_memory_cannot_be_indexed():
+    with pytest.raises(DataError, match=r"mine: an index is made of data at an address.*write the images to a folder"):
+        open_source(Corpus.from_pairs([b""], ["a"], name="mine"))

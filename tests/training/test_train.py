@@ -8,12 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
-from diptych.data.corpus import Features
+from diptych.data.corpus import Corpus, Features
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, RecipeError, RunError
+from diptych.evaluation.runs import evaluate
 from diptych.model import Model
+from diptych.report.run_evaluator import RunEvaluator
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
@@ -129,6 +132,40 @@ def test_two_at_once_are_refused(whole, corpus, recipe, tmp_path):
 def test_a_recipe_and_a_corpus_by_name(tmp_path):
     with pytest.raises(DataError, match=r"the val split is empty, and stage\.1\.select"):
         train("scenes", "scenes:train=4,val=0,test=4", tmp_path)
+
+
+def test_pictures_in_memory_train_as_their_files_do(corpus, recipe, tmp_path, monkeypatch):
+    images = {name: picture.load() for name, picture in zip(corpus.image_ids, corpus.pictures, strict=True)}
+    for name, image in images.items():
+        image.save(tmp_path / f"{name}.png")
+    names = list(images) * 2
+    texts = [f"picture {number}, seen {turn}" for turn in range(2) for number in range(len(images))]
+    monkeypatch.chdir(tmp_path)
+    files = Corpus.from_pairs([f"{name}.png" for name in names], texts).with_splits(val=0.2, test=0.2)
+    memory = Corpus.from_pairs([images[name] for name in names], texts, ids=[f"{name}.png" for name in names])
+    memory = memory.with_splits(val=0.2, test=0.2)
+    assert memory.digest() == files.digest()
+    first, second = (
+        train(recipe, data, tmp_path / kind, device="cpu", workers=2) for kind, data in (("f", files), ("m", memory))
+    )
+    assert_same_run(first, second)
+    train(recipe, memory, first, resume=True, device="cpu")  # the same data, wherever its pixels are
+    (tmp_path / "t.csv").write_text(
+        "image,text\n" + "".join(f'{name}.png,"{text}"\n' for name, text in zip(names, texts, strict=True))
+    )
+    train(recipe, tmp_path / "t.csv", first, resume=True, device="cpu")  # split as the run was
+    result = evaluate(second, memory, device="cpu")
+    assert result.images == memory.split_sizes()["test"] == 7
+    RunEvaluator(memory).write_report(second, Model.load(second, "cpu"))
+    assert "data:image/" in (second / "report.html").read_text()
+
+
+def test_data_that_nobody_split_names_the_remedy(recipe, tmp_path):
+    images = [Image.new("RGB", (8, 8), (number, 0, 0)) for number in range(3)]
+    corpus = Corpus.from_pairs(images, ["a", "b", "c"])
+    assert corpus.split_sizes() == {"train": 3}
+    with pytest.raises(DataError, match=r"the val split is empty.*split it with --val 0\.15 --test 0\.15 \(in Python"):
+        train(recipe, corpus, tmp_path)
 
 
 def test_other_features_are_other_data(corpus, tmp_path):

@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from diptych.cli.console import print_note, print_skipped, progress_bar, stdout
+from diptych.cli.open_data import open_data
 from diptych.cli.options import Device, Features, Split, Workers, thread_count
 from diptych.errors import RunError
 
@@ -57,7 +58,6 @@ def command(
 
         diptych compare runs/a runs/b --split val --into runs/ab.html --into runs/ab.json
     """
-    from diptych.data.open import open_corpus
     from diptych.machine import keep_freed_memory
     from diptych.report.comparison.compare import check_comparable
     from diptych.training.recipe_loader import trained_on_phrases
@@ -70,7 +70,7 @@ def command(
     if on_phrases:
         _check_for_phrases(runs[0], folds, files)
     keep_freed_memory()
-    corpus = None if data is None else open_corpus(data)
+    corpus = None if data is None else open_data(data, runs=runs)
     if on_phrases:
         output = _compare_phrases(runs, corpus, split, features, device, thread_count(workers))
     else:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import print_result, print_skipped, print_unknown_texts, progress_bar
+from diptych.cli.open_data import open_data
 from diptych.cli.options import Data, Device, Run, Split, Workers, thread_count
 from diptych.errors import DataError
 
@@ -30,7 +31,6 @@ def command(
 
         diptych encode runs/first photos/ --split train --into train.safetensors
     """
-    from diptych.data.open import open_corpus
     from diptych.machine import keep_freed_memory
     from diptych.model import Model
 
@@ -38,7 +38,7 @@ def command(
     if into.is_dir():
         raise DataError(f"{into}: is a folder; name a file to write")
     model = Model.load(run, device)
-    corpus = open_corpus(data).split(split)
+    corpus = open_data(data, runs=[run]).split(split)
     with progress_bar("encoding") as progress:
         encoded = model.encode_corpus(corpus, thread_count(workers), progress)
     print_skipped(encoded.skipped)

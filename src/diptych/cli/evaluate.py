@@ -18,7 +18,8 @@ from diptych.cli.evaluation_options import (
     TextShifts,
     parse_rerank_depths,
 )
-from diptych.cli.options import Device, Features, Split, Workers, thread_count
+from diptych.cli.open_data import split_rule
+from diptych.cli.options import Device, Features, Split, TestShare, ValShare, Workers, thread_count
 from diptych.errors import ScoreError
 from diptych.files import write_json
 
@@ -33,6 +34,8 @@ def command(
         ),
     ],
     split: Split = "test",
+    val: ValShare = None,
+    test: TestShare = None,
     folds: Annotated[int, typer.Option(min=1, help="Average over this many consecutive galleries.")] = 1,
     gallery: Annotated[int | None, typer.Option(min=1, help="Only the first N images, with their texts.")] = None,
     rerank: Annotated[
@@ -87,7 +90,8 @@ def command(
 ) -> None:
     """Measure recall in both directions, with 95% intervals.
 
-    A run that was trained on phrases is evaluated by phrase localisation.
+    A run that was trained on phrases is evaluated by phrase localisation. Data without splits is split as it was when
+    the run was trained (--val and --test of `diptych train`).
 
     Examples:
 
@@ -106,7 +110,7 @@ def command(
         diptych evaluate runs/two-branch data/entities --phrases runs/phrases --share 0.2
     """
     from diptych.cli.evaluation_protocols import measure
-    from diptych.cli.evaluation_sources import SourceEncoder, split_sources
+    from diptych.cli.evaluation_sources import SourceEncoder, open_sources
     from diptych.machine import keep_freed_memory
 
     keep_freed_memory()
@@ -118,7 +122,6 @@ def command(
     if phrases is None and (share is not None or phrases_from is not None):
         raise ScoreError("--share and --phrases-from need a run trained on phrases; name it with --phrases RUN")
     options = EvaluationOptions(
-        data=sources[-1],
         split=split,
         folds=folds,
         gallery=gallery,
@@ -134,8 +137,9 @@ def command(
         batch_statistics=batch_statistics,
         report=report,
     )
-    to_measure, corpus = split_sources(sources, split, retriever)
-    encoder = SourceEncoder(corpus, device, thread_count(workers), features, shifts)
+    to_measure, whole = open_sources(sources, retriever, phrases, split_rule(val, test))
+    corpus = None if whole is None else whole.split(split)
+    encoder = SourceEncoder(corpus, device, thread_count(workers), features, shifts, whole)
     measurement = measure(to_measure, options, encoder)
     if as_json:
         stdout.print_json(json.dumps(measurement.json))

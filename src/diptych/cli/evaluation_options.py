@@ -40,7 +40,6 @@ _MATRIX_OPTIONS = ("--folds", "--gallery", "--map")
 class EvaluationOptions:
     """What to measure. `rerank_depths` are numbers of answers to re-rank; None stands for all of them."""
 
-    data: str
     split: str
     folds: int
     gallery: int | None

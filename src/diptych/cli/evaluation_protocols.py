@@ -221,11 +221,11 @@ def _write_report(
     options: EvaluationOptions,
     encoder: SourceEncoder,
 ) -> Path:
-    from diptych.data.open import open_corpus
     from diptych.report.run_report import write_report
     from diptych.report.sections.hard_negatives import hard_negatives_section
 
-    negatives = hard_negatives_section(run, encoder.open(str(run)), open_corpus(options.data))
+    assert encoder.whole is not None, "a run is measured on a corpus"
+    negatives = hard_negatives_section(run, encoder.open(str(run)), encoder.whole)
     return write_report(
         run, encoded, result, options.split, hard_negatives=negatives, score=score, stores=encoder.features
     )

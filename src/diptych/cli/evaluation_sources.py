@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from diptych.cli.console import print_skipped, print_unknown_texts, progress_bar
 from diptych.cli.evaluation_options import BatchStatistics, TextShifts
+from diptych.cli.open_data import open_data
 from diptych.errors import ScoreError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
+    from diptych.data.splitting import SplitRule
     from diptych.model import Model
     from diptych.models.encoded_corpus import EncodedCorpus
 
@@ -27,17 +29,23 @@ def is_matrix(source: str) -> bool:
     return source.endswith(".npy")
 
 
-def split_sources(arguments: Sequence[str], split: str, retriever: str | None) -> tuple[list[str], Corpus | None]:
-    """The sources and the corpus, which is the last argument unless that is a file of encodings."""
-    from diptych.data.open import open_corpus
+def open_sources(
+    arguments: Sequence[str], retriever: str | None, phrase_run: str | None, rule: SplitRule | None
+) -> tuple[list[str], Corpus | None]:
+    """The sources and the corpus, which is the last argument unless that is a file of encodings.
 
+    The corpus has the splits that the runs were trained with.
+    """
     if is_encodings(arguments[-1]):
+        if rule is not None:
+            raise ScoreError("files of encodings contain one split; remove --val and --test")
         return list(arguments), None
     if len(arguments) == 1:
         raise ScoreError(
             f"{arguments[0]}: name the corpus to evaluate on, such as `diptych evaluate {arguments[0]} scenes`"
         )
-    sources, corpus = list(arguments[:-1]), open_corpus(arguments[-1]).split(split)
+    sources = list(arguments[:-1])
+    corpus = open_data(arguments[-1], rule, [*sources, *filter(None, (retriever, phrase_run))])
     if all(is_encodings(source) for source in [*sources, retriever or sources[0]]):
         raise ScoreError("files of encodings already contain their groups; remove the corpus")
     return sources, corpus
@@ -45,7 +53,7 @@ def split_sources(arguments: Sequence[str], split: str, retriever: str | None) -
 
 @dataclass(frozen=True)
 class SourceEncoder:
-    """Opens runs and encodes the corpus with them.
+    """Opens runs and encodes a split of the corpus with them, `corpus`; `whole` are all splits.
 
     `features` is the folder with stored features. `text_shifts` overrides at which positions a text CNN sees a text.
     """
@@ -55,6 +63,7 @@ class SourceEncoder:
     workers: int
     features: Path
     text_shifts: TextShifts | None = None
+    whole: Corpus | None = None
 
     def open(self, run: str) -> Model:
         """Open a run."""

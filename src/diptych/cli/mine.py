@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diptych.cli.console import print_note, print_result, print_skipped, progress_bar, stdout
+from diptych.cli.open_data import open_data
 from diptych.cli.options import Data, Device, Features, Run, Workers, thread_count
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ def command(
 
         diptych mine runs/coco data/coco --split train --split restval
     """
-    from diptych.data.open import open_corpus
     from diptych.machine import keep_freed_memory
     from diptych.mining.lists import LISTS_FILE, weights_digest
     from diptych.mining.mine import mine
@@ -55,7 +55,7 @@ def command(
 
     keep_freed_memory()
     model = Model.load(run, device, stores=features)
-    everything = open_corpus(data)
+    everything = open_data(data, runs=[run])
     _warn_of_other_data(run, everything)
     corpus = everything.split(*(split or ["train"])).matched()
     file = into or run / LISTS_FILE
@@ -79,7 +79,7 @@ def command(
 
 def _warn_of_other_data(run: Path, corpus: Corpus) -> None:
     """Print a warning if the run was trained on other data."""
-    from diptych.training.origin import Origin
+    from diptych.data.origin import Origin
 
     if (run / "data.json").is_file() and Origin.read(run).digest != corpus.digest():
         print_note(f"warning: {run} was trained on other data than {corpus.name}, or the data has changed since")

@@ -14,6 +14,13 @@ Data = Annotated[
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Split = Annotated[str, typer.Option(help="train, val, test or restval.")]
+ValShare = Annotated[
+    float | None,
+    typer.Option("--val", metavar="SHARE", help="Data without splits: the share of its images in val, such as 0.15."),
+]
+TestShare = Annotated[
+    float | None, typer.Option("--test", metavar="SHARE", help="Data without splits: the share of its images in test.")
+]
 Workers = Annotated[
     int | None,
     typer.Option(min=0, help="Threads that read images ahead; they do not affect results.", show_default="cores"),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result, stdout
+from diptych.cli.open_data import split_rule
 from diptych.cli.options import (
     Data,
     Device,
@@ -18,6 +19,8 @@ from diptych.cli.options import (
     RecipeName,
     ReportOn,
     Seeds,
+    TestShare,
+    ValShare,
     Workers,
 )
 
@@ -35,6 +38,8 @@ def command(
     seeds: Seeds = None,
     into: Annotated[Path | None, typer.Option(help="The runs' folder.", show_default="runs/RECIPE-sweep")] = None,
     report_on: ReportOn = "val",
+    val: ValShare = None,
+    test: TestShare = None,
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
@@ -65,10 +70,8 @@ def command(
     keep_freed_memory()
     folder = into or Path("runs") / f"{Path(recipe).stem}-sweep"
     measured = train_runs(
-        sweep.runs,
-        data,
-        folder,
-        {"val", report_on},
+        *(sweep.runs, data, folder, {"val", report_on}),
+        rule=split_rule(val, test),
         device=device,
         workers=workers,
         features=features,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result, stdout
+from diptych.cli.open_data import split_rule
 from diptych.cli.options import (
     Data,
     Device,
@@ -18,11 +19,14 @@ from diptych.cli.options import (
     RecipeName,
     ReportOn,
     Seeds,
+    TestShare,
+    ValShare,
     Workers,
 )
 from diptych.errors import CallbackError, RecipeError
 
 if TYPE_CHECKING:
+    from diptych.data.splitting import SplitRule
     from diptych.evaluation.protocols.seeds import SeedStatistics
 
 
@@ -35,6 +39,8 @@ def command(
     seed: Annotated[int | None, typer.Option(min=0, help="Override the recipe's seed.")] = None,
     seeds: Seeds = None,
     report_on: ReportOn = "val",
+    val: ValShare = None,
+    test: TestShare = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     features: Features = Path("features"),
     device: Device = "auto",
@@ -57,24 +63,29 @@ def command(
         diptych train scenes scenes --seeds 5 --report-on test
 
         diptych train scenes scenes --log tensorboard
+
+        diptych train diptych-default photos.csv --val 0.15 --test 0.15
     """
     from diptych.machine import keep_freed_memory
     from diptych.training.recipe_loader import profiled_name
 
     keep_freed_memory()
+    rule = split_rule(val, test)
     recipe = profiled_name(recipe, profile)
     folder = into or Path("runs") / Path(recipe).stem
     if seeds is None:
         overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
         if report_on != "val":
             raise RecipeError("--report-on needs --seeds; measure a single run with `diptych evaluate`")
-        _train_one(recipe, data, folder, overrides, resume, features, device, workers, log or [])
+        _train_one(recipe, data, rule, folder, overrides, resume, features, device, workers, log or [])
         return
     if seed is not None:
         raise RecipeError("--seed and --seeds exclude each other; remove one (--seeds 3,7 names seeds)")
     if resume:
         raise RecipeError("--resume and --seeds exclude each other; remove --resume, runs with --seeds always continue")
-    statistics = _train_seeds(recipe, data, folder, set_ or [], seeds, report_on, features, device, workers, log or [])
+    statistics = _train_seeds(
+        recipe, data, rule, folder, set_ or [], seeds, report_on, features, device, workers, log or []
+    )
     even = "" if len(statistics.runs) % 2 else ", the lower of the two middle ones"
     print_result(f"median run by {statistics.sum_metric}: {folder / statistics.median_run}{even}", "bold green")
 
@@ -82,6 +93,7 @@ def command(
 def _train_one(
     recipe: str,
     data: str,
+    rule: SplitRule | None,
     folder: Path,
     overrides: list[str],
     resume: bool,
@@ -99,7 +111,7 @@ def _train_one(
 
     chosen = load_recipe(recipe, overrides)
     callbacks = training_callbacks(log)
-    corpus = open_training_corpus(data)
+    corpus = open_training_corpus(data, rule, [folder] if resume else [])
     try:
         train(
             chosen,
@@ -125,6 +137,7 @@ def _train_one(
 def _train_seeds(
     recipe: str,
     data: str,
+    rule: SplitRule | None,
     folder: Path,
     overrides: list[str],
     seeds: str,
@@ -142,7 +155,9 @@ def _train_seeds(
     from diptych.training.sweep_plan import plan_seeds, read_seeds
 
     runs = plan_seeds(recipe, read_seeds(seeds), overrides)
-    measured = train_runs(runs, data, folder, {report_on}, device=device, workers=workers, features=features, log=log)
+    measured = train_runs(
+        *(runs, data, folder, {report_on}), rule=rule, device=device, workers=workers, features=features, log=log
+    )
     statistics = SeedStatistics({name: metrics[report_on] for name, metrics in measured.items()})
     stdout.print(seeds_table(statistics, f"{recipe} on {data}, split {report_on}").render())
     summary = {"recipe": recipe, "data": data, "split": report_on, **statistics.to_json()}

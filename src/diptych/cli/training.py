@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diptych.cli.console import print_note, print_skipped, progress_bar, stderr
+from diptych.cli.open_data import open_data
 from diptych.cli.options import thread_count
 from diptych.errors import CallbackError
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
+    from diptych.data.splitting import SplitRule
     from diptych.report.run_evaluator import RunEvaluator
     from diptych.training.engine.callbacks import Callback
     from diptych.training.recipe import Recipe
 
 
-def open_training_corpus(data: str) -> Corpus:
-    """Open the corpus and print how many problems it has, if any."""
-    from diptych.data.open import open_corpus
+def open_training_corpus(data: str, rule: SplitRule | None = None, continued: Iterable[Path] = ()) -> Corpus:
+    """Open the corpus and print how it was split, unless it has splits, and how many problems it has, if any.
 
-    corpus = open_corpus(data)
+    Runs that are continued keep their splits.
+    """
+    from diptych.data.splitting import describe_splits, noise_warning
+
+    corpus = open_data(data, rule, continued)
+    for note in (describe_splits(corpus) if corpus.split_origin == "default" else None, noise_warning(corpus)):
+        if note is not None:
+            print_note(note)
     if corpus.problems:
         count = len(corpus.problems)
         problems = "1 problem" if count == 1 else f"{count:,} problems"
@@ -42,6 +50,7 @@ def train_runs(
     into: Path,
     splits: Collection[str],
     *,
+    rule: SplitRule | None,
     device: str,
     workers: int | None,
     features: Path,
@@ -56,7 +65,7 @@ def train_runs(
         print_note(title)
         return training_callbacks(log)
 
-    evaluator = run_evaluator(open_training_corpus(data), workers)
+    evaluator = run_evaluator(open_training_corpus(data, rule, [into / name for name in runs]), workers)
     try:
         return train_and_measure(
             runs, into, splits, evaluator, device=device, workers=workers, features=features, callbacks=titled_callbacks

@@ -147,7 +147,7 @@ def _check_picture(name: str, picture: Picture, decode: bool) -> _ImageCheck:
         try:
             return _digest(picture.load().tobytes()), None
         except ImageError as reason:
-            return None, Problem(name, None, str(reason))
+            return None, Problem(name, None, str(reason).removeprefix(f"{name}: "))
     file = str(picture.path)
     try:
         if decode:

@@ -8,14 +8,16 @@ texts, and a text any number of images.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from diptych.data.splitting import SPLIT_IT, SplitOrigin, SplitRule, apply_rule, size_list
 from diptych.errors import DataError, did_you_mean, location
 
 SPLITS = ("train", "val", "test", "restval")
@@ -121,6 +123,7 @@ class Corpus:
     `region_boxes` holds where the regions of `features` lie, (regions, 4) per image: left, top, right, bottom, relative
     to the image, zeros if unknown.
     `address` is what `open_corpus` opened, absolute if it is a path; a corpus made in Python has none.
+    `split_origin` tells who decided on the splits: the source of the data, a default (a hash of names), or a rule.
     """
 
     name: str
@@ -137,6 +140,7 @@ class Corpus:
     region_boxes: Features | None = None
     problems: Sequence[Problem] = field(default=())
     address: str | None = None
+    split_origin: SplitOrigin = "source"
 
     def __post_init__(self) -> None:
         images, texts = len(self.image_ids), len(self.texts)
@@ -149,6 +153,109 @@ class Corpus:
             for column in columns:
                 if column is not None and len(column) != rows:
                     raise DataError(f"{self.name}: a column has {len(column)} rows, but there are {rows} {what}")
+
+    @classmethod
+    def from_pairs(  # noqa: PLR0913 (columns, by keyword)
+        cls,
+        images: Iterable[Any] | None,
+        texts: Iterable[Any],
+        splits: Iterable[Any] | str | None = None,
+        *,
+        groups: Iterable[Any] | None = None,
+        ids: Iterable[Any] | None = None,
+        features: Any = None,
+        folder: Path | str | None = None,
+        name: str = "pairs",
+        errors: Literal["raise", "skip"] = "raise",
+    ) -> Corpus:
+        """A corpus of images and their texts: entry i of each argument belongs to pair i.
+
+        An image is a path (relative to `folder`, which defaults to the working directory), a PIL image, a uint8 array
+        of shape (height, width, 3), the bytes of a file, or an object whose `load()` returns a PIL image. A text is a
+        string, or a list of them. Pairs with the same path, id or object are one image with several texts. `splits`
+        names the split of each pair, or that of all; without it, a hash decides as for tables (see `with_splits`).
+        `features` are precomputed, of shape (pairs, size) or (pairs, regions, size); `images` may be None then. A pair
+        that cannot be used raises a DataError, or becomes one of the `problems` with `errors="skip"`.
+        """
+        from diptych.data.from_python import corpus_from_pairs
+
+        return corpus_from_pairs(
+            *(images, texts, splits),
+            groups=groups,
+            ids=ids,
+            features=features,
+            folder=folder,
+            name=name,
+            errors=errors,
+        )
+
+    @classmethod
+    def from_dataframe(  # noqa: PLR0913 (columns, by keyword)
+        cls,
+        frame: Any,
+        image: str = "image",
+        text: str = "text",
+        *,
+        split: str | None = None,
+        group: str | None = None,
+        id: str | None = None,
+        folder: Path | str | None = None,
+        name: str = "dataframe",
+        errors: Literal["raise", "skip"] = "raise",
+    ) -> Corpus:
+        """A corpus of a table in memory: a data frame of pandas or polars, or a dict of columns.
+
+        The arguments name columns, whose values are those of `from_pairs`. The columns `split` and `group` are used
+        if there are any; rows with the same `id` are one image.
+        """
+        from diptych.data.from_python import ColumnNames, corpus_from_columns
+
+        return corpus_from_columns(frame, ColumnNames(image, text, split, group, id), folder, name, errors)
+
+    @classmethod
+    def from_records(  # noqa: PLR0913 (columns, by keyword)
+        cls,
+        records: Iterable[Any],
+        image: str = "image",
+        text: str = "text",
+        *,
+        split: str | None = None,
+        group: str | None = None,
+        id: str | None = None,
+        folder: Path | str | None = None,
+        name: str = "records",
+        errors: Literal["raise", "skip"] = "raise",
+    ) -> Corpus:
+        """A corpus of any iterable of dicts, dataclasses, objects or tuples (image, text) or (image, text, split).
+
+        The arguments name keys or attributes, as `from_dataframe` names columns.
+        """
+        from diptych.data.from_python import ColumnNames, corpus_from_records
+
+        return corpus_from_records(records, ColumnNames(image, text, split, group, id), folder, name, errors)
+
+    @classmethod
+    def from_huggingface(
+        cls,
+        dataset: Any,
+        image: str = "image",
+        text: str = "caption",
+        *,
+        split: str | None = None,
+        group: str | None = None,
+        id: str | None = None,
+        name: str = "dataset",
+        errors: Literal["raise", "skip"] = "raise",
+    ) -> Corpus:
+        """A corpus of a `Dataset` or `DatasetDict` of Hugging Face; its images are decoded when they are read.
+
+        The arguments name columns, as for `from_dataframe`. The datasets of a dict are splits, by their names (or by
+        the column `split`, if it is named); a single dataset has no splits unless it has such a column.
+        """
+        from diptych.data.from_python import ColumnNames
+        from diptych.data.huggingface import corpus_from_huggingface
+
+        return corpus_from_huggingface(dataset, ColumnNames(image, text, split, group, id), name, errors)
 
     def take(self, images: Integers, texts: Integers) -> Corpus:
         """A selection of the images and texts, in the given order."""
@@ -175,16 +282,24 @@ class Corpus:
         images = np.flatnonzero(np.isin(self.image_splits, names))
         texts = np.flatnonzero(np.isin(self.text_splits, names))
         if not len(images) or not len(texts):
-            sizes = ", ".join(f"{name} {count}" for name, count in self.split_sizes().items())
             raise DataError(
-                f"{self.name}: split {'+'.join(names)} has no images or no texts (images: {sizes}); "
+                f"{self.name}: split {'+'.join(names)} has no images or no texts (images: {size_list(self)}); "
                 "give the data a split column, or folders train/, val/ and test/"
+                + ("" if self.split_origin == "source" else f", or {SPLIT_IT}")
             )
         return self.take(images, texts)
 
     def split_sizes(self) -> dict[str, int]:
         """The number of images in each split that is not empty."""
         return {name: n for name in SPLITS if (n := int(np.sum(self.image_splits == name)))}
+
+    def with_splits(self, *, val: float = 0.0, test: float = 0.0, seed: int = 0) -> Corpus:
+        """The corpus with this share of its groups in val and in test, and all others in train.
+
+        A group (an image with its texts) is in one split. The same images and seed always give the same splits, in
+        whichever order they come. A corpus whose source has splits is refused.
+        """
+        return apply_rule(self, SplitRule(val, test, seed))
 
     def matched(self) -> Corpus:
         """The corpus without images that have no text and texts that have no image: those cannot be ranked."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diptych.data.corpus import Corpus, Problem
+from diptych.data.corpus import Corpus, Picture, Problem
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, location
 
@@ -22,7 +22,8 @@ class CorpusBuilder:
         self._location: tuple[Path, int | None] = (source, None)
         self._first_seen: dict[tuple[str, Hashable], tuple[Path, int | None]] = {}
         self._group_numbers: dict[Hashable, int] = {}
-        self._images: list[tuple[str, PictureFile, int, str]] = []
+        self._images: list[tuple[str, Picture | None, int, str]] = []
+        self._has_source_splits = False
         self._texts: list[tuple[str, int, str]] = []
 
     @contextmanager
@@ -45,9 +46,16 @@ class CorpusBuilder:
         if first != self._location:
             raise DataError(f"{what} {key!r} is already at {location(*first)}")
 
-    def add_image(self, name: str, path: Path, group: Hashable, split: str) -> None:
-        """Add an image file to a group; groups are the same if they compare equal."""
-        self._images.append((name, PictureFile(path), self._group_number(group), split))
+    def add_image(
+        self, name: str, image: Path | Picture | None, group: Hashable, split: str, *, is_default: bool = False
+    ) -> None:
+        """Add an image to a group; groups are the same if they compare equal. Without a picture, it has features.
+
+        `is_default` is whether the split is a default because the source names none.
+        """
+        picture = PictureFile(image) if isinstance(image, Path) else image
+        self._images.append((name, picture, self._group_number(group), split))
+        self._has_source_splits |= not is_default
 
     def add_text(self, text: str, group: Hashable, split: str) -> None:
         """Add a text to a group."""
@@ -69,8 +77,9 @@ class CorpusBuilder:
             texts=texts,
             text_groups=np.array(text_groups, np.int64),
             text_splits=np.array(text_splits, np.str_),
-            pictures=pictures,
+            pictures=None if None in pictures else pictures,
             problems=tuple(self._problems),
+            split_origin="source" if self._has_source_splits else "default",
         )
 
     def _group_number(self, group: Hashable) -> int:

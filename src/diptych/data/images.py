@@ -113,6 +113,15 @@ def decode_bytes(content: bytes, name: str, size: int | None = None, limit: int 
         raise ImageError(" ".join(f"{name}: {_describe(reason, limit)}".splitlines())) from None
 
 
+def upright_rgb(image: Image.Image, name: str) -> Image.Image:
+    """An image that somebody else opened as `decode` would have opened it; `name` is for the ImageError."""
+    try:
+        image.load()
+        return _rgb(_upright(image))
+    except Exception as reason:
+        raise ImageError(" ".join(f"{name}: {_describe(reason)}".splitlines())) from None
+
+
 @dataclass(frozen=True)
 class Header:
     """The upright width and height of a photo, and the day it was taken, if the file has it."""

@@ -6,6 +6,7 @@ Python and the command line evaluate through these functions, with the same defa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ import torch
 
 from diptych.data.corpus import Corpus, Integers
 from diptych.data.open import open_corpus
-from diptych.errors import ScoreError
+from diptych.data.origin import split_as_trained
+from diptych.errors import RunError, ScoreError
 from diptych.evaluation.metrics.ranks import ranks
 from diptych.evaluation.metrics.recall import metrics_from_ranks
 from diptych.evaluation.metrics.scores import Score, embedding_score, matrix_score, mean_score
@@ -48,9 +50,19 @@ def evaluate(  # noqa: PLR0913 (options, by keyword only)
 
     See `open_run` for `features`. By default, mAP is measured if a text has several correct images.
     """
-    corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    corpus = open_for_run(corpus, run)
     encoded = open_run(run, device, features).encode_corpus(corpus.split(split), workers, progress)
     return evaluate_encoded([encoded], folds=folds, gallery=gallery, average_precision=average_precision)
+
+
+def open_for_run(corpus: Corpus | Path | str, run: Model | Path | str) -> Corpus:
+    """The data at an address with the splits that a run was trained with; a corpus keeps the splits that it has."""
+    if isinstance(corpus, Corpus):
+        return corpus
+    folders: list[Path | str] = []
+    with suppress(RunError):  # a model in memory has no folder
+        folders = [run.address if isinstance(run, Model) else run]
+    return split_as_trained(open_corpus(corpus), folders)[0]
 
 
 def open_run(run: Model | Path | str, device: str = "auto", features: Path | str | None = FEATURES) -> Model:

@@ -86,8 +86,13 @@ class Source(Protocol):
         ...
 
 
-def open_source(address: str) -> Source:
-    """The source at an address: a folder, or whatever `open_corpus` understands."""
+def open_source(address: str | Corpus) -> Source:
+    """The source at an address: a folder, or whatever `open_corpus` understands. A corpus has to be on disk."""
+    if isinstance(address, Corpus):
+        raise DataError(
+            f"{address.name}: an index is made of data at an address, with which it is compared when it is updated; "
+            "write the images to a folder and name that"
+        )
     folder = Path(address).expanduser()
     if address.partition(":")[0] != "scenes" and folder.is_dir() and not _is_corpus(folder):
         return FolderSource(folder)

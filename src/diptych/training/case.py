@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from diptych.data.corpus import Corpus
 from diptych.data.phrases import find_mentions
+from diptych.data.splitting import SPLIT_IT
 from diptych.errors import DataError, did_you_mean
 from diptych.evaluation.localisation.phrase_metrics import PHRASE_SELECTION_METRICS
 from diptych.evaluation.metrics.recall import SELECTION_METRICS
@@ -129,6 +130,12 @@ class Case:
     def split_sizes(self) -> dict[str, int]:
         """The number of images in each split."""
         return dict(self.corpus.split_sizes())
+
+    @property
+    def val_remedy(self) -> str:
+        """How the data gets a val split."""
+        marked = "mark some images as val (a split column, or a folder val/)"
+        return marked if self.corpus.split_origin == "source" else f"{SPLIT_IT}, or {marked}"
 
     @property
     def empty_split(self) -> str | None:

@@ -174,7 +174,7 @@ RECIPE_RULES = (
         lambda case: not case.corpus.split_sizes().get("val"),
         "{case.corpus.name}: the val split is empty, and stage.1.select = {case.recipe.stage[0].select!r} chooses the "
         "best snapshot on it",
-        "mark some images as val (a split column, or a folder val/)",
+        "{case.val_remedy}",
         DataError,
     ),
     Rule("no phrases", lambda case: case.why_no_phrases, "{case.why_no_phrases}", "", DataError),

@@ -14,6 +14,7 @@ import torch
 
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
+from diptych.data.origin import Origin, split_as_trained
 from diptych.errors import RunError
 from diptych.files import atomic_write, locked_folder, remove_leftovers, write_text
 from diptych.machine import available_cores, choose_device, interrupt_event
@@ -25,7 +26,6 @@ from diptych.training.engine.collapse import CollapseWatch
 from diptych.training.engine.events import Reason, TrainingEnd, TrainingStart
 from diptych.training.engine.journal import Journal
 from diptych.training.engine.loop import StageLoop
-from diptych.training.origin import Origin
 from diptych.training.prepare import prepare_stage
 from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import load_recipe
@@ -52,7 +52,8 @@ def train(
     """
     run = Path(into)
     recipe = with_model(load_recipe(recipe) if isinstance(recipe, str) else recipe, run if resume else None)
-    corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
+    if not isinstance(corpus, Corpus):
+        corpus, _ = split_as_trained(open_corpus(corpus), [run] if resume else [])
     journal = Journal(run)
     all_callbacks = Callbacks(callbacks, built_in=(journal, CollapseWatch()))
     torch_device = choose_device(device)
@@ -78,7 +79,7 @@ def train(
                 if snapshot is None:
                     start.vocabulary.save(run / "vocabulary.json")
                 write_text(run / "recipe.toml", recipe.to_toml())
-                Origin(corpus.address, digest).save(run)
+                Origin.of(corpus, digest).save(run)
                 _train_stages(training, start, torch_device, position, snapshot)
     return run
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from diptych.data.corpus import Corpus
+from diptych.data.origin import Origin
 from diptych.errors import DataError, ImageError, RunError, ScoreError
 from diptych.evaluation.metrics.paired_difference import paired_difference
 from diptych.evaluation.runs import evaluate
 from diptych.report.comparison.compare import compare
-from diptych.training.origin import Origin
 
 
 class Broken:

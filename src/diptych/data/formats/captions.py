@@ -64,6 +64,7 @@ def add_captions(builder: CorpusBuilder, file: Path, folder: Path, prefix: str =
             if name != label:
                 builder.require_unique("caption", prefix + label)
             if name not in splits:
-                splits[name] = split_of(name) or hashed_split(image_id)
-                builder.add_image(image_id, path, image_id, splits[name])
+                own_split = split_of(name)
+                splits[name] = own_split or hashed_split(image_id)
+                builder.add_image(image_id, path, image_id, splits[name], is_default=own_split is None)
             builder.add_text(text, image_id, splits[name])

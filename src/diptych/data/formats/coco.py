@@ -56,7 +56,7 @@ def _add_file(builder: CorpusBuilder, file: Path, images: Path | None, *, prefix
     split, folder = (split_name(match[1]), match[0]) if match else ("train", file.stem)
     finder = ImageFinder(_image_folders(file, folder, images))
     prefix = f"{folder}/" if prefix_names else ""  # files may use the same names for images of different folders
-    groups = _add_images(builder, file, entries, finder, prefix, split)
+    groups = _add_images(builder, file, entries, finder, prefix, (split, match is None))
 
     seen: set[int | str] = set()
     for row, entry in enumerate(annotations, 1):
@@ -75,9 +75,12 @@ def _add_file(builder: CorpusBuilder, file: Path, images: Path | None, *, prefix
 
 
 def _add_images(
-    builder: CorpusBuilder, file: Path, entries: list[object], finder: ImageFinder, prefix: str, split: str
+    builder: CorpusBuilder, file: Path, entries: list[object], finder: ImageFinder, prefix: str, split: tuple[str, bool]
 ) -> dict[int | str, Path | None]:
-    """Add the images; returns the group of each id, None for an image that was left out with its captions."""
+    """Add the images; returns the group of each id, None for an image that was left out with its captions.
+
+    `split` is the split of all images, and whether it is a default.
+    """
     groups: dict[int | str, Path | None] = {}
     rows: list[tuple[int, int | str, str]] = []
     names: dict[int | str, set[str]] = {}
@@ -97,7 +100,7 @@ def _add_images(
                 raise DataError(f"id {identity!r} is used twice")
             path = finder.find(name)
             builder.require_unique("image", str(path))
-            builder.add_image(prefix + name, path, path, split)
+            builder.add_image(prefix + name, path, path, split[0], is_default=split[1])
             groups[identity] = path
     return groups
 

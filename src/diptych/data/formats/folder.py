@@ -85,7 +85,7 @@ def _add_images_with_texts(builder: CorpusBuilder, folder: Path, prefix: str, sp
         for image in images:
             with builder.reading_row(image, None):
                 name = non_empty(image.relative_to(folder).as_posix(), "name")
-                builder.add_image(prefix + name, image, group, group_split)
+                builder.add_image(prefix + name, image, group, group_split, is_default=split is None)
         if text_file is None:
             continue
         if not images:

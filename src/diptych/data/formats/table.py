@@ -107,15 +107,14 @@ def add_table(
             name = posixpath.normpath(non_empty(values.get(columns["image"]), "image"))
             group = _group_name(values.get(columns.get("group", "")))
             key: Hashable = ("image", prefix + name) if group is None else group
-            if "split" in columns:
-                split = split_name(values.get(columns["split"]))
-            elif name in images and images[name][0] == key:
+            own_split = split_name(values.get(columns["split"])) if "split" in columns else split_of(name)
+            if own_split is None and name in images and images[name][0] == key:
                 split = images[name][1]
             else:
-                split = split_of(name) or hashed_split(prefix + name if group is None else group)
+                split = own_split or hashed_split(prefix + name if group is None else group)
 
             if name not in images:
-                builder.add_image(prefix + name, finder.find(name), key, split)
+                builder.add_image(prefix + name, finder.find(name), key, split, is_default=own_split is None)
                 images[name] = key, split, row
             elif images[name][:2] != (key, split):
                 what = "group" if images[name][0] != key else "split"

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from diptych.data.corpus import Corpus, Floats
-from diptych.data.open import open_corpus
 from diptych.data.phrases import Mentions, find_mentions
 from diptych.data.read_ahead import read_ahead
 from diptych.errors import ScoreError
 from diptych.evaluation.localisation.localise import check_can_localise, valid_regions
 from diptych.evaluation.localisation.phrase_metrics import MIN_OVERLAP, GroundingResult, correct_regions, phrase_ranks
-from diptych.evaluation.runs import FEATURES, open_run
+from diptych.evaluation.runs import FEATURES, open_for_run, open_run
 from diptych.features.readers import InputReader
 from diptych.model import Model
 from diptych.progress import ProgressCallback
@@ -43,7 +42,7 @@ def evaluate_phrases(
 
     See `diptych.evaluation.runs.open_run` for `features`.
     """
-    corpus = (corpus if isinstance(corpus, Corpus) else open_corpus(corpus)).split(split)
+    corpus = open_for_run(corpus, run).split(split)
     model = open_run(run, device, features)
     mentions = find_mentions(corpus)
     check_can_localise(model.matcher)

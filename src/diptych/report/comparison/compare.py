@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from diptych.data.corpus import Corpus
+from diptych.data.origin import open_origin
 from diptych.errors import DataError, RunError
 from diptych.evaluation.analyses.cross_retrieval import CrossRetrieval
 from diptych.evaluation.metrics.paired_difference import PairedDifferences, paired_difference
@@ -18,7 +19,6 @@ from diptych.model import Model
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.sections.cross_retrieval import cross_retrieval_ranks
 from diptych.report.training_curves import Epoch, epochs_since_scratch, read_epochs
-from diptych.training.origin import open_origin
 from diptych.training.recipe_loader import load_recipe, trained_on_phrases
 
 # Encodes a corpus with a run; the run's name is passed for progress displays.

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from diptych.data.corpus import Corpus
+from diptych.data.origin import open_origin
 from diptych.errors import DataError
 from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.evaluation.localisation.phrase_metrics import (
@@ -36,7 +37,6 @@ from diptych.report.comparison.tables import (
     table_caption,
     value_cell,
 )
-from diptych.training.origin import open_origin
 from diptych.training.recipe_loader import load_recipe
 
 COLUMNS = {f"{PHRASE}_r{cutoff}": f"R@{cutoff}" for cutoff in CUTOFFS} | {f"{PHRASE}_sum": "sum", "ceiling": "ceiling"}
