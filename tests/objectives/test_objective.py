@@ -14,7 +14,7 @@ POSITIVES = torch.tensor([[True, False], [True, True]])
 class Squares(Objective):
     name: Literal["squares"] = "squares"
 
-    def __call__(self, batch):
+    def loss(self, batch):
         return Loss({"all": batch.scores.square().sum()})
 
     def has_collapsed(self, batch, total):

@@ -53,7 +53,7 @@ def test_a_learned_temperature_begins_at_the_given_one_and_gives_the_same_loss()
     parameters = learned.initial_parameters(ObjectiveContext())
     assert parameters["log_temperature"].item() == pytest.approx(math.log(0.2))
     losses = [
-        objective(ScoredPairs(SCORES, POSITIVES, parameters=values)).total.item()
+        objective.loss(ScoredPairs(SCORES, POSITIVES, parameters=values)).total.item()
         for objective, values in ((fixed, {}), (learned, parameters))
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
@@ -78,4 +78,4 @@ def test_too_low_a_temperature_is_refused():
 def test_equal_scores_are_no_collapse():
     objective = Simple()
     batch = ScoredPairs(torch.ones(3, 3), POSITIVES)
-    assert not objective.has_collapsed(objective.summary(batch), objective(batch).total.item())
+    assert not objective.has_collapsed(objective.summary(batch), objective.loss(batch).total.item())

@@ -65,13 +65,13 @@ class Instance(Objective):
         """How the groups become classes."""
         return ClassOptions(self.clusters, self.sampled)
 
-    def __call__(self, batch: ScoredPairs) -> Loss:
+    def loss(self, batch: ScoredPairs) -> Loss:
         """The terms whose weight is above zero."""
         terms: dict[str, Tensor] = {}
         error_rates: dict[str, Tensor] = {}
         if self.rank:
             share = self.rank / len(batch.scores)
-            terms |= {name: term * share for name, term in self._hinge(batch).terms.items()}
+            terms |= {name: term * share for name, term in self._hinge.loss(batch).terms.items()}
         if self._classifies:
             for name, weight, losses, wrong in self._class_terms(batch.extras[ClassifierInputs], batch.parameters):
                 terms[name], error_rates[name] = weight * losses.mean(), wrong.float().mean()

@@ -39,7 +39,7 @@ class Logistic(Objective):
         """The negatives drawn for each pair."""
         return ("negatives",)
 
-    def __call__(self, batch: ScoredPairs) -> Loss:
+    def loss(self, batch: ScoredPairs) -> Loss:
         """The losses of positives and negatives as terms; a negative at minus infinity does not exist."""
         scores, is_positive = _with_negatives(batch)
         pairs = len(scores)

@@ -103,7 +103,7 @@ class Objective(Settings, ABC):
         return None
 
     @abstractmethod
-    def __call__(self, batch: ScoredPairs) -> Loss:
+    def loss(self, batch: ScoredPairs) -> Loss:
         """Compute the loss of a batch."""
 
     def chunked_loss(self, source: QuerySource, chunks: Sequence[Tensor], on_share: Callable[[Tensor], Tensor]) -> Loss:
