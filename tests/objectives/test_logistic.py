@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.data.sampling.extras import Extras
+from diptych.errors import ScoreError
 from diptych.objectives.extras import NegativeScores
 from diptych.objectives.logistic import Logistic
 from diptych.objectives.objective import Objective, ScoredPairs
@@ -61,6 +62,41 @@ def test_balanced_negatives_weigh_as_much_as_positives():
     assert terms["negative"].item() == pytest.approx(math.log(2) * 5 / 2)
     one = batch([[0.4, 0.2], [-0.1, 0.7]])
     assert Logistic().loss(one).total == Logistic(balanced=False).loss(one).total
+
+
+@given(rows(), st.booleans())
+def test_drawn_negatives_of_a_call(drawn, balanced):
+    scores = torch.tensor(drawn, dtype=torch.float64)
+    negatives = NegativeScores(texts=scores[:, 1:])
+    expected = Logistic(balanced=balanced).loss(batch(drawn)).total
+    own = Logistic(balanced=balanced)(scores[:, :1], extras=[negatives])
+    assert own.item() == expected.item()
+    everything = torch.full((len(drawn), len(drawn)), 7.0, dtype=torch.float64).diagonal_scatter(scores[:, 0])
+    assert Logistic(balanced=balanced)(everything, extras=[negatives]).item() == expected.item()
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=6), st.booleans(), st.integers(0, 99))
+def test_all_negatives_of_the_batch_in_a_call(groups, balanced, seed):
+    pairs, generator = range(len(groups)), torch.Generator().manual_seed(seed)
+    scores = 30 * torch.randn(len(groups), len(groups), generator=generator, dtype=torch.float64)
+    missing = torch.rand(scores.shape, generator=generator) < 0.2
+    missing &= torch.tensor([[one != other for other in groups] for one in groups])
+    scores.masked_fill_(missing, -torch.inf).requires_grad_()
+    known = [(i, j, scores[i, j].item()) for i in pairs for j in pairs if scores[i, j] > -torch.inf]
+    positives = [cost(1, score) for i, j, score in known if groups[i] == groups[j]]
+    negatives = [cost(-1, score) for i, j, score in known if groups[i] != groups[j]]
+    loss = Logistic(balanced=balanced)(scores, groups=groups)
+    weight = len(positives) / len(negatives) if balanced and negatives else 1
+    assert loss.terms["positive"].item() == pytest.approx(math.fsum(positives) / len(groups))
+    assert loss.terms["negative"].item() == pytest.approx(weight * math.fsum(negatives) / len(groups))
+    loss.backward()
+    assert scores.grad.isfinite().all()
+    assert (scores.grad[missing] == 0).all()
+
+
+def test_pairs_that_were_scored_by_themselves_need_negatives():
+    with pytest.raises(ScoreError, match=r"^Logistic needs more than scores; pass extras=\[NegativeScores"):
+        Logistic()(torch.zeros(3, 1))
 
 
 def test_scores_that_say_nothing_are_a_trap():

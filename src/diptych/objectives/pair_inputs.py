@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from diptych.objectives.objective import Objective
 
 
-@dataclass(frozen=True)
-class PairInputs:
+class PairInputs(NamedTuple):
     """The arguments of a call to an objective; see `Objective.__call__`."""
 
     scores: Tensor | None = None
@@ -48,7 +46,8 @@ class PairInputs:
             scores = compared.scores()
         else:
             scores = compared.images.new_empty(len(compared.images), 0)
-        check_extras(self.extras, len(scores), scores.device)
+        if self.extras != ():
+            check_extras(self.extras, len(scores), scores.device)
         positives = self._positives(scores)
         return at_least_float32(scores), positives, self._all_extras(objective, compared)
 
@@ -73,7 +72,9 @@ class PairInputs:
             raise ScoreError("got both scores and embeddings; pass either scores, or images= and texts=")
         if self.images is None or self.texts is None:
             raise ScoreError("got embeddings of one side only; pass both images= and texts=")
-        return ComparedPairs.of(self.images, self.texts, self.similarity)
+        compared = ComparedPairs(self.images, self.texts, self.similarity)
+        compared.check()
+        return compared
 
     def _given_scores(self, *, each_pair: bool) -> Tensor:
         """The given scores, (pairs, pairs); with `each_pair`, (pairs, 1) will do."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from torch import Tensor
@@ -19,15 +20,15 @@ Similarity: TypeAlias = Literal["cosine", "dot"] | ScoreFunction
 
 @dataclass(frozen=True)
 class ComparedPairs:
-    """The images and texts of pairs, ready to be scored with each other."""
+    """The images and texts of pairs, one row per pair, and how they are compared."""
 
     images: Tensor
     texts: Tensor
-    score: ScoreFunction
+    similarity: Similarity
 
-    @classmethod
-    def of(cls, images: Tensor, texts: Tensor, similarity: Similarity) -> ComparedPairs:
-        """Check embeddings, one row per pair, and prepare them; cosines normalise each side once."""
+    def check(self) -> None:
+        """Raise a ScoreError unless they can be compared."""
+        images, texts, similarity = self.images, self.texts, self.similarity
         check_floats("images", images)
         check_floats("texts", texts)
         check_device("texts", texts, images.device)
@@ -35,30 +36,33 @@ class ComparedPairs:
         if len(images) != len(texts):
             raise ScoreError(f"{shapes}; pass one row per pair, so that images[k] and texts[k] belong together")
         if callable(similarity):
-            return cls(images, texts, similarity)
+            return
         if similarity not in ("cosine", "dot"):
             raise ScoreError(f"similarity = {similarity!r}; use 'cosine', 'dot', or a function of images and texts")
         if images.dim() != 2 or images.shape != texts.shape:
             raise ScoreError(f"{shapes}; {similarity!r} needs (pairs, size) of both, or pass a function as similarity=")
-        if similarity == "cosine":
-            images, texts = normalize(images, dim=1), normalize(texts, dim=1)
-        return cls(images, texts, _inner_products)
 
     def scores(self) -> Tensor:
         """The score of each image with each text: (pairs, pairs)."""
-        return self._scored(self.images, self.texts)
+        return self._scored(*self._sides)
 
     def within(self) -> WithinScores:
         """The scores of the images with each other, and of the texts with each other."""
-        return WithinScores(self._scored(self.images, self.images), self._scored(self.texts, self.texts))
+        images, texts = self._sides
+        return WithinScores(self._scored(images, images), self._scored(texts, texts))
+
+    @cached_property
+    def _sides(self) -> tuple[Tensor, Tensor]:
+        """The images and texts, normalised for cosines."""
+        if self.similarity == "cosine":
+            return normalize(self.images, dim=1), normalize(self.texts, dim=1)
+        return self.images, self.texts
 
     def _scored(self, rows: Tensor, columns: Tensor) -> Tensor:
-        scores, pairs = self.score(rows, columns), len(self.images)
+        if not callable(self.similarity):
+            return rows @ columns.t()
+        scores, pairs = self.similarity(rows, columns), len(self.images)
         check_floats("the result of similarity=", scores)
         if scores.shape != (pairs, pairs):
             raise ScoreError(f"similarity= returned {tuple(scores.shape)} for {pairs} pairs; return (pairs, pairs)")
         return scores
-
-
-def _inner_products(images: Tensor, texts: Tensor) -> Tensor:
-    return images @ texts.t()
