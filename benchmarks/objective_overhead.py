@@ -63,9 +63,9 @@ class Batch:
         self.positives = self.groups[:, None] == self.groups
         self.images, self.texts = (torch.randn(PAIRS, SIZE).requires_grad_() for _ in range(2))
         self.scores, *within = (torch.rand(PAIRS, PAIRS).mul(2).sub(1).requires_grad_() for _ in range(3))
-        offline = [torch.rand(PAIRS, requires_grad=True) for _ in range(4)]
+        text, image, both, derived = offline = [torch.rand(PAIRS, requires_grad=True) for _ in range(4)]
         always = torch.ones(PAIRS, dtype=torch.bool)
-        self.extras = [WithinScores(*within), OfflineScores(*offline, always, always)]  # each reads what it needs
+        self.extras = [WithinScores(*within), OfflineScores(text, image, both, derived, always, always)]
         self.leaves = [self.images, self.texts, self.scores, *within, *offline]
 
     def mask_works(self, objective: Objective) -> tuple[Work, Work]:

@@ -21,7 +21,7 @@ class LossTensor(Tensor):
     error_rates: dict[str, Tensor]
 
     # As torch.nn.Parameter does: functions treat it as the tensor that it is.
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
     def of(cls, total: Tensor, terms: dict[str, Tensor], error_rates: dict[str, Tensor] | None = None) -> LossTensor:
