@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from diptych.errors import ScoreError
-from diptych.objectives.input_checks import check_device, check_floats, checks_values, refuse_where
+from diptych.objectives.input_checks import check_device, check_flags, check_floats, checks_values, refuse_where
 
 
 def test_values_are_checked_where_nobody_has_to_wait_for_them():
@@ -36,6 +36,13 @@ def test_what_is_not_floats(values, message):
 def test_floats_of_any_precision():
     for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
         check_floats("scores", torch.zeros(1, dtype=dtype))
+
+
+def test_what_is_not_a_mask():
+    check_flags("positives", torch.tensor([True]))
+    for mask, kind in ((torch.ones(2), "torch.float32"), (torch.ones(2).long(), "torch.int64"), ([True], "list")):
+        with pytest.raises(ScoreError, match=f"^positives must be a tensor of torch.bool, not {kind}; compare first"):
+            check_flags("positives", mask)
 
 
 def test_another_device():

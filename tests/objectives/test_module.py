@@ -193,7 +193,7 @@ def test_gradients_of_several_processes_are_averaged(tmp_path):
         for rank in range(2)
     ]
     try:
-        errors = [process.communicate(timeout=120)[1] for process in running]
+        errors = [process.communicate(timeout=300)[1] for process in running]
     finally:
         for process in running:
             process.kill()

@@ -1,7 +1,6 @@
-"""`from diptych.objectives import ...`: the same names everywhere, and none is loaded before it is used."""
+"""`from diptych.objectives import ...`: the same names everywhere; test_registry.py shows that they load lazily."""
 
 import ast
-import subprocess
 import sys
 from pathlib import Path
 
@@ -31,11 +30,3 @@ def test_every_name_can_be_had_and_comes_from_where_type_checkers_look():
 def test_a_name_that_does_not_exist():
     with pytest.raises(AttributeError, match=r"module 'diptych\.objectives' has no attribute 'Hing'"):
         _ = objectives.Hing
-
-
-def test_one_objective_does_not_load_the_others_or_any_model():
-    program = (
-        "import sys; from diptych.objectives import Hinge; "
-        "sys.exit(any(name in sys.modules for name in ('diptych.objectives.instance', 'diptych.models')))"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

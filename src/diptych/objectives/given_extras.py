@@ -12,17 +12,16 @@ from torch import Tensor
 from diptych.data.sampling.extras import Extras
 from diptych.errors import ScoreError
 from diptych.objectives.extras import NegativeScores, OfflineScores, PairRoles, WithinScores
-from diptych.objectives.input_checks import check_device, check_floats
+from diptych.objectives.input_checks import check_device, check_flags, check_floats
 
 Value = TypeVar("Value")
 
-# The shape of each tensor of an extra; None is any number. Other extras are checked by the objective that reads them.
-PAIRS = "pairs"
-SHAPES: dict[type, tuple[str | None, ...]] = {
-    WithinScores: (PAIRS, PAIRS),
-    OfflineScores: (PAIRS,),
-    PairRoles: (PAIRS,),
-    NegativeScores: (PAIRS, None),
+# The shape of every tensor of an extra. Other extras are checked by the objective that reads them.
+SHAPES: dict[type, tuple[str, ...]] = {
+    WithinScores: ("pairs", "pairs"),
+    OfflineScores: ("pairs",),
+    PairRoles: ("pairs",),
+    NegativeScores: ("pairs", "negatives"),
 }
 
 
@@ -63,17 +62,12 @@ def tensors_of(extras: Sequence[Any]) -> Iterator[tuple[str, Tensor]]:
                 yield f"{type(extra).__name__}.{field.name}", value
 
 
-def _check_tensor(name: str, value: Any, shape: tuple[str | None, ...], pairs: int) -> None:
-    is_flag = "is_" in name.rpartition(".")[2]
-    if is_flag and not (isinstance(value, Tensor) and value.dtype == torch.bool):
-        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
-        raise ScoreError(f"{name} must be a tensor of torch.bool, not {kind}")
-    if not is_flag:
-        check_floats(name, value)
-    if value.dim() != len(shape) or any(
-        size and length != pairs for size, length in zip(shape, value.shape, strict=True)
-    ):
-        listed = {(PAIRS,): "(pairs,)", (PAIRS, PAIRS): "(pairs, pairs)", (PAIRS, None): "(pairs, negatives)"}[shape]
+def _check_tensor(name: str, value: Any, shape: tuple[str, ...], pairs: int) -> None:
+    check = check_flags if "is_" in name.rpartition(".")[2] else check_floats
+    check(name, value)
+    wanted = tuple(pairs if size == "pairs" else length for size, length in zip(shape, value.shape, strict=False))
+    if value.dim() != len(shape) or value.shape != wanted:
+        listed = str(shape).replace("'", "")
         raise ScoreError(f"{name} of shape {tuple(value.shape)} for {pairs} pairs; pass {listed}")
 
 

@@ -28,6 +28,13 @@ def check_floats(name: str, values: object) -> None:
         raise ScoreError(f"{name} of shape {tuple(values.shape)}; pass at least one row")
 
 
+def check_flags(name: str, values: object) -> None:
+    """Raise a ScoreError unless the values are a boolean tensor."""
+    if not isinstance(values, Tensor) or values.dtype != torch.bool:
+        kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
+        raise ScoreError(f"{name} must be a tensor of torch.bool, not {kind}; compare first, such as {name} > 0")
+
+
 def check_device(name: str, values: Tensor, device: torch.device) -> None:
     """Raise a ScoreError unless the values are on the device of the rest of the batch."""
     if values.device != device:

@@ -13,7 +13,7 @@ from diptych.data.sampling.extras import Extras
 from diptych.errors import ScoreError
 from diptych.objectives.extras import ClassifierInputs, WithinScores
 from diptych.objectives.given_extras import GivenExtras, check_extras, tensors_of
-from diptych.objectives.input_checks import check_device, check_floats, checks_values, refuse_where
+from diptych.objectives.input_checks import check_device, check_flags, check_floats, checks_values, refuse_where
 from diptych.objectives.labels import Labels, integers, same_group
 from diptych.objectives.precision import at_least_float32
 from diptych.objectives.similarity import ComparedPairs, Similarity
@@ -130,9 +130,7 @@ class PairInputs(NamedTuple):
 
 def _check_mask(mask: Tensor, pairs: int, device: torch.device) -> None:
     """Raise a ScoreError unless the mask can tell the positives of a batch."""
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise ScoreError(f"positives must be a tensor of torch.bool, not {kind}; compare first, such as mask > 0")
+    check_flags("positives", mask)
     if mask.shape != (pairs, pairs):
         raise ScoreError(f"positives of shape {tuple(mask.shape)} for {pairs} pairs; pass (pairs, pairs)")
     check_device("positives", mask, device)
