@@ -68,7 +68,7 @@ class Selection:
             each.grad = None
         extras = Extras(WithinScores(within_images, within_texts), self.roles)
         batch = ScoredPairs(scores, self.positives, extras)
-        self.objective(batch).total.backward()
+        self.objective.loss(batch).total.backward()
 
 
 def main() -> None:

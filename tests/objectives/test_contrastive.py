@@ -102,7 +102,7 @@ def distinct(draw):
 
 @given(batches(), st.sampled_from([0.005, 0.05, 0.5, 2.0]), st.sampled_from(VARIANTS))
 def test_values_equal_the_equations(batch, temperature, variant):
-    loss = Contrastive(temperature=temperature, **variant)(scored(torch.tensor(batch[0]).double(), batch[1]))
+    loss = Contrastive(temperature=temperature, **variant).loss(scored(torch.tensor(batch[0]).double(), batch[1]))
     assert list(loss.terms) == ["image_to_text", "text_to_image"]
     assert loss.is_mean
     expected = [float(term) for term in reference(torch.tensor(batch[0]).tolist(), batch[1], temperature, **variant)]
@@ -114,7 +114,7 @@ def test_values_equal_the_equations(batch, temperature, variant):
 @given(distinct(), st.sampled_from([0.005, 0.07, 1.0]), st.sampled_from(VARIANTS))
 def test_gradients_equal_the_slopes_of_the_equations(batch, temperature, variant):
     scores = torch.tensor(batch[0], dtype=torch.float64, requires_grad=True)
-    Contrastive(temperature=temperature, **variant)(scored(scores, batch[1])).total.backward()
+    Contrastive(temperature=temperature, **variant).loss(scored(scores, batch[1])).total.backward()
     torch.testing.assert_close(scores.grad, slopes(*batch, temperature, **variant), rtol=1e-9, atol=1e-9)
 
 
@@ -125,9 +125,9 @@ def test_texts_of_one_image_are_never_negatives(variant):
     scores = torch.rand(5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     objective = Contrastive(temperature=0.1, **variant)
     best = scores.masked_fill(siblings, 100.0).requires_grad_()  # would be the hardest by far
-    loss = objective(scored(best, same_group(groups))).total
+    loss = objective.loss(scored(best, same_group(groups))).total
     loss.backward()
-    assert loss.item() == objective(scored(scores, same_group(groups))).total.item()
+    assert loss.item() == objective.loss(scored(scores, same_group(groups))).total.item()
     assert (best.grad[siblings] == 0).all()
     assert (best.grad != 0).any()
 
@@ -136,7 +136,7 @@ def test_texts_of_one_image_are_never_negatives(variant):
 @pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
 def test_a_batch_without_negatives_costs_and_moves_nothing(variant, dtype):
     scores = torch.rand(3, 3, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
-    loss = Contrastive(temperature=0.01, **variant)(scored(scores, same_group([4, 4, 4]))).total
+    loss = Contrastive(temperature=0.01, **variant).loss(scored(scores, same_group([4, 4, 4]))).total
     loss.backward()
     assert loss.item() == 0
     assert (scores.grad == 0).all()
@@ -146,7 +146,7 @@ def test_a_query_without_negatives_adds_nothing_to_those_that_have_some():
     mask = [[True, True, True], [False, True, False], [False, False, True]]  # no text is a negative of image 0
     for variant in VARIANTS:
         scores = torch.tensor([[0.1, 0.9, 0.8], [0.3, 0.2, 0.5], [0.7, 0.6, 0.4]], requires_grad=True)
-        terms = Contrastive(**variant)(scored(scores, mask)).terms
+        terms = Contrastive(**variant).loss(scored(scores, mask)).terms
         terms["image_to_text"].backward()
         assert terms["image_to_text"].isfinite()
         assert (scores.grad[0] == 0).all()
@@ -162,8 +162,8 @@ def test_max_with_margin_is_max_of_hinges_over_pairs_and_temperature(batch, temp
     leads += [scores[m][k] - scores[k][k] for k in range(pairs) for m in range(pairs) if not positives[m][k]]
     assume(margin == 0 or all(abs(lead + margin) > 1e-9 for lead in leads))  # a rounding decides there
     ours, hinges = (torch.tensor(scores, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    loss = Contrastive(negatives="max", margin=margin, temperature=temperature)(scored(ours, positives))
-    sums = Hinge(negatives="max", margin=margin)(scored(hinges, positives))
+    loss = Contrastive(negatives="max", margin=margin, temperature=temperature).loss(scored(ours, positives))
+    sums = Hinge(negatives="max", margin=margin).loss(scored(hinges, positives))
     for name, term in loss.terms.items():
         assert term.item() == pytest.approx(sums.terms[name].item() / (pairs * temperature), rel=1e-9, abs=1e-12)
     loss.total.backward()
@@ -187,7 +187,7 @@ def test_low_temperatures_stay_finite_and_right_in_low_precision(variant, temper
     for values in EXTREME:
         mask = same_group(range(len(values)))
         scores = torch.tensor(values).to(dtype).requires_grad_()
-        loss = Contrastive(temperature=temperature, **variant)(scored(scores, mask))
+        loss = Contrastive(temperature=temperature, **variant).loss(scored(scores, mask))
         assert loss.total.dtype == torch.float32
         expected = float(sum(reference(values, mask, temperature, **variant)))
         assert loss.total.item() == pytest.approx(expected, rel=1e-5, abs=1e-4)
@@ -211,7 +211,7 @@ def test_the_gradient_of_a_learned_temperature_is_the_slope_of_the_equations(bat
     assert list(start) == ["log_temperature"]
     assert start["log_temperature"].exp().item() == pytest.approx(temperature, rel=1e-6)
     scores = torch.tensor(batch[0], dtype=torch.float64)
-    loss = objective(scored(scores, batch[1], parameters=start)).total
+    loss = objective.loss(scored(scores, batch[1], parameters=start)).total
     logarithm = start["log_temperature"].item()
     ends = [float(sum(reference(*batch, math.exp(logarithm + move), negatives="sum"))) for move in (1e-5, -1e-5)]
     middle = float(sum(reference(*batch, math.exp(logarithm), negatives="sum")))
@@ -227,7 +227,7 @@ WANTS_WARMER = [[0.1, 0.9], [0.8, 0.2]]  # each negative is ahead: the higher th
 def test_a_temperature_that_is_learned_has_a_gradient_where_it_starts(temperature):
     objective = Contrastive(temperature=temperature, learn_temperature=True)
     learned = {name: value.requires_grad_() for name, value in objective.initial_parameters(ObjectiveContext()).items()}
-    objective(scored(torch.tensor(WANTS_WARMER), same_group([0, 1]), parameters=learned)).total.backward()
+    objective.loss(scored(torch.tensor(WANTS_WARMER), same_group([0, 1]), parameters=learned)).total.backward()
     assert learned["log_temperature"].grad < 0
 
 
@@ -236,7 +236,7 @@ def test_a_temperature_that_fell_below_its_floor_can_rise_again(temperature):
     objective = Contrastive(temperature=temperature, learn_temperature=True)
     below = torch.tensor(math.log(min(0.01, temperature)) - 0.01, requires_grad=True)
     batch = scored(torch.tensor(WANTS_WARMER), same_group([0, 1]), parameters={"log_temperature": below})
-    loss = objective(batch).total
+    loss = objective.loss(batch).total
     loss.backward()
     floor = min(0.01, temperature)
     expected = sum(reference(torch.tensor(WANTS_WARMER).tolist(), same_group([0, 1]), floor, negatives="sum"))
@@ -281,9 +281,9 @@ def test_the_coldest_temperature_is_allowed():
 def test_equal_scores_are_a_trap_with_a_margin_only():
     equal = scored(torch.full((4, 4), 0.3), same_group(range(4)))
     with_margin = Contrastive(negatives="max", margin=0.2, temperature=0.1)
-    trap = with_margin(equal).total.item()
+    trap = with_margin.loss(equal).total.item()
     assert trap == pytest.approx(2 * 0.2 / 0.1)
     assert with_margin.has_collapsed(with_margin.summary(equal), trap)
     assert not with_margin.has_collapsed(with_margin.summary(equal), trap / 2)
     for objective in (Contrastive(), Contrastive(negatives="max")):
-        assert not objective.has_collapsed(objective.summary(equal), objective(equal).total.item())
+        assert not objective.has_collapsed(objective.summary(equal), objective.loss(equal).total.item())

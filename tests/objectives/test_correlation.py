@@ -14,4 +14,4 @@ def test_a_batch_has_no_such_loss():
     batch = ScoredPairs(torch.eye(2), torch.eye(2, dtype=torch.bool))
     assert not found.has_collapsed(found.summary(batch), 0.0)
     with pytest.raises(RecipeError, match=r"solved over all training pairs .* model 'cca'"):
-        found(batch)
+        found.loss(batch)

@@ -69,7 +69,7 @@ def test_the_files_of_the_page_are_found():
 
 
 def test_exponential(written):
-    terms = objective(written, "exponential", scale=2.0)(ScoredPairs(SCORES, POSITIVES)).terms
+    terms = objective(written, "exponential", scale=2.0).loss(ScoredPairs(SCORES, POSITIVES)).terms
     negatives = {0: [1, 2], 1: [0], 2: [0]}
     for name, scores in (("image_to_text", SCORES), ("text_to_image", SCORES.t())):
         expected = sum(torch.exp(2 * (scores[k, m] - scores[k, k])) for k, others in negatives.items() for m in others)
@@ -79,14 +79,14 @@ def test_exponential(written):
 def test_scaled(written):
     scaled = objective(written, "scaled")
     parameters = scaled.initial_parameters(ObjectiveContext())
-    terms = scaled(ScoredPairs(SCORES, POSITIVES, parameters=parameters)).terms
+    terms = scaled.loss(ScoredPairs(SCORES, POSITIVES, parameters=parameters)).terms
     hardest = torch.tensor([0.2, 0.8, -0.5])
     expected = softplus(torch.tensor(2.0).exp() * (hardest - SCORES.diagonal())).sum()
     torch.testing.assert_close(terms["image_to_text"], expected)
 
 
 def test_yes_or_no(written):
-    terms = objective(written, "yes_or_no", scale=3.0)(ScoredPairs(SCORES, POSITIVES)).terms
+    terms = objective(written, "yes_or_no", scale=3.0).loss(ScoredPairs(SCORES, POSITIVES)).terms
     torch.testing.assert_close(terms["pairs"], softplus(-3 * SCORES.diagonal()).sum())
     torch.testing.assert_close(terms["negatives"], softplus(3 * SCORES[~POSITIVES]).sum())
 
@@ -94,7 +94,7 @@ def test_yes_or_no(written):
 def test_group_balanced(written):
     balanced = objective(written, "group_balanced", temperature=0.5)
     sizes = importlib.import_module(written["group_balanced"]).GroupSizes(torch.tensor([1, 3, 3]))
-    terms = balanced(ScoredPairs(SCORES, POSITIVES, Extras(sizes))).terms
+    terms = balanced.loss(ScoredPairs(SCORES, POSITIVES, Extras(sizes))).terms
     negatives = {0: [1, 2], 1: [0], 2: [0]}
     for name, scores in (("image_to_text", SCORES), ("text_to_image", SCORES.t())):
         logits = scores / 0.5

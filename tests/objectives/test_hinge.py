@@ -69,7 +69,7 @@ SOFTNESSES = [0.0, 1e-3, 0.05, 0.25, 0.5, 0.9, 0.999, 1.0]
     st.booleans(),
 )
 def test_value_equals_the_equations(batch, negatives, margin, mask):
-    loss = Hinge(negatives=negatives, margin=margin, mask_same_group=mask)(scored(*batch))
+    loss = Hinge(negatives=negatives, margin=margin, mask_same_group=mask).loss(scored(*batch))
     image_to_text, text_to_image = reference(*batch, margin, negatives, mask)
     assert loss.terms["image_to_text"].item() == pytest.approx(image_to_text, abs=1e-9)
     assert loss.terms["text_to_image"].item() == pytest.approx(text_to_image, abs=1e-9)
@@ -83,7 +83,7 @@ def test_gradient_equals_finite_differences_of_the_equations(seed, negatives, ma
     scores = torch.rand(4, 4, generator=random, dtype=torch.float64, requires_grad=True)
     groups = torch.randint(0, 3, (4,), generator=random).tolist()
     positives = scored(scores.detach(), groups).positives
-    Hinge(negatives=negatives, mask_same_group=mask)(ScoredPairs(scores, positives)).total.backward()
+    Hinge(negatives=negatives, mask_same_group=mask).loss(ScoredPairs(scores, positives)).total.backward()
     small = 1e-7
     for row in range(4):
         for column in range(4):
@@ -106,7 +106,9 @@ def disagreements(objective_class):
     for turn, negatives in enumerate(("max", "sum", "next", 0.3) * 10):
         scores = torch.rand(6, 6, generator=random, dtype=torch.float64)
         groups = torch.randint(0, 4 if turn % 5 else 1, (6,), generator=random).tolist()
-        terms = [term.item() for term in objective_class(negatives=negatives)(scored(scores, groups)).terms.values()]
+        terms = [
+            term.item() for term in objective_class(negatives=negatives).loss(scored(scores, groups)).terms.values()
+        ]
         found += terms != pytest.approx(reference(scores.tolist(), groups, 0.2, negatives), abs=1e-9)
     return found
 
@@ -130,7 +132,7 @@ def test_the_code_itself_is_not_caught():
 def loss_and_gradient(scores, groups, negatives, margin=0.2):
     scores = scores.clone().requires_grad_()
     groups = torch.tensor(groups)
-    loss = Hinge(negatives=negatives, margin=margin)(ScoredPairs(scores, groups[:, None] == groups[None, :])).total
+    loss = Hinge(negatives=negatives, margin=margin).loss(ScoredPairs(scores, groups[:, None] == groups[None, :])).total
     loss.backward()
     return loss.detach(), scores.grad
 
@@ -149,7 +151,7 @@ def test_the_ends_of_the_spectrum_are_max_and_sum_to_the_last_bit(batch):
 @settings(max_examples=30)
 @given(batches())
 def test_the_loss_rises_with_softness_from_max_to_sum(batch):
-    losses = [Hinge(negatives=softness)(scored(*batch)).total.item() for softness in SOFTNESSES]
+    losses = [Hinge(negatives=softness).loss(scored(*batch)).total.item() for softness in SOFTNESSES]
     for softer, harder in zip(losses[1:], losses[:-1], strict=True):
         assert softer >= harder - 1e-12 * max(1, harder)
 
@@ -183,14 +185,14 @@ def test_a_soft_loss_pushes_all_negatives_the_harder_the_more():
 
 def test_same_group_pairs_are_never_negatives_unless_asked_as_the_originals_do():
     scores = [[0.1, 0.9], [0.9, 0.1]]  # two texts of one image, each scoring higher with the other's image
-    assert Hinge()(scored(scores, [5, 5])).total.item() == 0
-    assert Hinge(mask_same_group=False)(scored(scores, [5, 5])).total.item() == pytest.approx(4.0)
+    assert Hinge().loss(scored(scores, [5, 5])).total.item() == 0
+    assert Hinge(mask_same_group=False).loss(scored(scores, [5, 5])).total.item() == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("pairs", [1, 2, 5])
 def test_the_next_negative_of_one_group_alone_is_none(pairs):
     scores = torch.rand(pairs, pairs, requires_grad=True)
-    loss = Hinge(negatives="next", margin=1.0)(ScoredPairs(scores, torch.ones(pairs, pairs, dtype=torch.bool)))
+    loss = Hinge(negatives="next", margin=1.0).loss(ScoredPairs(scores, torch.ones(pairs, pairs, dtype=torch.bool)))
     loss.total.backward()
     assert loss.total.item() == 0
     assert not scores.grad.any()
@@ -199,7 +201,7 @@ def test_the_next_negative_of_one_group_alone_is_none(pairs):
 def test_the_next_negative_is_the_image_and_the_text_of_one_pair():
     scores = torch.zeros(4, 4, requires_grad=True)
     groups = torch.tensor([0, 0, 1, 2])
-    Hinge(negatives="next")(ScoredPairs(scores, groups[:, None] == groups)).total.backward()
+    Hinge(negatives="next").loss(ScoredPairs(scores, groups[:, None] == groups)).total.backward()
     expected = torch.zeros(4, 4)
     for pair, negative in ((0, 2), (1, 2), (2, 3), (3, 0)):
         expected[pair, pair] -= 2
@@ -213,7 +215,7 @@ def test_the_next_negative_is_the_image_and_the_text_of_one_pair():
 def test_equal_embeddings_are_a_trap_at_two_margins_a_pair(level, negatives):
     batch = scored([[level] * 5] * 5, [0, 0, 1, 2, 3])
     objective = Hinge(margin=0.2, negatives=negatives)
-    total = objective(batch).total.item()
+    total = objective.loss(batch).total.item()
     assert total == pytest.approx(2 * 5 * 0.2)
     assert objective.has_collapsed(objective.summary(batch), total)
     assert not objective.has_collapsed(objective.summary(batch), 0.9 * total)
@@ -230,7 +232,7 @@ def test_equal_embeddings_are_a_trap_at_two_margins_a_pair(level, negatives):
 def test_the_trap_of_a_soft_loss_counts_the_negatives(softness):
     batch = scored([[0.7] * 5] * 5, [0, 0, 1, 2, 3])
     objective = Hinge(negatives=softness)
-    total = objective(batch).total.item()
+    total = objective.loss(batch).total.item()
     assert total == pytest.approx(0.2 * 2 * (2 * 3**softness + 3 * 4**softness))
     assert objective.has_collapsed(objective.summary(batch), total)
     assert not objective.has_collapsed(objective.summary(batch), 0.9 * total)
@@ -239,7 +241,7 @@ def test_the_trap_of_a_soft_loss_counts_the_negatives(softness):
     )
     assert not objective.has_collapsed(objective.summary(scored([[0.7] * 2] * 2, [4, 4])), 0.0)
     assert not Hinge(negatives=1.0).has_collapsed(
-        Hinge(negatives=1.0).summary(batch), Hinge(negatives=1.0)(batch).total.item()
+        Hinge(negatives=1.0).summary(batch), Hinge(negatives=1.0).loss(batch).total.item()
     )
     assert Hinge(negatives=0.0).has_collapsed(Hinge(negatives=0.0).summary(batch), 2 * 5 * 0.2)
     assert "2 x margin" not in objective.collapse_hint
@@ -251,9 +253,9 @@ def test_a_query_without_negatives_adds_nothing_to_the_trap(negatives):
     batch = ScoredPairs(torch.full((3, 3), 0.7, dtype=torch.float64), torch.eye(3, dtype=torch.bool))
     lonely = scored([[0.7] * 3] * 3, [4, 4, 4])
     objective = Hinge(negatives=negatives)
-    assert objective(lonely).total.item() == 0
+    assert objective.loss(lonely).total.item() == 0
     assert not objective.has_collapsed(objective.summary(lonely), 0.0)
-    assert objective.has_collapsed(objective.summary(batch), objective(batch).total.item())
+    assert objective.has_collapsed(objective.summary(batch), objective.loss(batch).total.item())
 
 
 @pytest.mark.parametrize("wrong", [1.5, -0.1, "mx", "0.5", True, None, [0.5], float("nan")], ids=repr)

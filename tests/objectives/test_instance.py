@@ -110,7 +110,7 @@ def test_terms_and_errors_equal_the_equations(seed, pairs, weights, bias, correc
     batch = made(seed, pairs, bias=bias, correction=correction)
     rank, visual, textual = weights
     numbers = {"rank": rank, "visual": visual, "textual": textual, "margin": margin}
-    loss = Instance(**numbers, bias=bias, classes_at_once=at_once)(batch)
+    loss = Instance(**numbers, bias=bias, classes_at_once=at_once).loss(batch)
     terms, errors = reference(batch, **numbers)
     assert {name: term.item() for name, term in loss.terms.items()} == pytest.approx(terms, abs=1e-9)
     assert {name: share.item() for name, share in loss.error_rates.items()} == pytest.approx(errors, abs=1e-6)
@@ -160,7 +160,7 @@ def test_gradients_equal_those_of_the_equations(at_once, bias, correction):
     for seed in range(2):
         batch = made(seed, bias=bias, correction=correction)
         inputs = leaves(batch)
-        ours = torch.autograd.grad(Instance(**weights, bias=bias, classes_at_once=at_once)(batch).total, inputs)
+        ours = torch.autograd.grad(Instance(**weights, bias=bias, classes_at_once=at_once).loss(batch).total, inputs)
         theirs = torch.autograd.grad(plain(batch, **weights), inputs)
         for got, expected in zip(ours, theirs, strict=True):
             torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-12)
@@ -180,7 +180,7 @@ def test_an_image_in_several_pairs_counts_once_for_each():
     images = batch.extras[ClassifierInputs].images.requires_grad_()
     gradients = []
     for found in (batch.extras[ClassifierInputs], once):
-        loss = Instance(textual=0.0)(replace(batch, extras=Extras(found)))
+        loss = Instance(textual=0.0).loss(replace(batch, extras=Extras(found)))
         gradients.append(torch.autograd.grad(loss.total, images)[0])
     torch.testing.assert_close(*gradients)  # five pairs of five are one of one
     assert gradients[0].abs().sum() > 0
@@ -190,7 +190,7 @@ def test_both_sides_share_one_classifier():
     batch = made(1)
     weight = batch.parameters[CLASSIFIER].requires_grad_()
     both, images, texts = (
-        torch.autograd.grad(Instance(visual=visual, textual=textual)(batch).total, weight)[0]
+        torch.autograd.grad(Instance(visual=visual, textual=textual).loss(batch).total, weight)[0]
         for visual, textual in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0))
     )
     torch.testing.assert_close(both, images + texts)
@@ -215,8 +215,8 @@ def test_the_defaults_are_the_papers_first_stage():
     assert (objective.rank, objective.visual, objective.textual, objective.margin) == (0, 1, 1, 1)
     assert objective.negatives == "next"
     assert not objective.bias
-    assert list(objective(made(2)).terms) == ["visual", "textual"]
-    assert list(Instance(rank=1.0)(made(2)).terms) == ["image_to_text", "text_to_image", "visual", "textual"]
+    assert list(objective.loss(made(2)).terms) == ["visual", "textual"]
+    assert list(Instance(rank=1.0).loss(made(2)).terms) == ["image_to_text", "text_to_image", "visual", "textual"]
 
 
 @pytest.mark.parametrize("negatives", ["max", "sum", 0.5])
@@ -232,7 +232,7 @@ def test_the_ranking_term_takes_the_negatives_of_hinge_too(negatives):
                 expected += math.sqrt(math.fsum(hinge**2 for hinge in hinges))
             else:
                 expected += max(hinges) if negatives == "max" else math.fsum(hinges)
-    loss = Instance(rank=2.0, visual=0.0, textual=0.0, negatives=negatives)(batch)
+    loss = Instance(rank=2.0, visual=0.0, textual=0.0, negatives=negatives).loss(batch)
     assert loss.total.item() == pytest.approx(2 * expected / len(scores))
 
 
@@ -247,7 +247,7 @@ def test_ranking_alone_has_the_trap_of_hinges(negatives, rank):
     objective = Instance(rank=rank, visual=0.0, textual=0.0, margin=0.5, negatives=negatives)
     assert "classes" not in objective.needs
     batch = equal_scores([0, 0, 1, 2])
-    loss = objective(batch)  # without classes
+    loss = objective.loss(batch)  # without classes
     assert loss.error_rates == {}
     total = loss.total.item()
     assert total == pytest.approx(rank * 2 * 0.5)  # a pair, and a mean over pairs
@@ -256,7 +256,7 @@ def test_ranking_alone_has_the_trap_of_hinges(negatives, rank):
     spread = ScoredPairs(torch.linspace(0, 1, 16).view(4, 4), batch.positives)
     assert not objective.has_collapsed(objective.summary(spread), total)
     alone = equal_scores([3, 3])
-    assert objective(alone).total.item() == 0
+    assert objective.loss(alone).total.item() == 0
     assert not objective.has_collapsed(objective.summary(alone), 0.0)
     assert "2 x margin" in objective.collapse_hint
     assert "visual = 1" in objective.collapse_hint

@@ -79,7 +79,7 @@ def batches(draw, most=5):
 @given(batches(), st.sampled_from([0.005, 0.1, 2.0]))
 def test_values_equal_the_equations(batch, temperature):
     sides, groups = batch
-    loss = MVN(temperature=temperature)(scored(*(torch.tensor(side).double() for side in sides), groups))
+    loss = MVN(temperature=temperature).loss(scored(*(torch.tensor(side).double() for side in sides), groups))
     assert list(loss.terms) == ["image_to_text", "text_to_image"]
     assert loss.is_mean
     expected = [
@@ -93,7 +93,7 @@ def test_values_equal_the_equations(batch, temperature):
 def test_gradients_equal_the_slopes_of_the_equations(batch, temperature):
     sides, groups = batch
     leaves = [torch.tensor(side, dtype=torch.float64, requires_grad=True) for side in sides]
-    MVN(temperature=temperature)(scored(*leaves, groups)).total.backward()
+    MVN(temperature=temperature).loss(scored(*leaves, groups)).total.backward()
     found = torch.cat([leaf.grad.flatten() for leaf in leaves])
     torch.testing.assert_close(found, slopes(sides, groups, temperature), rtol=1e-8, atol=1e-8)
 
@@ -102,13 +102,13 @@ def test_gradients_equal_the_slopes_of_the_equations(batch, temperature):
 def test_equal_embeddings_count_the_negatives(groups, negatives):
     # 2 (N - 1) negatives for each anchor where every pair is of a group of its own
     same = torch.full((len(groups), 3), 0.5)
-    for term in MVN(temperature=0.1)(scored(same, same, list(groups))).terms.values():
+    for term in MVN(temperature=0.1).loss(scored(same, same, list(groups))).terms.values():
         assert term.item() == pytest.approx(math.log(1 + negatives), abs=1e-5)
 
 
 def test_a_batch_without_negatives_moves_nothing():
     leaves = [torch.rand(3, 2, generator=torch.Generator().manual_seed(0), requires_grad=True) for _ in range(2)]
-    loss = MVN(temperature=0.005)(scored(*leaves, [1, 1, 1])).total
+    loss = MVN(temperature=0.005).loss(scored(*leaves, [1, 1, 1])).total
     loss.backward()
     assert loss.item() == 0
     assert all((leaf.grad == 0).all() for leaf in leaves)
@@ -119,11 +119,13 @@ def test_what_belongs_together_is_pushed_apart_in_no_modality():
     random = torch.Generator().manual_seed(0)
     scores, images, texts = (torch.rand(3, 3, generator=random).requires_grad_() for _ in range(3))
     positives = siblings | torch.eye(3, dtype=torch.bool)
-    MVN()(ScoredPairs(scores, positives, Extras(WithinScores(images, texts)))).total.backward()
+    MVN().loss(ScoredPairs(scores, positives, Extras(WithinScores(images, texts)))).total.backward()
     assert (scores.grad[siblings] == 0).all()
     for same in (images, texts):
         assert (same.grad[positives] == 0).all()  # nor is an embedding pushed away from itself
-    image_to_text = MVN()(ScoredPairs(scores, positives, Extras(WithinScores(images, texts)))).terms["image_to_text"]
+    image_to_text = (
+        MVN().loss(ScoredPairs(scores, positives, Extras(WithinScores(images, texts)))).terms["image_to_text"]
+    )
     assert (torch.autograd.grad(image_to_text, images)[0][~positives] > 0).all()
 
 
@@ -131,11 +133,11 @@ def test_without_negatives_of_its_own_modality_it_is_contrastive():
     random = torch.Generator().manual_seed(0)
     scores, positives = torch.rand(4, 4, generator=random), torch.eye(4, dtype=torch.bool)
     far = torch.full((4, 4), -1e4)
-    ours = MVN(temperature=0.1)(ScoredPairs(scores, positives, Extras(WithinScores(far, far))))
-    theirs = Contrastive(temperature=0.1)(ScoredPairs(scores, positives))
+    ours = MVN(temperature=0.1).loss(ScoredPairs(scores, positives, Extras(WithinScores(far, far))))
+    theirs = Contrastive(temperature=0.1).loss(ScoredPairs(scores, positives))
     for name, term in ours.terms.items():
         torch.testing.assert_close(term, theirs.terms[name])
-    near = MVN(temperature=0.1)(ScoredPairs(scores, positives, Extras(WithinScores(scores, scores))))
+    near = MVN(temperature=0.1).loss(ScoredPairs(scores, positives, Extras(WithinScores(scores, scores))))
     assert near.total > ours.total
 
 
@@ -152,7 +154,7 @@ def test_low_temperatures_stay_finite_and_right_in_low_precision(temperature, dt
         same = plain.extras[WithinScores]
         within = WithinScores(same.images.requires_grad_(), same.texts.requires_grad_())
         batch = ScoredPairs(plain.scores.requires_grad_(), plain.positives, Extras(within))
-        loss = MVN(temperature=temperature)(batch).total
+        loss = MVN(temperature=temperature).loss(batch).total
         assert loss.dtype == torch.float32
         expected = float(sum(reference(*sides, list(range(len(images))), temperature)))
         assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-4)
@@ -170,7 +172,7 @@ def test_the_gradient_of_a_learned_temperature_is_the_slope_of_the_equations(bat
         for name, value in objective.initial_parameters(ObjectiveContext()).items()
     }
     leaves = [torch.tensor(side, dtype=torch.float64) for side in sides]
-    objective(scored(*leaves, groups, parameters=learned)).total.backward()
+    objective.loss(scored(*leaves, groups, parameters=learned)).total.backward()
     logarithm = learned["log_temperature"].item()
     ends = [float(sum(reference(*sides, groups, math.exp(logarithm + move)))) for move in (1e-5, -1e-5)]
     assert learned["log_temperature"].grad.item() == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-4, abs=1e-4)

@@ -105,7 +105,7 @@ def test_value_and_gradient_equal_the_triplets(drawn, most, margin):
     leaves = [each for each in (*drawn["scores"], drawn["rivals"]) if each is not None]
     for leaf in leaves:
         leaf.requires_grad_()
-    loss = objective(scored(drawn))
+    loss = objective.loss(scored(drawn))
     expected = reference(drawn, objective)
     assert list(loss.terms) == TERMS
     assert loss.is_mean
@@ -132,8 +132,8 @@ def plain(pairs=6, seed=0):
 def test_one_violation_is_the_max_of_hinges_and_all_are_their_sum(most, negatives):
     scores, positives = plain()
     batch = ScoredPairs(scores[0], positives)
-    loss = Neighbourhood(margin=0.2, most=most, image_to_text=1.0, text_to_image=1.0)(batch)
-    summed = Hinge(margin=0.2, negatives=negatives)(batch)
+    loss = Neighbourhood(margin=0.2, most=most, image_to_text=1.0, text_to_image=1.0).loss(batch)
+    summed = Hinge(margin=0.2, negatives=negatives).loss(batch)
     for name, term in summed.terms.items():
         assert loss.terms[name].item() == pytest.approx(term.item() / 6)
 
@@ -142,8 +142,8 @@ def test_the_paper_weighs_texts_twice_and_looks_across_only():
     scores, positives = plain()
     objective = Neighbourhood()
     assert (objective.margin, objective.most, "within" in objective.needs) == (0.1, 50, False)
-    loss = objective(ScoredPairs(scores[0], positives))
-    even = Neighbourhood(text_to_image=1.0)(ScoredPairs(scores[0], positives))
+    loss = objective.loss(ScoredPairs(scores[0], positives))
+    even = Neighbourhood(text_to_image=1.0).loss(ScoredPairs(scores[0], positives))
     assert list(loss.terms) == ["image_to_text", "text_to_image"]
     assert loss.terms["text_to_image"].item() == pytest.approx(2 * even.terms["text_to_image"].item())
     assert loss.terms["image_to_text"] == even.terms["image_to_text"]
@@ -155,15 +155,15 @@ def test_a_weight_of_zero_leaves_its_term_out(name):
     alone = Neighbourhood(**{**dict.fromkeys(TERMS, 0.0), name: 1.0})
     assert ("within" in alone.needs) == (name in TERMS[2:])
     batch = ScoredPairs(scores[0], positives, Extras(WithinScores(scores[1], scores[2])))
-    assert list(alone(batch).terms) == [name]
-    assert alone(batch).total > 0
+    assert list(alone.loss(batch).terms) == [name]
+    assert alone.loss(batch).total > 0
 
 
 def test_rivals_are_the_only_negatives_of_their_direction():
     scores, positives = plain()
     missing = torch.full((6, 2), -torch.inf, dtype=torch.float64)
     for side, name in (("images", "text_to_image"), ("texts", "image_to_text")):
-        loss = Neighbourhood()(ScoredPairs(scores[0], positives, Extras(NegativeScores(**{side: missing}))))
+        loss = Neighbourhood().loss(ScoredPairs(scores[0], positives, Extras(NegativeScores(**{side: missing}))))
         assert loss.terms[name] == 0
         assert loss.total > 0
 
@@ -173,7 +173,7 @@ def test_a_batch_of_one_group_loses_nothing():
     batch = ScoredPairs(
         scores[0].requires_grad_(), torch.ones(6, 6, dtype=torch.bool), Extras(WithinScores(*scores[1:]))
     )
-    loss = Neighbourhood(**WEIGHTS)(batch)
+    loss = Neighbourhood(**WEIGHTS).loss(batch)
     loss.total.backward()
     assert loss.total == 0
     assert (scores[0].grad == 0).all()
@@ -183,7 +183,7 @@ def test_equal_distances_are_a_trap():
     positives = plain()[1]
     equal = ScoredPairs(torch.full((6, 6), -0.5), positives)
     objective = Neighbourhood(most=3)
-    total = objective(equal).total.item()
+    total = objective.loss(equal).total.item()
     assert total == pytest.approx(0.1 * 3 * (1 + 2))
     assert objective.has_collapsed(objective.summary(equal), total)
     assert not objective.has_collapsed(objective.summary(equal), 0.0)  # no negatives, nothing to be stuck at

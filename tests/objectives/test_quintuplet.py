@@ -105,7 +105,7 @@ WAYS = {
 def test_value_equals_the_equations(batch, way):
     how = Quintuplet(**way)
     scores, groups, values, drawn, apart = batch
-    loss = how(scored(scores, groups, offline_of(values, drawn, apart)))
+    loss = how.loss(scored(scores, groups, offline_of(values, drawn, apart)))
     expected = reference(scores, groups, values, drawn, apart, how)
     for name, term in loss.terms.items():
         assert term.item() == pytest.approx(expected[name], abs=1e-9), name
@@ -138,7 +138,7 @@ def test_the_weights_carry_the_gradient_of_eq_6(scores, far):
     derived = torch.tensor([-9.0, -9.0], dtype=torch.float64)
     yes = torch.ones(2, dtype=torch.bool)
     batch = ScoredPairs(table, torch.eye(2).bool(), Extras(OfflineScores(*columns, both, derived, yes, yes)))
-    Quintuplet()(batch).total.backward()
+    Quintuplet().loss(batch).total.backward()
     of_own, of_far, of_near = sides(scores, far)
     # The pair's text has S(i_on, t) = -3 and S(i_off, t) = -9 as negatives, too; only the first may be active.
     if 0.2 - own - 3.0 > 0:
@@ -152,12 +152,12 @@ def test_the_weights_carry_the_gradient_of_eq_6(scores, far):
 def test_weights_are_neither_detached_nor_clamped():
     """Once S_off - S_on exceeds alpha beta the weight is negative."""
     table = [[0.0, 0.0], [-1.0, 1.0]]
-    loss = Quintuplet(derived="none")(scored(table, [0, 1], offline_of([[0.9, 0], [0, 0], [0, 0], [0, 0]])))
+    loss = Quintuplet(derived="none").loss(scored(table, [0, 1], offline_of([[0.9, 0], [0, 0], [0, 0], [0, 0]])))
     assert loss.terms["online"].item() == pytest.approx((1.5 - 3.0) * 0.2)
 
 
 def test_a_batch_of_one_group_has_no_online_term():
-    loss = Quintuplet()(scored([[0.3, 0.5], [0.1, 0.2]], [4, 4], offline_of([[0.5, 0.5]] * 4)))
+    loss = Quintuplet().loss(scored([[0.3, 0.5], [0.1, 0.2]], [4, 4], offline_of([[0.5, 0.5]] * 4)))
     assert loss.terms["online"].item() == 0
     assert math.isfinite(loss.total.item())
 
@@ -167,7 +167,7 @@ def test_equal_scores_are_a_trap_that_is_noticed(way):
     how = Quintuplet(**way)
     pairs = 4
     batch = scored(torch.full((pairs, pairs), 0.7), range(pairs), offline_of([[0.7] * pairs] * 4))
-    total = how(batch).total.item()
+    total = how.loss(batch).total.item()
     assert how.has_collapsed(how.summary(batch), total)
     assert not how.has_collapsed(how.summary(batch), total + 0.5)
     assert not how.has_collapsed(

@@ -59,11 +59,11 @@ def test_queries_know_the_column_of_their_own_pair():
 
 
 def test_images_look_among_texts_and_texts_among_images():
-    loss = Total()(ScoredPairs(SCORES, POSITIVES))
+    loss = Total().loss(ScoredPairs(SCORES, POSITIVES))
     assert list(loss.terms) == list(DIRECTIONS) == ["image_to_text", "text_to_image"]
     assert loss.terms["image_to_text"].item() == SCORES.sum() - 3 * SCORES.trace()
     assert not loss.is_mean
-    hardest = Hardest()(ScoredPairs(SCORES, POSITIVES))
+    hardest = Hardest().loss(ScoredPairs(SCORES, POSITIVES))
     assert {name: term.item() for name, term in hardest.terms.items()} == {
         "image_to_text": 3.0 + 6.0 + 10.0,
         "text_to_image": 7.0 + 8.0 + 10.0,
@@ -71,7 +71,7 @@ def test_images_look_among_texts_and_texts_among_images():
 
 
 def test_a_mean_is_a_sum_divided_by_the_number_of_pairs():
-    total, mean = (objective(ScoredPairs(SCORES, POSITIVES)) for objective in (Total(), MeanTotal()))
+    total, mean = (objective.loss(ScoredPairs(SCORES, POSITIVES)) for objective in (Total(), MeanTotal()))
     assert mean.is_mean
     for name, term in total.terms.items():
         assert mean.terms[name].item() == pytest.approx(term.item() / 3)
@@ -83,7 +83,7 @@ def test_chunks_add_up_to_the_whole(objective, size):
     batch, shares = ScoredPairs(SCORES, POSITIVES), []
     source, chunks = Rows(batch), torch.split(torch.arange(3), size)
     loss = objective.chunked_loss(source, chunks, lambda share: shares.append(share) or share)
-    whole = objective(batch)
+    whole = objective.loss(batch)
     assert loss.is_mean == whole.is_mean
     for name, term in whole.terms.items():
         assert loss.terms[name].item() == pytest.approx(term.item())
@@ -100,8 +100,8 @@ def test_each_direction_sees_the_scores_within_its_own_side():
             return super().per_query_loss(queries)
 
     images, texts, parameters = SCORES + 20, SCORES + 40, {"scale": torch.tensor(2.0)}
-    Spy()(ScoredPairs(SCORES, POSITIVES, Extras(WithinScores(images, texts)), parameters))
-    Spy()(ScoredPairs(SCORES, POSITIVES))
+    Spy().loss(ScoredPairs(SCORES, POSITIVES, Extras(WithinScores(images, texts)), parameters))
+    Spy().loss(ScoredPairs(SCORES, POSITIVES))
     assert seen[0][0] is images
     assert seen[1][0] is texts
     assert seen[2][0] is seen[3][0] is None

@@ -70,8 +70,8 @@ def test_the_journal_holds_the_shares_of_misclassified_pairs(dual_path, size, tm
     seen = []
 
     class Spy(Instance):
-        def __call__(self, batch):
-            loss = super().__call__(batch)
+        def loss(self, batch):
+            loss = super().loss(batch)
             seen.append((len(batch.scores), loss.error_rates))
             return loss
 

@@ -27,8 +27,9 @@ from torch import Tensor
 
 from diptych.objectives.hinge import Hinge, hardest_negatives
 from diptych.objectives.objective import ScoreSummary
+from diptych.objectives.precision import at_least_float32
 from diptych.objectives.ranking import Queries
-from diptych.objectives.temperature import Tempered, at_least_float32
+from diptych.objectives.temperature import Tempered
 from diptych.settings import Number
 
 

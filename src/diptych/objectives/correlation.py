@@ -20,7 +20,7 @@ class Correlation(Objective):
     name: Literal["correlation"] = "correlation"
     closed_form: ClassVar[bool] = True
 
-    def __call__(self, batch: ScoredPairs) -> Loss:
+    def loss(self, batch: ScoredPairs) -> Loss:
         """Not supported: a batch has no such loss."""
         raise RecipeError(
             "objective 'correlation' is solved over all training pairs and has no loss per batch; "

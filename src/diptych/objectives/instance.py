@@ -25,8 +25,10 @@ from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from diptych.errors import ScoreError
 from diptych.objectives.extras import ClassifierInputs, ClassOptions
 from diptych.objectives.hinge import Hinge, Negatives
+from diptych.objectives.input_checks import checks_values
 from diptych.objectives.objective import Loss, Objective, ObjectiveContext, ScoredPairs, ScoreSummary
 from diptych.objectives.softmax import class_losses
 from diptych.settings import Count, Flag, Number
@@ -65,13 +67,37 @@ class Instance(Objective):
         """How the groups become classes."""
         return ClassOptions(self.clusters, self.sampled)
 
-    def __call__(self, batch: ScoredPairs) -> Loss:
+    @property
+    def reads_scores(self) -> bool:
+        """Only for the ranking term."""
+        return self.rank > 0
+
+    def check(self, batch: ScoredPairs) -> None:
+        """Raise a ScoreError unless features and classes fit the classifier."""
+        if not self._classifies:
+            return
+        inputs, (classes, size) = batch.extras[ClassifierInputs], batch.parameters[CLASSIFIER].shape
+        for name, features in (("images", inputs.images), ("texts", inputs.texts)):
+            if features.dim() != 2 or features.shape[1] != size:
+                raise ScoreError(
+                    f"{name} of shape {tuple(features.shape)} for a classifier of embeddings of size {size}; make it "
+                    f"for yours with as_module(classes={classes}, embedding_dim=...)"
+                )
+        if checks_values(inputs.classes.device):
+            lowest, highest = (int(end) for end in inputs.classes.aminmax())
+            if lowest < 0 or highest >= classes:
+                raise ScoreError(
+                    f"classes from {lowest} to {highest} for a classifier of {classes}; number them from 0 to "
+                    f"{classes - 1}, or make a larger one with as_module"
+                )
+
+    def loss(self, batch: ScoredPairs) -> Loss:
         """The terms whose weight is above zero."""
         terms: dict[str, Tensor] = {}
         error_rates: dict[str, Tensor] = {}
         if self.rank:
             share = self.rank / len(batch.scores)
-            terms |= {name: term * share for name, term in self._hinge(batch).terms.items()}
+            terms |= {name: term * share for name, term in self._hinge.loss(batch).terms.items()}
         if self._classifies:
             for name, weight, losses, wrong in self._class_terms(batch.extras[ClassifierInputs], batch.parameters):
                 terms[name], error_rates[name] = weight * losses.mean(), wrong.float().mean()
@@ -82,6 +108,8 @@ class Instance(Objective):
         if not self._classifies:
             return {}
         classes = context.sizes["classes"]
+        if not context.embedding_dim:
+            raise ScoreError("Instance classifies embeddings, so it needs their size: as_module(embedding_dim=...)")
         parameters = {CLASSIFIER: nn.init.xavier_uniform_(torch.empty(classes, context.embedding_dim))}
         return parameters | ({BIAS: torch.zeros(classes)} if self.bias else {})
 

@@ -3,7 +3,8 @@
     sum_ij log(1 + exp(-z_ij p_ij)),  z = +1 for a pair of the corpus, -1 for one with a drawn negative        (Eq. 7)
 
 Reference: Wang, Li, Lazebnik 2018, Learning Two-Branch Neural Networks for Image-Text Matching Tasks, section 3.3.
-Needs: each pair's own score and those of the negatives drawn for it (`batches.rivals` or `phrases`).
+Needs: each pair's own score and those of the negatives drawn for it (`batches.rivals` or `phrases`). Called with the
+scores of all pairs and no `NegativeScores`, all positives and all negatives of the batch count.
 When to use it: with `similarity_net`, whose score is a logit.
 Relation to others: each pair is classified by itself, where hinges compare pairs. The paper writes a sum; here it is
 divided by the number of pairs, so that the learning rate does not depend on the batch size. The paper finds that
@@ -39,13 +40,16 @@ class Logistic(Objective):
         """The negatives drawn for each pair."""
         return ("negatives",)
 
-    def __call__(self, batch: ScoredPairs) -> Loss:
+    def loss(self, batch: ScoredPairs) -> Loss:
         """The losses of positives and negatives as terms; a negative at minus infinity does not exist."""
         scores, is_positive = _with_negatives(batch)
         pairs = len(scores)
         is_negative = ~is_positive & (scores > -torch.inf)
         positive = softplus(-scores[is_positive]).sum() / pairs
-        negative = softplus(scores[is_negative]).sum() / pairs
+        if _is_drawn(batch):
+            negative = softplus(scores[is_negative]).sum() / pairs
+        else:  # selecting almost all of a large matrix would take longer than computing all of it
+            negative = softplus(scores).masked_fill(is_positive, 0).sum() / pairs
         if self.balanced:
             negative = negative * is_positive.sum() / is_negative.sum().clamp(min=1)
         return Loss({"positive": positive, "negative": negative}, is_mean=True)
@@ -69,11 +73,19 @@ class Logistic(Objective):
         return "every pair scores about 0, so nothing is told apart; raise optimiser.rate, or train longer"
 
 
+def _is_drawn(batch: ScoredPairs) -> bool:
+    """Whether the negatives were drawn for each pair; otherwise they are those of the batch."""
+    return batch.scores.shape[1] == 1 or batch.extras.get(NegativeScores) is not None
+
+
 def _with_negatives(batch: ScoredPairs) -> tuple[Tensor, Tensor]:
     """The scores of each pair and its negatives, (pairs, 1 + negatives), and which of them are positives."""
+    if not _is_drawn(batch):
+        return batch.scores, batch.positives
     drawn = batch.extras[NegativeScores]
+    own = batch.scores if batch.scores.shape[1] == 1 else batch.scores.diagonal()[:, None]
     negatives = [side for side in (drawn.images, drawn.texts) if side is not None]
-    scores = torch.cat([batch.scores, *negatives], dim=1)
+    scores = torch.cat([own, *negatives], dim=1)
     is_positive = torch.zeros_like(scores, dtype=torch.bool)
     is_positive[:, 0] = True
     return scores, is_positive

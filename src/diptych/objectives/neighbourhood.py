@@ -71,7 +71,7 @@ class Neighbourhood(Objective):
         within = ("within",) if self.image_to_image > 0 or self.text_to_text > 0 else ()
         return (*within, "negatives", "roles")
 
-    def __call__(self, batch: ScoredPairs) -> Loss:
+    def loss(self, batch: ScoredPairs) -> Loss:
         """The terms whose weight is not 0."""
         scores, others = batch.scores, ~batch.positives
         roles = batch.extras.get(PairRoles) or PairRoles.all_queries(len(scores), scores.device)

@@ -47,7 +47,7 @@ class Quintuplet(Objective):
         """Negatives from mined lists."""
         return ("offline",)
 
-    def __call__(self, batch: ScoredPairs) -> Loss:
+    def loss(self, batch: ScoredPairs) -> Loss:
         """Both directions of each kind as one term: online, offline, derived."""
         positive, offline = batch.scores.diagonal(), batch.extras[OfflineScores]
         negatives = batch.scores.masked_fill(batch.positives, -torch.inf)

@@ -68,7 +68,7 @@ class Ranking(Objective):
     def per_query_loss(self, queries: Queries) -> Tensor:
         """The loss of each query: (queries,)."""
 
-    def __call__(self, batch: ScoredPairs) -> Loss:
+    def loss(self, batch: ScoredPairs) -> Loss:
         """The two directions as terms; the whole batch is one chunk."""
         rows = torch.arange(len(batch.scores), device=batch.scores.device)
         return self.chunked_loss(_ScoredQueries(batch), [rows], lambda loss: loss)

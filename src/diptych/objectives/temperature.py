@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from diptych.objectives.objective import ObjectiveContext, ScoreSummary
+from diptych.objectives.precision import at_least_float32
 from diptych.objectives.ranking import Queries, Ranking
 from diptych.settings import Flag, Number
 
@@ -57,8 +58,3 @@ class Tempered(Ranking):
     def has_collapsed(self, batch: ScoreSummary, total: float) -> bool:
         """Never: even if all scores are equal, the gradient tells pairs from negatives."""
         return False
-
-
-def at_least_float32(scores: Tensor) -> Tensor:
-    """Scores in at least single precision."""
-    return scores if scores.dtype == torch.float64 else scores.float()

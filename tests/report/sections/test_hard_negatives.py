@@ -54,7 +54,7 @@ def test_the_hardest_negative_equals_a_slow_search_and_the_loss_of_max_of_hinges
             assert int(found.columns[row]) == worst
             expected = max(0.0, margin + float(scores[row, worst]) - float(scores[row, row]))
             assert float(found.costs[row]) == pytest.approx(expected)
-    loss = Hinge(margin=margin)(ScoredPairs(scores, positives))
+    loss = Hinge(margin=margin).loss(ScoredPairs(scores, positives))
     assert float(found.costs[found.exists].sum()) == pytest.approx(float(loss.terms["image_to_text"]))
     other = hardest_negatives(scores.T, positives, margin)
     assert float(other.costs[other.exists].sum()) == pytest.approx(float(loss.terms["text_to_image"]))

@@ -94,7 +94,7 @@ def one_graph(matcher, objective, pairs, chunk):
     images, texts = torch.cat(images)[image_of], torch.cat(texts)
     within = WithinScores(matcher.score(images, images), matcher.score(texts, texts))
     scored = ScoredPairs(matcher.score(images, texts), groups[:, None] == groups[None, :], Extras(within))
-    return objective(scored)
+    return objective.loss(scored)
 
 
 def cut(rows, chunk):

@@ -56,7 +56,7 @@ class Spy(Objective):
     def needs(self):
         return (*(("within",) if self.within else ()), "negatives", "roles")
 
-    def __call__(self, batch):
+    def loss(self, batch):
         self._given.append(batch)
         return Loss({"all": weighed(batch.scores)})
 
@@ -67,7 +67,7 @@ class Spy(Objective):
 class PairsSpy(Spy):
     scores_all_pairs: ClassVar[bool] = False
 
-    def __call__(self, batch):
+    def loss(self, batch):
         self._given.append(batch)
         negatives = batch.extras[NegativeScores]
         sides = [side for side in (batch.scores, negatives.images, negatives.texts) if side is not None]

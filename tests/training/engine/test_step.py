@@ -123,7 +123,7 @@ class Whole(Objective):
 
     name: Literal["whole"] = "whole"
 
-    def __call__(self, batch):
+    def loss(self, batch):
         return Loss({"all": batch.scores.square().sum()})
 
     def has_collapsed(self, batch, total):

@@ -28,6 +28,11 @@ class BFANSettings(SetSettings):
     focal: Focal = "equal"
     smooth: Positive = 20.0
 
+    @property
+    def rule(self) -> Attention:
+        """How weights and scores are computed."""
+        return Attention(smooth=self.smooth, focal=self.focal, pool="mean")
+
     def build(self) -> BFAN:
         """A matcher with random weights."""
         return BFAN(self)
@@ -37,6 +42,5 @@ class BFAN(SetMatcher):
     """See the module docstring."""
 
     def __init__(self, settings: BFANSettings) -> None:
-        rule = Attention(smooth=settings.smooth, focal=settings.focal, pool="mean")
-        super().__init__(settings, rule, "t2i", "i2t")
+        super().__init__(settings, settings.rule, "t2i", "i2t")
         self.settings: BFANSettings = settings

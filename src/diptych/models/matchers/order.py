@@ -62,11 +62,16 @@ class Order(VSE):
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """Minus how far a text exceeds an image, at most 0: (images, texts)."""
-        beyond: Tensor = _Beyond.apply(images, texts, BLOCK)  # type: ignore[no-untyped-call]
-        return -beyond if self.settings.root else -beyond.square()
+        return order_scores(images, texts, root=self.settings.root)
 
     def _signed(self, joint: Tensor) -> Tensor:
         return joint.abs() if self.settings.absolute else joint
+
+
+def order_scores(images: Tensor, texts: Tensor, *, root: bool = False) -> Tensor:
+    """Minus how far each text exceeds each image, at most 0: (images, texts)."""
+    beyond: Tensor = _Beyond.apply(images, texts, BLOCK)  # type: ignore[no-untyped-call]
+    return -beyond if root else -beyond.square()
 
 
 class _Beyond(torch.autograd.Function):

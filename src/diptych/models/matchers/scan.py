@@ -34,6 +34,11 @@ class SCANSettings(SetSettings):
     pool: PoolName = "lse"
     lse: Positive = 6.0
 
+    @property
+    def rule(self) -> Attention:
+        """How weights and scores are computed."""
+        return Attention(self.norm, self.smooth, pool=self.pool, lse=self.lse)
+
     def build(self) -> SCAN:
         """A matcher with random weights."""
         return SCAN(self)
@@ -43,6 +48,5 @@ class SCAN(SetMatcher):
     """See the module docstring."""
 
     def __init__(self, settings: SCANSettings) -> None:
-        rule = Attention(settings.norm, settings.smooth, pool=settings.pool, lse=settings.lse)
-        super().__init__(settings, rule, settings.direction)
+        super().__init__(settings, settings.rule, settings.direction)
         self.settings: SCANSettings = settings

@@ -59,7 +59,7 @@ class Step:
             need.before_step(batch, self.optimiser, self.device)
         score = BatchScorer(self.matcher, self.objective, self.needs, self.device, dict(self.parameters))
         scored, model_terms = score(batch)
-        loss = replace(self.objective(scored), model_terms=model_terms)
+        loss = replace(self.objective.loss(scored), model_terms=model_terms)
         loss.total.backward()
         return loss, self.objective.summary(scored)
 
