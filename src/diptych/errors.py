@@ -6,6 +6,7 @@
     ├── RecipeError         a recipe or one of its settings is wrong
     ├── RunError            a run folder or a checkpoint cannot be used
     ├── IndexFileError      the file of an index cannot be used
+    ├── PluginError         code outside of the package is not allowed, cannot be loaded or is not what is needed
     └── ScoreError          scores or embeddings cannot be ranked
 
 The command line prints the message and exits with 1. Other code catches the subclass that it can do something about.
@@ -40,6 +41,10 @@ class RunError(DiptychError):
 
 class IndexFileError(DiptychError):
     """The file of an index is damaged, locked by another process, or belongs to another model."""
+
+
+class PluginError(DiptychError):
+    """Code outside of the package is not allowed, cannot be loaded, or is not what is needed."""
 
 
 class ScoreError(DiptychError):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from diptych.data.sampling.extras import NO_EXTRAS, Extras
-from diptych.settings import Settings
+from diptych.settings import NamedSettings
 
 if TYPE_CHECKING:
     from diptych.objectives.ranking import QuerySource
@@ -85,10 +85,9 @@ class ObjectiveContext:
     sizes: Mapping[str, int] = field(default_factory=dict)
 
 
-class Objective(Settings, ABC):
+class Objective(NamedSettings, ABC):
     """Maps a scored batch to a loss; its fields are what a recipe's `objective` table may set."""
 
-    name: str
     scores_all_pairs: ClassVar[bool] = True  # if False, each pair is scored by itself and not against all others
     supports_chunks: ClassVar[bool] = False  # whether the loss can be computed for a few queries at a time
     closed_form: ClassVar[bool] = False  # if True, it belongs to models that solve for the optimum without gradients
