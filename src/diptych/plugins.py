@@ -1,8 +1,8 @@
 """Code outside of the package that recipes and runs may use: allowed modules, and installed packages.
 
-A recipe names a class of a module as `module:Class`, and the module is imported only if the user has allowed it by name:
-a recipe or a run by itself imports nothing. Installed packages register classes under names of their own, as entry
-points of the groups in `GROUPS`; only the one that is named is loaded.
+A recipe names a class of a module as `module:Class`, and the module is imported only if the user has allowed it by
+name: a recipe or a run by itself imports nothing. Installed packages register classes under names of their own, as
+entry points of the groups in `GROUPS`; only the one that is named is loaded.
 """
 
 from __future__ import annotations

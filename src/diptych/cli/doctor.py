@@ -10,16 +10,18 @@ from importlib import metadata
 from pathlib import Path
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
-from diptych import __version__
+from diptych import __version__, plugins
 from diptych.cli.console import stdout
+from diptych.errors import PluginError
 
 EXTRAS = {"parquet": "pyarrow", "regions": "cv2", "faiss": "faiss", "onnx": "onnxruntime"}
 
 
 def command() -> None:
-    """Print versions and the hardware, and check that the installation works.
+    """Print versions, plug-ins and the hardware, and check that the installation works.
 
     The exit status is 1 if it does not.
 
@@ -31,8 +33,11 @@ def command() -> None:
     table.add_column(style="bold")
     for name, value in _facts().items():
         table.add_row(name, value)
-    errors = _self_test()
-    table.add_row("works", "[green]yes" if not errors else "[red]" + "; ".join(errors))
+    found, broken = _plugins()
+    for name, package in found.items():
+        table.add_row(f"plug-in {name}", escape(package))
+    errors = [*broken, *_self_test()]
+    table.add_row("works", "[green]yes" if not errors else "[red]" + escape("; ".join(errors)))
     stdout.print(table)
     if errors:
         raise typer.Exit(1)
@@ -59,6 +64,19 @@ def _facts() -> dict[str, str]:
         installed = importlib.util.find_spec(module) is not None
         facts[f"extra {extra}"] = "installed" if installed else f"not installed: pip install 'diptych[{extra}]'"
     return facts
+
+
+def _plugins() -> tuple[dict[str, str], list[str]]:
+    """The plug-ins of installed packages by group and name, and the errors of those that cannot be loaded."""
+    found, errors = {}, []
+    for group in plugins.GROUPS:
+        for name, points in plugins.installed(group).items():
+            found[f"{group}: {name}"] = ", ".join(f"{plugins.package_of(point)}, {point.value}" for point in points)
+            try:
+                plugins.load_installed(group, name)
+            except PluginError as error:
+                errors.append(str(error))
+    return found, errors
 
 
 def _self_test() -> list[str]:

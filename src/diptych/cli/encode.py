@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import print_result, print_skipped, print_unknown_texts, progress_bar
-from diptych.cli.options import Data, Device, Run, Split, Workers, thread_count
+from diptych.cli.options import AllowCode, Data, Device, Run, Split, Workers, thread_count
 from diptych.errors import DataError
 
 
@@ -19,6 +19,7 @@ def command(
     split: Split = "test",
     device: Device = "auto",
     workers: Workers = None,
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Encode the images and texts of a split with a run, and save the encodings.
 

@@ -18,7 +18,7 @@ from diptych.cli.evaluation_options import (
     TextShifts,
     parse_rerank_depths,
 )
-from diptych.cli.options import Device, Features, Split, Workers, thread_count
+from diptych.cli.options import AllowCode, Device, Features, Split, Workers, thread_count
 from diptych.errors import ScoreError
 from diptych.files import write_json
 
@@ -84,6 +84,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Measure recall in both directions, with 95% intervals.
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diptych.cli.console import print_note, print_result, print_skipped, progress_bar, stdout
-from diptych.cli.options import Data, Device, Features, Run, Workers, thread_count
+from diptych.cli.options import AllowCode, Data, Device, Features, Run, Workers, thread_count
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
@@ -33,6 +33,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Find the hardest negatives in the whole training set.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result
-from diptych.cli.options import Device
+from diptych.cli.options import AllowCode, Device
 
 if TYPE_CHECKING:
     import uvicorn
@@ -30,6 +30,7 @@ def command(
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads for computing.", show_default="cores")] = None,
     device: Device = "auto",
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Serve indexes to browsers and programs: a page, and an HTTP API that /openapi.json describes.
 

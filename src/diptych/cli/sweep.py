@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result, stdout
-from diptych.cli.options import Data, Device, Features, Overrides, ProfileName, RecipeName, ReportOn, Seeds, Workers
+from diptych.cli.options import (
+    AllowCode,
+    Data,
+    Device,
+    Features,
+    Overrides,
+    ProfileName,
+    RecipeName,
+    ReportOn,
+    Seeds,
+    Workers,
+)
 
 
 def command(
@@ -27,6 +38,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Train a recipe with several values of its keys, and print a table of the results.
 

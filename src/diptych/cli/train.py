@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result, stderr, stdout
-from diptych.cli.options import Data, Device, Features, Overrides, ProfileName, RecipeName, ReportOn, Seeds, Workers
+from diptych.cli.options import (
+    AllowCode,
+    Data,
+    Device,
+    Features,
+    Overrides,
+    ProfileName,
+    RecipeName,
+    ReportOn,
+    Seeds,
+    Workers,
+)
 from diptych.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -28,6 +39,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Train a recipe on a corpus, once or with several seeds, and write a report.
 

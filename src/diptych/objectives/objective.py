@@ -94,7 +94,7 @@ class Objective(NamedSettings, ABC):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What it reads in a batch's `extras`; each name is a module in `diptych.training.needs`."""
+        """What it reads in a batch's `extras`; each name is found by `training.needs.need.find_need`."""
         return ()
 
     def need_options(self, need: str) -> Any:

@@ -23,6 +23,8 @@ from diptych.training.origin import Origin
 from diptych.training.prepare import prepare_stage
 from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import load_recipe
+from diptych.training.run_plugins import FILE as PLUGINS_FILE
+from diptych.training.run_plugins import check_plugins, save_plugins
 from diptych.training.start import StartingPoint, with_model
 
 
@@ -55,6 +57,7 @@ def train(
     digest = corpus.digest()
     if snapshot is not None:
         snapshot.check(start.vocabulary, digest)
+        check_plugins(run, start.plugins)
     with locked_folder(run, RunError), interrupt_event() as interrupted:
         threads = available_cores() if workers is None else workers
         start = replace(start, interrupted=interrupted)
@@ -66,6 +69,7 @@ def train(
             start.vocabulary.save(run / "vocabulary.json")
         write_text(run / "recipe.toml", recipe.to_toml())
         Origin(corpus.address, digest).save(run)
+        save_plugins(run, start.plugins)
         while not (position.stage_done and position.stage == len(recipe.stage)):
             if position.stage_done:
                 _keep_stage(run, position.stage)
@@ -88,7 +92,7 @@ def _no_run_before_the_first_snapshot(run: Path) -> Iterator[None]:
         yield
     except BaseException:
         if not snapshot_path(run).exists():
-            for name in ("recipe.toml", "vocabulary.json", "data.json", "metrics.jsonl"):
+            for name in ("recipe.toml", "vocabulary.json", "data.json", PLUGINS_FILE, "metrics.jsonl"):
                 (run / name).unlink(missing_ok=True)
         raise
 
