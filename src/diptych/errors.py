@@ -63,7 +63,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
 
 
-def one_line(reason: Exception, longest: int = 200) -> str:
+def one_line(reason: BaseException, longest: int = 200) -> str:
     """An exception as one short line: its type and the start of its message."""
     text = " ".join(f"{type(reason).__name__}: {reason}".split())
     return text if len(text) <= longest else f"{text[:longest]}..."

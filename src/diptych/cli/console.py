@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -36,11 +36,18 @@ def show_warnings() -> None:
     """From now on, print the warnings about plug-ins as notes; all others look as Python prints them."""
     show_other = warnings.showwarning
 
-    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
         if issubclass(category, PluginWarning):
             print_note(str(message))
         else:
-            show_other(message, category, *place)
+            show_other(message, category, filename, lineno, file, line)
 
     warnings.showwarning = show
 

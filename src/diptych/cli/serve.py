@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    indexes: Annotated[list[Path], typer.Argument(metavar="INDEX...", help="Index files, made by `diptych index`.")],
+    indexes: Annotated[list[str], typer.Argument(metavar="INDEX...", help="Indexes, made by `diptych index`.")],
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 listens on all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
     run: Annotated[

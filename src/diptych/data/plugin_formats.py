@@ -13,7 +13,7 @@ from diptych.errors import DataError, DiptychError, PluginError, one_line
 from diptych.plugins import PluginWarning
 
 
-@dataclass(frozen=True)
+@dataclass
 class PluginFormat:
     """A format of an installed package, whose errors name it."""
 

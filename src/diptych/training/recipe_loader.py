@@ -65,7 +65,7 @@ def trained_on_phrases(run: Path) -> bool:
     """Whether a folder is a run whose last stage was trained on phrases and regions, not on texts and images."""
     recipe = run / "recipe.toml"
     # The recipe is not validated, so that a run whose objective is a plug-in can be measured without that plug-in.
-    stages = recipe_content(str(recipe)).get("stage") if recipe.is_file() else None
+    stages: list[dict[str, Any]] = recipe_content(str(recipe)).get("stage", []) if recipe.is_file() else []
     return bool(stages) and stages[-1].get("phrases") is not None
 
 
