@@ -15,7 +15,10 @@ def test_a_record_names_module_class_and_source(own_modules):
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     assert record == PluginRecord("my_losses", "Exponential", sha256=digest)
     assert record.to_json() == {
-        **{"module": "my_losses", "class": "Exponential", "package": "", "version": ""},
+        "module": "my_losses",
+        "class": "Exponential",
+        "package": "",
+        "version": "",
         "sha256": digest,
     }
     assert source_file("my_losses") == file

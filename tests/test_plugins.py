@@ -50,7 +50,7 @@ def test_an_allowed_module_is_imported_with_those_below_it(own_modules):
     "reference",
     [
         *("", ":", "my_code:", ":Thing", "my_code:Thing:more", ".my_code:Thing", "my_code.:Thing", "my..code:Thing"),
-        *("my code:Thing", "my_code:Thing()", "my_code:Outer.Thing", "../my_code:Thing", "my_code:Thing\n", "my_code: T"),
+        *("my code:Thing", "my_code:Thing()", "my_code:Outer.Thing", "../my_code:Thing", "my_code:Thing\n"),
         *("os;import sys:Thing", "1code:Thing", "my_code:__import__('os')", "file:///my_code:Thing", "my_code\0:Thing"),
     ],
 )

@@ -97,7 +97,10 @@ def test_a_failed_transaction_changes_nothing(photos, kit):
 def test_what_cannot_be_opened(own_modules, photos, kit):
     own_modules.register("index_backends", "broken", "no_such_module:Location")
     for address, told in [
-        ("milvus://host/photos", "milvus://host/photos: no index backend 'milvus'; known: broken, memory, or name a file"),
+        (
+            "milvus://host/photos",
+            "photos: no index backend 'milvus'; known: broken, memory, or name a file",
+        ),
         ("memoir://photos", "did you mean 'memory'?"),
         ("memory://", r"memory://: not an address of 'memory' (ValueError: write memory://NAME)"),
         ("memory://none", "memory://none: no such index in this process"),
