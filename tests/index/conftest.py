@@ -30,7 +30,7 @@ class FakeModel(Model):
     address, identity, embedding_dim, is_inner_product, reads_pictures = "runs/fake", "fake", SIZE, True, True
 
     def __init__(self, is_inner_product=True, set_kinds=()):
-        super().__init__(lambda: self)  # type: ignore[return-value]
+        super().__init__(lambda: self)
         self.is_inner_product, self.set_kinds = is_inner_product, set_kinds  # the kinds that are encoded as sets
 
     def encodings(self, items, kind):

@@ -41,12 +41,11 @@ class OwnModules:
     """Writes modules that can be imported during a test; none of them is allowed yet."""
 
     def __init__(self, folder, monkeypatch):
-        self.folder = folder
+        self.folder, self.points, self.names = folder, [], []
         folder.mkdir()
         monkeypatch.syspath_prepend(folder)
         monkeypatch.setattr(plugins, "_allowed", set())
         monkeypatch.setattr(plugins, "_entry_points", lambda: tuple(self.points))
-        self.points, self.names = [], []
 
     def write(self, name, code):
         """Write a module, forgetting what was imported under its name."""

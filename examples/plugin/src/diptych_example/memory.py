@@ -9,18 +9,18 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError, IndexFileError
-from diptych.index.backend import Content, Ids, IndexSpec, Problem, text_hash
+from diptych.index.backend import Content, Ids, IndexLocation, IndexSpec, Problem, text_hash
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.source import ImageInfo, Stamp
 from diptych.index.vectors import decode, decode_set
@@ -152,7 +152,7 @@ class MemoryWriter:
             del state.rows[text_id]
         for place, text in enumerate(about.texts):  # a text that stays keeps its id
             row = Row("text", f"{key}#{place}", state.by_hash["text", text_hash(text)], id, text, place)
-            state.rows[texts.pop(text, None) or state.new_id()] = row
+            state.rows[texts.pop(text, 0) or state.new_id()] = row
         for solved in (key, about.text_file):
             state.problems.pop(str(solved), None)
         for broken, reason in about.problems.items():
@@ -408,3 +408,7 @@ class MemoryLocation:
     def examine(self, progress: ProgressCallback | None = None) -> Iterator[str]:
         """Memory has no faults to find."""
         return iter(())
+
+
+if TYPE_CHECKING:  # a type checker reports what is missing
+    _is_a_backend: Callable[[str], IndexLocation] = MemoryLocation
