@@ -8,7 +8,7 @@ from diptych.models.tower import ImageTowerSettings, TextTowerSettings
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.objective import Objective
 from diptych.plugins import allow_code
-from diptych.registry import find, names, plugin_names, resolve
+from diptych.registry import find, is_reachable, names, plugin_names, resolve
 from diptych.settings import Settings
 from support.plugins import LOSS, TOWER
 
@@ -133,3 +133,16 @@ def test_the_side_of_a_tower_is_in_the_name_of_its_entry_point(own_modules):
     assert [plugin_names(f"models.towers.{side}") for side in ("image", "region", "text")] == [[], [], ["mine"]]
     assert resolve("models.towers.text", {"name": "mine"}, "o", TextTowerSettings).name == "mine"
     assert "no such name" in refusal("models.towers.image", {"name": "mine"}, ImageTowerSettings)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "reachable"),
+    [
+        *(("objectives", "mine", True), ("objectives", "hinge", False), ("needs", "within", False)),
+        *(("towers", "text.mine", True), ("towers", "mine", False), ("towers", "text.gru", False)),
+        *(("formats", "anything", True), ("towers", "image.gru", True)),
+    ],
+)
+def test_which_entry_points_can_be_named(own_modules, group, name, reachable):
+    own_modules.register(group, name, "no_such_module:Thing")
+    assert is_reachable(group, name) is reachable

@@ -28,19 +28,28 @@ _GROUPS = {
     "models.towers.image": ("towers", "image."),
     "models.towers.region": ("towers", "region."),
     "models.towers.text": ("towers", "text."),
+    "training.needs": ("needs", ""),
 }
 
 
 def names(package: str, kind: type[Kind]) -> list[str]:
     """The names of all settings of this kind in a package, such as `objectives`, and those of entry points."""
-    return [name for name in _module_names(package) if _built_in(package, name, kind)] + plugin_names(package)
+    return [name for name in module_names(package) if _built_in(package, name, kind)] + plugin_names(package)
 
 
 def plugin_names(package: str) -> list[str]:
     """The names that installed packages add to those of a package; nothing is imported."""
     group, prefix = _GROUPS[package]
     found = [name.removeprefix(prefix) for name in plugins.installed(group) if name.startswith(prefix)]
-    return [name for name in found if name not in _module_names(package)]  # a built-in name is never replaced
+    return [name for name in found if name not in module_names(package)]
+
+
+def is_reachable(group: str, name: str) -> bool:
+    """Whether an entry point can be named: its name is not built in, and a tower's says on which side it is."""
+    packages = [(package, prefix) for package, (known, prefix) in _GROUPS.items() if known == group]
+    return not packages or any(
+        name.startswith(prefix) and name.removeprefix(prefix) in plugin_names(package) for package, prefix in packages
+    )
 
 
 def find(package: str, name: str, kind: type[Kind]) -> type[Kind] | None:
@@ -54,7 +63,7 @@ def find(package: str, name: str, kind: type[Kind]) -> type[Kind] | None:
 
 
 def _built_in(package: str, name: str, kind: type[Kind]) -> type[Kind] | None:
-    if name not in _module_names(package):
+    if name not in module_names(package):
         return None
     for value in vars(importlib.import_module(f"diptych.{package}.{name}")).values():
         if isinstance(value, type) and issubclass(value, kind):
@@ -90,6 +99,7 @@ def resolve(package: str, section: Any, where: str, kind: type[Kind]) -> Kind:
         raise RecipeError(f"{where}: {first_error(error, settings)}") from None
 
 
-def _module_names(package: str) -> list[str]:
+def module_names(package: str) -> list[str]:
+    """The names of the modules of a package; no name of a plug-in replaces one of them."""
     module = importlib.import_module(f"diptych.{package}")
     return [info.name for info in pkgutil.iter_modules(module.__path__)]

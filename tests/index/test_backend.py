@@ -99,7 +99,7 @@ def test_what_cannot_be_opened(own_modules, photos, kit):
     for address, told in [
         (
             "milvus://host/photos",
-            "photos: no index backend 'milvus'; known: broken, memory, or name a file",
+            "milvus://host/photos: no index backend 'milvus' is installed; known: broken, memory",
         ),
         ("memoir://photos", "did you mean 'memory'?"),
         ("memory://", r"memory://: not an address of 'memory' (ValueError: write memory://NAME)"),
@@ -115,7 +115,9 @@ def test_what_cannot_be_opened(own_modules, photos, kit):
 
 
 def test_without_a_plugin_the_message_says_so(own_modules):
-    with pytest.raises(IndexFileError, match="no index backend 'milvus'; no installed package offers one, or name"):
+    with pytest.raises(
+        IndexFileError, match="'milvus' is installed; install a package that offers it, or name"
+    ):
         locate("milvus://host")
 
 

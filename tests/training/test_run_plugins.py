@@ -11,6 +11,7 @@ from diptych.evaluation.runs import evaluate
 from diptych.plugins import allow_code
 from diptych.training.recipe_loader import load_recipe, trained_on_phrases
 from diptych.training.run_plugins import FILE, check_plugins, save_plugins
+from diptych.training.sweep import train_runs
 from diptych.training.train import train
 from support.callbacks import RecordingCallback
 from support.corpora import with_features
@@ -119,3 +120,13 @@ def test_settings_made_in_python_must_be_found_again(own, corpus, tmp_path, monk
     assert "could not be opened again: stage.1.objective.name = 'mine': no such name" in refusal(kind(name="mine"))
     monkeypatch.setattr("diptych.plugins._allowed", {"my_towers"})
     assert "the module 'my_losses' is not allowed" in refusal(kind())
+
+
+def test_a_sweep_does_not_mix_runs_of_two_versions(own, corpus, tmp_path):
+    def sweep():
+        return [name for name, _ in train_runs({"a": recipe()}, corpus, tmp_path, device="cpu", workers=0)]
+
+    assert sweep() == sweep() == ["a"]
+    own.write("my_losses", LOSS + "# edited")
+    with pytest.raises(RunError, match="the plug-in my_losses:Exponential has changed since"):
+        sweep()

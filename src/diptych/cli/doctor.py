@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from diptych import __version__, plugins
+from diptych import __version__, plugins, registry
 from diptych.cli.console import stdout
 from diptych.errors import PluginError
 
@@ -71,7 +71,9 @@ def _plugins() -> tuple[dict[str, str], list[str]]:
     found, errors = {}, []
     for group in plugins.GROUPS:
         for name, points in plugins.installed(group).items():
-            found[f"{group}: {name}"] = ", ".join(f"{plugins.package_of(point)}, {point.value}" for point in points)
+            offered = ", ".join(f"{plugins.package_of(point)}, {point.value}" for point in points)
+            unused = "" if registry.is_reachable(group, name) else "; never used: its name is built in, or has no side"
+            found[f"{group}: {name}"] = offered + unused
             try:
                 plugins.load_installed(group, name)
             except PluginError as error:

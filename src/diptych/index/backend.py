@@ -306,8 +306,8 @@ def locate(address: str | Path) -> IndexLocation:
         return SQLiteLocation(Path(address))
     known = plugins.installed("index_backends")
     if scheme[1] not in known:
-        hint = did_you_mean(scheme[1], known) if known else "no installed package offers one"
-        raise IndexFileError(f"{address}: no index backend {scheme[1]!r}; {hint}, or name a file")
+        hint = did_you_mean(scheme[1], known) if known else "install a package that offers it, or name a file"
+        raise IndexFileError(f"{address}: no index backend {scheme[1]!r} is installed; {hint}")
     try:
         make: Callable[[str], IndexLocation] = plugins.load_installed("index_backends", scheme[1])
     except PluginError as reason:

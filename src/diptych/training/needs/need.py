@@ -11,7 +11,6 @@ other needs.
 
 from __future__ import annotations
 
-import pkgutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import Self
 
-from diptych import plugins
+from diptych import plugins, registry
 from diptych.data.sampling.batch import PairBatch
 from diptych.data.sampling.pairs import EpochExtension
 from diptych.errors import PluginError, RecipeError, did_you_mean
@@ -120,22 +119,22 @@ def find_need(name: str) -> type[Need]:
 
     Only objectives name needs, so a reference is that of code which the user allowed or installed.
     """
-    if ":" in name or name in plugins.installed("needs").keys() - _built_in():
-        try:
-            found = plugins.load_reference(name, trusted=True) if ":" in name else plugins.load_installed("needs", name)
-        except PluginError as reason:
-            raise RecipeError(f"the objective's need {name!r}: {reason}") from reason
-        if isinstance(found, type) and issubclass(found, Need) and hasattr(found, "name"):
-            return found
-        raise RecipeError(f"the objective's need {name!r}: not a subclass of Need with a name")
-    if name not in _built_in():
-        raise RecipeError(f"the objective's need {name!r}: no such need; {did_you_mean(name, _built_in())}")
+    if ":" in name or name in registry.plugin_names("training.needs"):
+        return _plugin_need(name)
+    known = registry.module_names("training.needs")
+    if name not in known:
+        raise RecipeError(f"the objective's need {name!r}: no such need; {did_you_mean(name, known)}")
     for value in vars(import_module(f"diptych.training.needs.{name}")).values():
         if isinstance(value, type) and issubclass(value, Need) and getattr(value, "name", None) == name:
             return value
     raise LookupError(f"diptych.training.needs.{name} has no Need named {name!r}")
 
 
-def _built_in() -> set[str]:
-    package = import_module("diptych.training.needs")
-    return {info.name for info in pkgutil.iter_modules(package.__path__)}
+def _plugin_need(name: str) -> type[Need]:
+    try:
+        found = plugins.load_reference(name, trusted=True) if ":" in name else plugins.load_installed("needs", name)
+    except PluginError as reason:
+        raise RecipeError(f"the objective's need {name!r}: {reason}") from reason
+    if isinstance(found, type) and issubclass(found, Need) and hasattr(found, "name"):
+        return found
+    raise RecipeError(f"the objective's need {name!r}: not a subclass of Need with a name")
