@@ -115,9 +115,7 @@ def test_what_cannot_be_opened(own_modules, photos, kit):
 
 
 def test_without_a_plugin_the_message_says_so(own_modules):
-    with pytest.raises(
-        IndexFileError, match="'milvus' is installed; install a package that offers it, or name"
-    ):
+    with pytest.raises(IndexFileError, match="'milvus' is installed; install a package that offers it, or name"):
         locate("milvus://host")
 
 
