@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from diptych.index.backend import IndexSpec
 from diptych.index.entries import SearchRequest
 from diptych.index.search import Searcher
-from diptych.index.sqlite.store import IndexSpec, Store
-from diptych.index.sqlite.vectors import encode
+from diptych.index.sqlite.store import Store
+from diptych.index.vectors import encode
 from diptych.machine import keep_freed_memory
 from diptych.model import Model
 from diptych.models.engines.torch_engine import TorchEngine

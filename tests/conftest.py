@@ -16,6 +16,7 @@ from diptych.features import proposals
 from diptych.models import storage as store
 from diptych.models.towers import pretrained
 from support.backbones import TinyBackbone
+from support.plugins import OwnModules
 
 # Timing never decides a test; several test processes share the cores.
 settings.register_profile("diptych", deadline=None, max_examples=60)
@@ -111,3 +112,11 @@ def _kill_in_a_save(at, work):
 @pytest.fixture(scope="session")
 def kill_in_a_save():
     return _kill_in_a_save
+
+
+@pytest.fixture
+def own_modules(tmp_path, monkeypatch):
+    """Writes modules outside of the package, and pretends that packages are installed; see `support.plugins`."""
+    modules = OwnModules(tmp_path / "own modules", monkeypatch)
+    yield modules
+    modules.forget()

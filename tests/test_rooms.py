@@ -10,7 +10,9 @@ import diptych
 SOURCE = Path(diptych.__file__).parent
 
 # Each room and what it may import besides itself. A room that is not here has not been thought about.
-FOUNDATION = {"errors", "files", "settings", "registry", "machine", "optional", "progress"}
+FOUNDATION = {
+    *("errors", "files", "settings", "plugins", "plugin_records", "registry", "machine", "optional", "progress"),
+}
 MODELS = FOUNDATION | {"text", "data", "features", "models"}
 MAY_IMPORT = {
     "text": FOUNDATION,

@@ -3,7 +3,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from diptych.settings import Count, Flag, Number, Settings, first_error
+from diptych.settings import Count, Flag, NamedSettings, Number, Settings, first_error
 
 
 class Square(Settings):
@@ -49,3 +49,36 @@ def test_settings_are_immutable():
     drawing = Drawing(copies=2)
     with pytest.raises(ValidationError, match="frozen"):
         drawing.copies = 3
+
+
+class Base(NamedSettings):
+    size: Count = 1
+
+
+class Declared(Base):
+    name: Literal["declared"] = "declared"
+
+
+class Inherited(Declared):
+    later: "Later | None" = None
+
+
+class Later(Settings):
+    number: Count = 3
+
+
+def test_a_class_outside_of_the_package_is_named_by_its_place():
+    for kind in (Base, Declared, Inherited):
+        reference = f"{kind.__module__}:{kind.__name__}"
+        assert kind().name == reference
+        assert kind(name="another").model_dump(exclude={"later"}) == {"name": "another", "size": 1}
+        assert kind.model_validate(kind(size=4).model_dump()) == kind(size=4)
+    assert Inherited(later={"number": 5}).later == Later(number=5)
+
+
+def test_a_class_inside_of_the_package_keeps_its_name():
+    from diptych.objectives.hinge import Hinge
+
+    assert Hinge().name == "hinge"
+    with pytest.raises(ValidationError):
+        Hinge(name="other")

@@ -7,6 +7,7 @@
     ├── RunError            a run folder or a checkpoint cannot be used
     ├── CallbackError       a callback of a training has raised an exception
     ├── IndexFileError      the file of an index cannot be used
+    ├── PluginError         code outside of the package is not allowed, cannot be loaded or is not what is needed
     └── ScoreError          scores or embeddings cannot be ranked
 
 The command line prints the message and exits with 1. Other code catches the subclass that it can do something about.
@@ -47,6 +48,10 @@ class IndexFileError(DiptychError):
     """The file of an index is damaged, locked by another process, or belongs to another model."""
 
 
+class PluginError(DiptychError):
+    """Code outside of the package is not allowed, cannot be loaded, or is not what is needed."""
+
+
 class ScoreError(DiptychError):
     """Scores or embeddings cannot be ranked."""
 
@@ -63,7 +68,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
 
 
-def one_line(reason: Exception, longest: int = 200) -> str:
+def one_line(reason: BaseException, longest: int = 200) -> str:
     """An exception as one short line: its type and the start of its message."""
     text = " ".join(f"{type(reason).__name__}: {reason}".split())
     return text if len(text) <= longest else f"{text[:longest]}..."

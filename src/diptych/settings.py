@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic.fields import FieldInfo
 
 from diptych.errors import did_you_mean
+from diptych.plugins import is_outside
 
 Flag = StrictBool
 Count = Annotated[int, Field(ge=1, strict=True)]  # 1 or more; neither 2.0 nor true
@@ -17,6 +19,23 @@ class Settings(BaseModel):
     """Immutable settings that refuse unknown keys and numbers that are not finite."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class NamedSettings(Settings):
+    """Settings whose class a recipe finds by `name`: the name of its file, of an entry point, or `module:Class`.
+
+    A class inside of the package declares its one name. Any other class is called `module:Class` until an entry point
+    calls it otherwise, whatever it declares or inherits, so that the settings say where to find it again.
+    """
+
+    name: str = ""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if is_outside(cls):
+            cls.model_fields["name"] = FieldInfo(annotation=str, default=f"{cls.__module__}:{cls.__qualname__}")
+            cls.model_rebuild(force=True, raise_errors=False)  # later, if a type is not defined yet
 
 
 def first_error(error: ValidationError, settings: type[BaseModel]) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 from diptych.cli.console import (
     print_error,
     print_note,
@@ -8,8 +10,10 @@ from diptych.cli.console import (
     print_unknown_texts,
     printable,
     progress_bar,
+    show_warnings,
 )
 from diptych.model import Model
+from diptych.plugins import PluginWarning
 
 
 def test_control_characters_are_escaped():
@@ -47,3 +51,16 @@ def test_without_a_terminal_a_progress_bar_prints_nothing(capsys):
         progress(1, 2)
         progress(2, 2)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_warning_about_a_plugin_is_a_note(capsys, monkeypatch):
+    others = []
+    monkeypatch.setattr(warnings, "showwarning", lambda message, *place: others.append(str(message)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        show_warnings()
+        warnings.warn("the plug-in x has changed", PluginWarning, stacklevel=1)
+        assert capsys.readouterr().err == "the plug-in x has changed\n"
+        warnings.warn("something else", UserWarning, stacklevel=1)
+    assert others == ["something else"]
+    assert capsys.readouterr().err == ""

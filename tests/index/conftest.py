@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from diptych.index.backend import Content, IndexSpec, text_hash
 from diptych.index.search import Query
 from diptych.index.source import ImageInfo
-from diptych.index.sqlite.store import IndexSpec, Store
-from diptych.index.sqlite.vectors import encode, encode_set
-from diptych.index.sqlite.writer import Content, Writer, text_hash
+from diptych.index.sqlite.store import Store
+from diptych.index.sqlite.writer import Writer
+from diptych.index.vectors import encode, encode_set
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
 
@@ -26,10 +27,10 @@ def vectors_of(name, count=1):
 class FakeModel(Model):
     """Encodes an item as a hash of its name; knows words of up to five letters."""
 
-    address, identity, embedding_dim, is_inner_product = "runs/fake", "fake", SIZE, True
+    address, identity, embedding_dim, is_inner_product, reads_pictures = "runs/fake", "fake", SIZE, True, True
 
     def __init__(self, is_inner_product=True, set_kinds=()):
-        super().__init__(lambda: self)  # type: ignore[return-value]
+        super().__init__(lambda: self)
         self.is_inner_product, self.set_kinds = is_inner_product, set_kinds  # the kinds that are encoded as sets
 
     def encodings(self, items, kind):

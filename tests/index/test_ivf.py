@@ -71,7 +71,8 @@ def test_a_damaged_file_is_not_loaded(pool, built, tmp_path, damage):
 
 def test_it_is_described_in_one_line(built, tmp_path):
     file, made = built
-    store = SimpleNamespace(path=file.with_name("x.diptych"), spec=SimpleNamespace(identity="model"), generation=7)
+    spec = SimpleNamespace(identity="model")
+    store = SimpleNamespace(cache_path=file.with_name("x.diptych"), spec=spec, generation=7)
     (line,) = ivf.describe(store)
     assert f"recall@10 {made.header.recall:.3f} against exact search (measured with " in line
     assert "1,200 entries" in line
@@ -79,8 +80,10 @@ def test_it_is_described_in_one_line(built, tmp_path):
     store.generation = 8
     assert "older than the index" in ivf.describe(store)[0]
     (tmp_path / "y.text.ivf").write_bytes(b"nothing")
-    store.path = tmp_path / "y"
+    store.cache_path = tmp_path / "y"
     assert ivf.describe(store) == ["y.text.ivf: damaged; the next search builds it again"]
+    store.cache_path = None  # a backend without caches
+    assert ivf.describe(store) == []
 
 
 def test_without_faiss_one_line_names_the_extra(pool, tmp_path, monkeypatch):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from diptych.index import storage_cost
-from diptych.index.sqlite.vectors import decode, encode
 from diptych.index.storage_cost import measure
+from diptych.index.vectors import decode, encode
 
 
 def test_less_precision_costs_more_and_none_costs_nothing():

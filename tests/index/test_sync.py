@@ -19,9 +19,9 @@ from PIL import Image
 
 from diptych.errors import DataError, DiptychError, IndexFileError
 from diptych.files import locked_file
-from diptych.index import sync as syncing
 from diptych.index import update
 from diptych.index.entries import Filters
+from diptych.index.sqlite import location
 from diptych.index.sqlite.database import Database
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import rebuild, sync
@@ -405,7 +405,7 @@ def test_models_sources_and_storage_types_are_not_mixed(photos, tmp_path, monkey
     assert other.endswith(f"diptych index rebuild '{index}' --run fake")
     assert refused(Fake(), "scenes:test=1,val=1,train=1", index).endswith(f"train=1 --into '{index}' --fresh")
     assert refused(Fake(), address, index, storage="int8").endswith("--storage int8 --fresh")
-    monkeypatch.setattr(syncing, "LOCK_TIMEOUT", 0.05)
+    monkeypatch.setattr(location, "LOCK_TIMEOUT", 0.05)
     with locked_file(index, IndexFileError):
         assert f"process {os.getpid()} is writing to it" in refused(Fake(), address, index)
     (tmp_path / "letter.doc").write_text("dear")

@@ -7,8 +7,9 @@ import pytest
 from PIL import Image
 
 from diptych.index import update
+from diptych.index.backend import IndexSpec
 from diptych.index.source import FolderSource
-from diptych.index.sqlite.store import IndexSpec, Store
+from diptych.index.sqlite.store import Store
 from diptych.index.update import Update
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings

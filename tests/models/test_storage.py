@@ -1,5 +1,6 @@
 """Files of weights: what goes in comes out, equal contents are equal files, and anything else is one line."""
 
+import importlib
 import json
 import pickle
 
@@ -20,7 +21,9 @@ from diptych.models.storage import (
 )
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
+from diptych.plugins import PluginWarning, allow_code
 from diptych.text.vocabulary import Vocabulary
+from support.plugins import TOWER
 
 VOCABULARY = Vocabulary.from_texts(["a red circle", "a blue star"], 1)
 TENSORS = {"a": torch.arange(6.0).view(2, 3).t(), "b": torch.tensor([1, 2])}  # one is not contiguous
@@ -108,3 +111,27 @@ def test_weights_that_do_not_fit_are_named_and_nothing_is_loaded(tmp_path, chang
     change(weights)
     assert reason in refusal(lambda: load_weights(matcher, weights, tmp_path / "w"))
     assert all(torch.equal(value, before[name]) for name, value in matcher.state_dict().items())
+
+
+def test_a_model_with_a_plugin_names_its_source_and_a_change_is_a_warning(own_modules, tmp_path):
+    path = tmp_path / "weights.safetensors"
+    own_modules.write("my_towers", TOWER)
+    image, text = FeatureSettings(shape=(3,)), importlib.import_module("my_towers").Words(word=4)
+    settings = VSESettings(joint=4, image=image, text=text, text_projection=True, words=len(VOCABULARY))
+    save_matcher(path, settings.build(), VOCABULARY, {})
+    (recorded,) = load_about(path)["plugins"]
+    assert (recorded["module"], recorded["class"]) == ("my_towers", "Words")
+    assert load_about(path)["model"]["text"]["name"] == "my_towers:Words"
+    assert "plugins" not in matcher_header(vse(), VOCABULARY)
+    own_modules.forget()
+    assert "model.text.name = 'my_towers:Words': the module 'my_towers' is not allowed" in refusal(
+        lambda: load_matcher(path, VOCABULARY)
+    )
+    allow_code("my_towers")
+    assert load_matcher(path, VOCABULARY).settings.text.name == "my_towers:Words"  # and no warning
+    file = own_modules.write("my_towers", TOWER + "# edited")
+    with pytest.warns(PluginWarning) as warned:
+        load_matcher(path, VOCABULARY)
+    (message,) = [str(one.message) for one in warned]
+    told = f"{path}: the plug-in my_towers:Words has changed since ({file}); the model may give other results"
+    assert message == told

@@ -61,7 +61,7 @@ def test_an_objective_needs_nothing_unless_it_says_so():
 
 
 def test_an_objective_without_support_for_chunks_refuses_them():
-    with pytest.raises(NotImplementedError, match="'squares' needs all scores of a batch at once"):
+    with pytest.raises(NotImplementedError, match=":Squares' needs all scores of a batch at once"):
         Squares().chunked_loss(None, [], lambda loss: loss)
 
 

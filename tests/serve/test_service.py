@@ -3,8 +3,9 @@
 import shutil
 import sqlite3
 
+from diptych.index.backend import IndexSpec
 from diptych.index.search import Searcher
-from diptych.index.sqlite.store import IndexSpec, Store
+from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
 
 

@@ -155,7 +155,7 @@ BROKEN_RECIPES = {
     "chunks with needs": (
         Stage(objective=Prototype(), batches=Batches(chunk=4)),
         corpus_of_groups(),
-        "batches.chunk: 'prototype' needs prototypes of a whole batch; leave chunk out",
+        ":Prototype' needs prototypes of a whole batch; leave chunk out",
     ),
     "empty val split": (
         Stage(objective=Hinge()),

@@ -156,7 +156,7 @@ def test_a_head_on_what_is_no_embedding_model_is_refused(stage, recipes, corpus,
     recipe = recipes(BASE + HEAD, *(["stage.1.head={}"] if stage == 1 else [])).model_copy(
         update={"model": InteractionSettings()}
     )
-    message = rf"^stage\.{stage}\.head: needs an embedding model.*'interaction' is not"
+    message = rf"^stage\.{stage}\.head: needs an embedding model.*:InteractionSettings' is not"
     refused(RecipeError, message, recipe, corpus, tmp_path)
 
 

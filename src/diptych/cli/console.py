@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from diptych.plugins import PluginWarning
 
 if TYPE_CHECKING:
     from diptych.model import Model
@@ -27,6 +30,26 @@ def print_error(message: str) -> None:
 def printable(text: str) -> str:
     """The text with control characters escaped: file names and captions may contain terminal escape sequences."""
     return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
+
+
+def show_warnings() -> None:
+    """From now on, print the warnings about plug-ins as notes; all others look as Python prints them."""
+    show_other = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, PluginWarning):
+            print_note(str(message))
+        else:
+            show_other(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
 
 
 def print_result(message: str, style: str = "") -> None:

@@ -109,4 +109,4 @@ def _offer_to_serve(index: Path) -> None:
         f"search the scenes in your browser: [bold]{program} serve {index}[/]", highlight=False, soft_wrap=True
     )
     if sys.stdin.isatty() and stdout.is_terminal and typer.confirm("start it now?", default=False):
-        serve.command([index])
+        serve.command([str(index)])

@@ -10,10 +10,12 @@ from importlib import metadata
 from pathlib import Path
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
-from diptych import __version__
+from diptych import __version__, plugins, registry
 from diptych.cli.console import stdout
+from diptych.errors import PluginError
 
 EXTRAS = {
     "parquet": "pyarrow",
@@ -27,7 +29,7 @@ EXTRAS = {
 
 
 def command() -> None:
-    """Print versions and the hardware, and check that the installation works.
+    """Print versions, plug-ins and the hardware, and check that the installation works.
 
     The exit status is 1 if it does not.
 
@@ -39,8 +41,11 @@ def command() -> None:
     table.add_column(style="bold")
     for name, value in _facts().items():
         table.add_row(name, value)
-    errors = _self_test()
-    table.add_row("works", "[green]yes" if not errors else "[red]" + "; ".join(errors))
+    found, broken = _plugins()
+    for name, package in found.items():
+        table.add_row(f"plug-in {name}", escape(package))
+    errors = [*broken, *_self_test()]
+    table.add_row("works", "[green]yes" if not errors else "[red]" + escape("; ".join(errors)))
     stdout.print(table)
     if errors:
         raise typer.Exit(1)
@@ -67,6 +72,21 @@ def _facts() -> dict[str, str]:
         installed = importlib.util.find_spec(module) is not None
         facts[f"extra {extra}"] = "installed" if installed else f"not installed: pip install 'diptych[{extra}]'"
     return facts
+
+
+def _plugins() -> tuple[dict[str, str], list[str]]:
+    """The plug-ins of installed packages by group and name, and the errors of those that cannot be loaded."""
+    found, errors = {}, []
+    for group in plugins.GROUPS:
+        for name, points in plugins.installed(group).items():
+            offered = ", ".join(f"{plugins.package_of(point)}, {point.value}" for point in points)
+            unused = "" if registry.is_reachable(group, name) else "; never used: its name is built in, or has no side"
+            found[f"{group}: {name}"] = offered + unused
+            try:
+                plugins.load_installed(group, name)
+            except PluginError as error:
+                errors.append(str(error))
+    return found, errors
 
 
 def _self_test() -> list[str]:

@@ -19,7 +19,7 @@ from diptych.cli.evaluation_options import (
     parse_rerank_depths,
 )
 from diptych.cli.open_data import split_rule
-from diptych.cli.options import Device, Features, Split, TestShare, ValShare, Workers, thread_count
+from diptych.cli.options import AllowCode, Device, Features, Split, TestShare, ValShare, Workers, thread_count
 from diptych.errors import ScoreError
 from diptych.files import write_json
 
@@ -87,6 +87,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Measure recall in both directions, with 95% intervals.
 

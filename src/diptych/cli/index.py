@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 from diptych.cli.console import print_note, print_result, progress_bar, stdout
-from diptych.cli.options import Device, Workers
-from diptych.index.sqlite.vectors import Storage
+from diptych.cli.options import AllowCode, Device, Workers
+from diptych.index.vectors import Storage
 
 if TYPE_CHECKING:
     from diptych.index.sync import SyncResult
@@ -40,7 +39,7 @@ Examples:
     diptych index rebuild Pictures.diptych --run runs/first
 """
 
-IndexFile = Annotated[Path, typer.Argument(metavar="FILE", help="An index file.")]
+IndexFile = Annotated[str, typer.Argument(metavar="FILE", help="An index file, or the address of another backend.")]
 
 
 class _Group(TyperGroup):
@@ -81,7 +80,7 @@ def sync_command(
         ),
     ],
     into: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The index.", show_default="SOURCE's name .diptych")
+        str | None, typer.Option(metavar="FILE", help="The index.", show_default="SOURCE's name .diptych")
     ] = None,
     storage: Annotated[
         Storage | None,
@@ -94,6 +93,7 @@ def sync_command(
     fresh: Annotated[bool, typer.Option("--fresh", help="Replace an existing index.")] = False,
     workers: Workers = None,
     device: Device = "auto",
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Bring an index up to date with its source: encode new and changed images, remove missing ones.
 
@@ -111,12 +111,12 @@ def sync_command(
     from diptych.model import Model
 
     keep_freed_memory()
-    file = into or Path(f"{source_name(source)}.diptych")
+    file = into or f"{source_name(source)}.diptych"
     with progress_bar("indexing") as progress:
         result = sync(
             Model.load(run, device), source, file, storage=storage, fresh=fresh, workers=workers, progress=progress
         )
-    again = f"diptych index {quote(run)} {quote(source)} --into {quote(str(file))}{' --fresh' if fresh else ''}"
+    again = f"diptych index {quote(run)} {quote(source)} --into {quote(file)}{' --fresh' if fresh else ''}"
     _print_summary(result, file, again)
 
 
@@ -126,6 +126,7 @@ def rebuild_command(
     run: Annotated[str | None, typer.Option(help="A model other than the one that made it.")] = None,
     workers: Workers = None,
     device: Device = "auto",
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Rebuild an index from its images; the old file stays until the new one is complete.
 
@@ -144,7 +145,7 @@ def rebuild_command(
         model = None if run is None else Model.load(run, device)
         result = rebuild(file, model, workers=workers, progress=progress)
     other = "" if run is None else f" --run {quote(run)}"
-    _print_summary(result, file, f"diptych index rebuild {quote(str(file))}{other}")
+    _print_summary(result, file, f"diptych index rebuild {quote(file)}{other}")
 
 
 @app.command("doctor")
@@ -157,15 +158,15 @@ def doctor_command(file: IndexFile) -> None:
 
         diptych index doctor Pictures.diptych
     """
-    from diptych.index.sqlite.doctor import examine
+    from diptych.index.backend import locate
 
     with progress_bar("checking") as progress:
-        faults = list(examine(file, progress))
+        faults = list(locate(file).examine(progress))
     for fault in faults:
         print_result(fault)
     if faults:
         count = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults"
-        print_note(f"{count}; rebuild it from the images: diptych index rebuild {quote(str(file))}")
+        print_note(f"{count}; rebuild it from the images: diptych index rebuild {quote(file)}")
         raise typer.Exit(1)
     print_result(f"{file}: sound")
 
@@ -182,10 +183,10 @@ def status_command(
 
         diptych index status Pictures.diptych --json
     """
-    from diptych.index.sqlite.store import Store
+    from diptych.index.search import open_store
     from diptych.index.status import status
 
-    store = Store.open(file)
+    store = open_store(file)
     try:
         found = status(store)
     finally:
@@ -196,9 +197,9 @@ def status_command(
         _print_status(found)
 
 
-def _print_summary(result: SyncResult, file: Path, again: str) -> None:
+def _print_summary(result: SyncResult, file: str, again: str) -> None:
     """Print what was done, and what to do next; `again` is the command that continues."""
-    name = quote(str(file))
+    name = quote(file)
     done = f"encoded {result.encoded:,}, kept {result.kept:,}, renamed {result.renamed:,}, removed {result.removed:,}"
     texts = f", {result.texts_encoded:,} new texts" if result.texts_encoded else ""
     skipped = f"; {result.problems:,} skipped: `diptych index status {name}` lists them" if result.problems else ""

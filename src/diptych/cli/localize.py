@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diptych.cli.console import print_note, stdout
-from diptych.cli.options import Device, Run
+from diptych.cli.options import AllowCode, Device, Run
 from diptych.errors import DataError, RunError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the boxes as JSON.")] = False,
     device: Device = "auto",
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Find phrases in an image: print their boxes, and write a copy of the image with the boxes drawn.
 

@@ -31,7 +31,7 @@ from diptych.cli import (
     sweep,
     train,
 )
-from diptych.cli.console import print_error
+from diptych.cli.console import print_error, show_warnings
 from diptych.errors import DiptychError
 
 # Must be set before torch is imported. By default, waiting OpenMP threads spin for a long time and take the cores from
@@ -80,6 +80,7 @@ def options(
 
 def main() -> None:
     """Run the command line; an error is printed as one line, and the exit status is 1."""
+    show_warnings()
     try:
         app()
     except DiptychError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,32 @@ Seeds = Annotated[
     typer.Option(metavar="N|LIST", help="One run per seed: 5 for the seeds 0 to 4, or a list such as 0,3,7."),
 ]
 ReportOn = Annotated[str, typer.Option(metavar="SPLIT", help="The split of the table that summarises the runs.")]
+
+
+def _allow_code(modules: list[str] | None) -> list[str] | None:
+    """Allow the modules, which are also looked for in the working directory, after all other places."""
+    if modules:
+        from diptych import plugins
+
+        plugins.allow_code(*modules)
+        plugins.installed("objectives")  # read now: packages in the working directory are not installed ones
+        here = str(Path.cwd())
+        if not {"", here} & set(sys.path):
+            sys.path.append(here)
+    return modules
+
+
+# The callback does everything, so commands do not use the value.
+AllowCode = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-code",
+        metavar="MODULE",
+        callback=_allow_code,
+        help="Let recipes and runs use the classes of this Python module (module:Class); repeatable.",
+        show_default=False,
+    ),
+]
 
 
 def thread_count(workers: int | None) -> int:

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from diptych.cli.console import print_note, stderr, stdout
-from diptych.cli.options import ProfileName, RecipeName
+from diptych.cli.options import AllowCode, ProfileName, RecipeName
 from diptych.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ def show_command(
     recipe: RecipeName,
     full: Annotated[bool, typer.Option("--full", help="With every default written out.")] = False,
     profile: ProfileName = None,
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Print a complete recipe, without a base; what is printed is a recipe file.
 

@@ -13,20 +13,20 @@ from rich.table import Table
 from rich.text import Text
 
 from diptych.cli.console import print_note, printable, stdout
-from diptych.cli.options import Device
+from diptych.cli.options import AllowCode, Device
 from diptych.errors import DataError
 from diptych.index.entries import DEFAULT_K
 
 if TYPE_CHECKING:
+    from diptych.index.backend import IndexStore
     from diptych.index.entries import Answer, SearchRequest
     from diptych.index.search import Searcher
-    from diptych.index.sqlite.store import Store
 
 _WIDE = 10_000  # columns if a program reads the table: no name or caption is truncated
 
 
 def command(
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="The index file, made by `diptych index`.")],
+    index: Annotated[str, typer.Argument(metavar="INDEX", help="The index, made by `diptych index`.")],
     text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="What to search for, in words.")] = None,
     image: Annotated[Path | None, typer.Option(help="Search with an image file instead of words.")] = None,
     like: Annotated[int | None, typer.Option(metavar="ID", help="Search with an entry of the index.")] = None,
@@ -51,6 +51,7 @@ def command(
         typer.Option(help="Use a FAISS cache: if a large index has one, always (built if missing), or never."),
     ] = "auto",
     device: Device = "auto",
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Search an index for images or texts: by words, by an image file, or by one of its entries.
 
@@ -108,7 +109,7 @@ def _print_notes(searcher: Searcher, answer: Answer, to: str) -> None:
         print_note(answer.message)
 
 
-def _table(store: Store, answer: Answer, to: str) -> Table:
+def _table(store: IndexStore, answer: Answer, to: str) -> Table:
     captions = store.captions([hit.entry.id for hit in answer.hits]) if to == "images" else {}
     table = Table("", "id", "score", "image" if to == "images" else "of", "near", "text", box=None, pad_edge=False)
     for number, hit in enumerate(answer.hits, 1):
@@ -120,7 +121,7 @@ def _table(store: Store, answer: Answer, to: str) -> Table:
     return table
 
 
-def _write_sheet(path: Path, store: Store, answer: Answer) -> None:
+def _write_sheet(path: Path, store: IndexStore, answer: Answer) -> None:
     from PIL import Image
 
     from diptych.data.images import DecodedPicture

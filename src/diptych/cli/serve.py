@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diptych.cli.console import print_note, print_result
-from diptych.cli.options import Device
+from diptych.cli.options import AllowCode, Device
 
 if TYPE_CHECKING:
     import uvicorn
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    indexes: Annotated[list[Path], typer.Argument(metavar="INDEX...", help="Index files, made by `diptych index`.")],
+    indexes: Annotated[list[str], typer.Argument(metavar="INDEX...", help="Indexes, made by `diptych index`.")],
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 listens on all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
     run: Annotated[
@@ -30,6 +29,7 @@ def command(
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads for computing.", show_default="cores")] = None,
     device: Device = "auto",
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Serve indexes to browsers and programs: a page, and an HTTP API that /openapi.json describes.
 

@@ -10,6 +10,7 @@ import typer
 from diptych.cli.console import print_note, print_result, stdout
 from diptych.cli.open_data import split_rule
 from diptych.cli.options import (
+    AllowCode,
     Data,
     Device,
     Features,
@@ -44,6 +45,7 @@ def command(
     device: Device = "auto",
     workers: Workers = None,
     log: Log = None,
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Train a recipe with several values of its keys, and print a table of the results.
 

@@ -10,6 +10,7 @@ import typer
 from diptych.cli.console import print_note, print_result, stdout
 from diptych.cli.open_data import split_rule
 from diptych.cli.options import (
+    AllowCode,
     Data,
     Device,
     Features,
@@ -46,6 +47,7 @@ def command(
     device: Device = "auto",
     workers: Workers = None,
     log: Log = None,
+    _allowed_code: AllowCode = None,
 ) -> None:
     """Train a recipe on a corpus, once or with several seeds, and write a report.
 

@@ -27,7 +27,7 @@ from diptych.index.exact import Pool
 from diptych.machine import available_cores
 
 if TYPE_CHECKING:
-    from diptych.index.sqlite.store import Store
+    from diptych.index.backend import IndexStore
 
 ABOVE = 200_000  # entries; with fewer, exact search is fast enough
 NEEDS_FAISS = "needs faiss: pip install 'diptych[faiss]'"
@@ -130,11 +130,14 @@ def load(file: Path, pool: Pool, identity: str, generation: int) -> Ivf | None:
     return Ivf(header, index)
 
 
-def describe(store: Store) -> list[str]:
+def describe(store: IndexStore) -> list[str]:
     """One line per cache of an index: its recall against exact search, and whether it is stale."""
-    lines = []
+    lines: list[str] = []
+    path = store.cache_path
+    if path is None:
+        return lines
     for kind in get_args(Kind):
-        file = cache_file(Path(store.path), kind)
+        file = cache_file(path, kind)
         if not file.exists():
             continue
         header = _read_header(file)

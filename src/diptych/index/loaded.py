@@ -8,10 +8,10 @@ from collections import OrderedDict
 import numpy as np
 
 from diptych.errors import IndexFileError
+from diptych.index.backend import IndexStore
 from diptych.index.entries import Filters, Kind
 from diptych.index.exact import Pool
 from diptych.index.ivf import Ivf
-from diptych.index.sqlite.store import Store
 
 _CACHED_FILTERS = 4
 
@@ -23,8 +23,8 @@ class LoadedIndex:
     `is_current` and create another LoadedIndex.
     """
 
-    def __init__(self, store: Store) -> None:
-        self.generation, self.file = store.generation, store.database.file
+    def __init__(self, store: IndexStore) -> None:
+        self.generation, self.instance = store.generation, store.instance
         self.ivfs: dict[Kind, Ivf | None] = {}
         self._store = store
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class LoadedIndex:
         pool = Pool(*self._store.vectors(kind))
         if not np.isfinite(pool.norms).all():
             raise IndexFileError(
-                f"{self._store.path}: contains vectors that are not finite; "
-                f"`diptych index rebuild {self._store.path}` rebuilds it from the images"
+                f"{self._store.address}: contains vectors that are not finite; "
+                f"`diptych index rebuild {self._store.address}` rebuilds it from the images"
             )
         return pool

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
+from diptych.index.backend import IndexStore
 from diptych.index.duplicates import first_same_image, first_same_text
 from diptych.index.entries import Answer, Hit, Kind, SearchRequest
 from diptych.index.exact import Pool, RankedRows
 from diptych.index.ivf import Ivf
 from diptych.index.relevance import EQUAL, thresholds
-from diptych.index.sqlite.store import Store
 from diptych.index.thumbnails import colour_grid
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
@@ -52,7 +52,7 @@ class QueryPlan:
 
     def __init__(
         self,
-        store: Store,
+        store: IndexStore,
         model: Model,
         pool: Pool,
         unfiltered: Pool,

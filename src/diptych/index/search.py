@@ -18,12 +18,12 @@ from PIL import Image
 from diptych.data.images import decode
 from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
 from diptych.index import ivf as ivf_cache
+from diptych.index.backend import IndexStore, locate
 from diptych.index.decoding import photo_options
 from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, SearchRequest
 from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
 from diptych.index.query_plan import QueryPlan
-from diptych.index.sqlite.store import Store
 from diptych.model import Model
 from diptych.models.address import run_folder
 from diptych.models.engines.engine import Encodings
@@ -54,7 +54,7 @@ class Searcher:
 
     def __init__(
         self,
-        store: Store,
+        store: IndexStore,
         model: Model,
         *,
         ivf: UseIvf = "auto",
@@ -65,6 +65,8 @@ class Searcher:
         check_model(store, model)
         if ivf == "always" and not ivf_cache.available():
             raise DiptychError(f"--ivf always {ivf_cache.NEEDS_FAISS}")
+        if ivf == "always" and store.cache_path is None:
+            raise DiptychError(f"--ivf always: {store.address} keeps no FAISS caches; leave it out")
         self.store = store
         self.model = model
         self._ivf = ivf
@@ -118,7 +120,7 @@ class Searcher:
 
     def notes(self) -> list[str]:
         """What a person should know about how this index is searched."""
-        is_large = max(self.store.counts().values()) > self._ivf_above
+        is_large = self.store.cache_path is not None and max(self.store.counts().values()) > self._ivf_above
         if self._ivf == "auto" and is_large and not ivf_cache.available():
             return [f"searching all entries exactly; a faster search of this many {ivf_cache.NEEDS_FAISS}"]
         return [] if self._build_failure is None else [f"searching all entries exactly: {self._build_failure}"]
@@ -165,7 +167,7 @@ class Searcher:
                     self.store, self.model, pool, unfiltered, ivf=ivf, query_kind=kind, rerank=self._rerank
                 )
                 answers = plan.answers(queries, requests)
-                if loaded.file == self.store.database.file:  # ids start again in a file that replaces this one
+                if loaded.instance == self.store.instance:  # ids start again in an index that replaces this one
                     return answers
             except DataError:  # an entry that was found has been removed since
                 if loaded.is_current:
@@ -173,25 +175,24 @@ class Searcher:
 
     def _ivf_for(self, loaded: LoadedIndex, kind: Kind) -> Ivf | None:
         """The FAISS cache of a kind, if it is to be used and there is one."""
-        pool = loaded.pool(kind)
+        pool, cache_path = loaded.pool(kind), self.store.cache_path
         wanted = self._ivf == "always" or (self._ivf == "auto" and len(pool.ids) > self._ivf_above)
-        if not wanted or not len(pool.ids) or not ivf_cache.available():
+        if cache_path is None or not wanted or not len(pool.ids) or not ivf_cache.available():
             return None
+        file = ivf_cache.cache_file(cache_path, kind)
         with self._lock:
             if kind in loaded.ivfs:
                 return loaded.ivfs[kind]
-            file = ivf_cache.cache_file(Path(self.store.path), kind)
             loaded.ivfs[kind] = ivf_cache.load(file, pool, self.model.identity, loaded.generation)
             missing = loaded.ivfs[kind] is None
         if missing and self._ivf == "always":
-            self._build(loaded, kind)
+            self._build(loaded, kind, file)
         elif missing and self._build_ivf:
-            threading.Thread(target=self._build, args=(loaded, kind), daemon=True).start()
+            threading.Thread(target=self._build, args=(loaded, kind, file), daemon=True).start()
         return loaded.ivfs[kind]
 
-    def _build(self, loaded: LoadedIndex, kind: Kind) -> None:
+    def _build(self, loaded: LoadedIndex, kind: Kind, file: Path) -> None:
         other: Kind = "text" if kind == "image" else "image"
-        file = ivf_cache.cache_file(Path(self.store.path), kind)
         pools = loaded.pool(kind), loaded.pool(other).vectors
         try:
             loaded.ivfs[kind] = ivf_cache.build(file, *pools, self.model.identity, loaded.generation)
@@ -239,7 +240,7 @@ def open_index(
     build_ivf: bool = True,
     rerank: int = RERANK,
 ) -> Searcher:
-    """The index in a file, ready to be searched with the model that made it; `run` is its address if it has moved."""
+    """The index at an address, ready to be searched with the model that made it, or with that of `run` if it moved."""
     store = open_store(path)
     try:
         return Searcher(store, model_of(store, run, device), ivf=ivf, build_ivf=build_ivf, rerank=rerank)
@@ -248,29 +249,24 @@ def open_index(
         raise
 
 
-def check_model(store: Store, model: Model) -> None:
+def check_model(store: IndexStore, model: Model) -> None:
     """Refuse a model that did not make the index: vectors of two models cannot be compared."""
     spec = store.spec
     if spec.identity != model.identity:
         raise IndexFileError(
-            f"{store.path}: made by another model than {model.address}; name that model with --run, or make the "
-            f"index again: diptych index {model.address} {spec.source} --into {store.path} --fresh"
+            f"{store.address}: made by another model than {model.address}; name that model with --run, or make the "
+            f"index again: diptych index {model.address} {spec.source} --into {store.address} --fresh"
         )
 
 
-def open_store(path: str | Path) -> Store:
-    """The index in a file; the error for a run or a folder names the command that makes an index of it."""
-    path = Path(path)
-    if (path / "vocabulary.json").is_file():
-        raise IndexFileError(f"{path}: a run, not an index; index your photos with it: diptych index {path} FOLDER")
-    if path.is_dir():
-        raise IndexFileError(f"{path}: a folder, not an index; make one of it: diptych index RUN {path}")
-    return Store.open(path)
+def open_store(path: str | Path) -> IndexStore:
+    """The index at an address: the path of a file, or what a plug-in stores, such as milvus://host/photos."""
+    return locate(path).open()
 
 
-def model_of(store: Store, run: str | None = None, device: str = "auto") -> Model:
+def model_of(store: IndexStore, run: str | None = None, device: str = "auto") -> Model:
     """The model that made an index, or the one at `run`."""
     address = run or store.spec.model
     if run is None and not run_folder(address).is_dir():
-        raise IndexFileError(f"{store.path}: its model is no longer at {address}; name its new place with --run")
+        raise IndexFileError(f"{store.address}: its model is no longer at {address}; name its new place with --run")
     return Model.load(address, device)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from diptych.index.backend import IndexStore
 from diptych.index.ivf import describe
-from diptych.index.sqlite.store import Store
-from diptych.index.sqlite.vectors import STORAGES
+from diptych.index.vectors import STORAGES
 
 
-def status(store: Store) -> dict[str, Any]:
+def status(store: IndexStore) -> dict[str, Any]:
     """The state of an index as JSON; the names of the fields do not change."""
     spec = store.spec
     with store.reading():
         cost = store.meta("storage_cost") or {}
         counts = store.counts()
         return {
-            "file": str(store.path),
-            "bytes": store.path.stat().st_size,
+            "file": store.address,
+            "bytes": store.bytes_used(),
             "model": spec.model,
             "identity": spec.identity,
             "source": spec.source,

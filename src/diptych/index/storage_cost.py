@@ -8,7 +8,7 @@ import numpy as np
 
 from diptych.data.corpus import Floats, Integers
 from diptych.index.exact import Pool
-from diptych.index.sqlite.vectors import STORAGES, Storage, decode, encode
+from diptych.index.vectors import STORAGES, Storage, decode, encode
 
 NEAREST = 10
 QUERIES = 1000  # at most

@@ -6,24 +6,19 @@ transactions of a few seconds, so that an interrupted sync leaves a valid index,
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
 import diptych
 from diptych.errors import DataError, IndexFileError
-from diptych.files import locked_file
+from diptych.index.backend import IndexLocation, IndexSpec, IndexStore, locate
 from diptych.index.source import Listing, Source, open_source
-from diptych.index.sqlite.database import remove_logs
-from diptych.index.sqlite.store import IndexSpec, Store
-from diptych.index.sqlite.vectors import Storage
 from diptych.index.update import Update
+from diptych.index.vectors import Storage
 from diptych.machine import available_cores, interrupt_event
 from diptych.model import Model
 from diptych.progress import ProgressCallback
-
-LOCK_TIMEOUT = 3.0  # seconds to wait for another writer
 
 
 @dataclass(frozen=True)
@@ -52,17 +47,17 @@ def sync(
     workers: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
-    """Bring the index in a file up to date with a source, and return what was done.
+    """Bring the index at an address up to date with a source, and return what was done.
 
     An index of another model, source or storage is refused; with `fresh` a new index replaces it when it is complete.
     """
-    into = Path(into)
-    _check_target(into, fresh)
-    with locked_file(into, IndexFileError, LOCK_TIMEOUT):
+    target = locate(into)
+    target.check_target(fresh=fresh)
+    with target.locked():
         opened = open_source(source)
-        if fresh and into.exists():
-            return _replace(model, opened, into, storage or "float16", workers, progress)
-        return _sync_file(model, opened, into, storage, workers, progress)
+        if fresh and target.exists():
+            return _replace(model, opened, target, storage or "float16", workers, progress)
+        return _sync_into(model, opened, target, storage, workers, progress)
 
 
 def rebuild(
@@ -72,44 +67,44 @@ def rebuild(
     workers: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
-    """Rebuild an index from its source, with its own model or another; the old file stays until that is complete."""
-    path = Path(path)
-    with locked_file(path, IndexFileError, LOCK_TIMEOUT):
+    """Rebuild an index from its source, with its own model or another; the old one stays until that is complete."""
+    target = locate(path)
+    with target.locked():
         try:
-            store = Store.open(path)
+            store = target.open()
         except IndexFileError as reason:
-            if not path.exists():
+            if not target.exists():
                 raise
             run = "RUN" if model is None else quote(model.address)
             raise IndexFileError(
-                f"{path}: too damaged to read its model and source ({_without(path, reason)}); make it again: "
-                f"diptych index {run} SOURCE --into {quote(str(path))} --fresh"
+                f"{target}: too damaged to read its model and source ({_without(target, reason)}); make it again: "
+                f"diptych index {run} SOURCE --into {quote(str(target))} --fresh"
             ) from None
         spec, known = store.spec, store.counts()["image"]
         store.close()
         model, source = model or Model.load(spec.model), open_source(spec.source)
         listing = source.listing()
-        _check_listing(listing, known, path, source, model)
+        _check_listing(listing, known, target, source, model)
         if listing.unlisted:
             folder = sorted(listing.unlisted)[0]
             raise DataError(
                 f"{source.address}: {folder} cannot be read, and its images would be lost; check its permissions. "
                 "Nothing was changed"
             )
-        return _replace(model, source, path, spec.storage, workers, progress)
+        return _replace(model, source, target, spec.storage, workers, progress)
 
 
-def _sync_file(
+def _sync_into(
     model: Model,
     source: Source,
-    into: Path,
+    into: IndexLocation,
     storage: Storage | None,
     workers: int | None,
     progress: ProgressCallback | None,
 ) -> SyncResult:
-    """Sync into a file, which is created if missing; the caller holds its lock."""
+    """Sync into an index, which is created if missing; the caller holds its lock."""
     listing = source.listing()
-    store = Store.open(into, write=True) if into.exists() else _create(model, source, into, storage or "float16")
+    store = into.open(write=True) if into.exists() else _create(model, source, into, storage or "float16")
     try:
         _check_spec(store.spec, model, source, into, storage)
         _check_listing(listing, store.counts()["image"], into, source, model)
@@ -122,38 +117,40 @@ def _sync_file(
         store.close()
 
 
-def _create(model: Model, source: Source, into: Path, storage: Storage) -> Store:
+def _create(model: Model, source: Source, into: IndexLocation, storage: Storage) -> IndexStore:
     model.check_reads_pictures()
     address, size, rescores = _absolute(model.address), model.embedding_dim, not model.is_inner_product
     spec = IndexSpec(address, model.identity, size, rescores, storage, source.address, source.root, diptych.__version__)
-    return Store.create(into, spec)
+    return into.create(spec)
 
 
 def _replace(
-    model: Model, source: Source, into: Path, storage: Storage, workers: int | None, progress: ProgressCallback | None
+    model: Model,
+    source: Source,
+    into: IndexLocation,
+    storage: Storage,
+    workers: int | None,
+    progress: ProgressCallback | None,
 ) -> SyncResult:
-    """Make an index beside a file and replace the file; an unfinished one is continued."""
-    beside = into.parent / f".{into.name}.new"
+    """Make an index beside another and replace that one; an unfinished one is continued."""
+    beside = into.replacement()
     if beside.exists():
         try:
-            left = Store.open(beside)
+            left = beside.open()
             same = left.spec.identity == model.identity and left.spec.source == source.address
             same = same and left.spec.storage == storage
             left.close()
         except IndexFileError:
             same = False
         if not same:
-            _remove(beside)
-    result = _sync_file(model, source, beside, storage, workers, progress)
+            beside.remove()
+    result = _sync_into(model, source, beside, storage, workers, progress)
     if not result.interrupted:
-        with suppress(IndexFileError):  # apply its log, for those who are reading it
-            Store.open(into, write=True).close()
-        beside.replace(into)
-        remove_logs(into)  # SQLite would apply those of the old file to the new one
+        into.replace(beside)
     return result
 
 
-def _result(store: Store, update: Update) -> SyncResult:
+def _result(store: IndexStore, update: Update) -> SyncResult:
     problems = len(store.problems())
     images = store.counts()["image"]
     return SyncResult(
@@ -172,19 +169,7 @@ def _absolute(address: str) -> str:
     return str(Path(address).absolute()) if Path(address).is_dir() else address
 
 
-def _check_target(into: Path, fresh: bool) -> None:
-    if into.is_dir():
-        raise IndexFileError(f"{into}: is a folder; name a file")
-    if fresh and into.exists() and into.suffix != ".diptych":
-        try:
-            Store.open(into).close()
-        except IndexFileError as reason:
-            raise IndexFileError(
-                f"{into}: not replaced, because it may not be an index ({_without(into, reason)})"
-            ) from None
-
-
-def _check_spec(spec: IndexSpec, model: Model, source: Source, into: Path, storage: Storage | None) -> None:
+def _check_spec(spec: IndexSpec, model: Model, source: Source, into: IndexLocation, storage: Storage | None) -> None:
     """Refuse to mix models, sources or storage types in one index; the error names the command that may be meant."""
     file = quote(str(into))
     command = f"diptych index {quote(model.address)} {quote(source.address)} --into {file}"
@@ -203,7 +188,7 @@ def _check_spec(spec: IndexSpec, model: Model, source: Source, into: Path, stora
         )
 
 
-def _check_listing(listing: Listing, known: int, into: Path, source: Source, model: Model) -> None:
+def _check_listing(listing: Listing, known: int, into: IndexLocation, source: Source, model: Model) -> None:
     """Refuse to remove all known images because a disk is not connected."""
     if known and not listing.files and not listing.unlisted:
         raise DataError(
@@ -212,10 +197,5 @@ def _check_listing(listing: Listing, known: int, into: Path, source: Source, mod
         )
 
 
-def _without(path: Path, reason: IndexFileError) -> str:
+def _without(path: IndexLocation, reason: IndexFileError) -> str:
     return str(reason).removeprefix(f"{path}: ").partition(";")[0]
-
-
-def _remove(file: Path) -> None:
-    file.unlink(missing_ok=True)
-    remove_logs(file)

@@ -21,13 +21,12 @@ from diptych.data.images import decode_bytes, picture_path, read_header
 from diptych.data.read_ahead import read_ahead
 from diptych.errors import DataError, ImageError
 from diptych.features.hashes import pixels_hash
+from diptych.index.backend import Content, IndexSpec, IndexStore, text_hash
 from diptych.index.decoding import PhotoOptions, photo_options
 from diptych.index.source import ImageInfo, Listing, Source
-from diptych.index.sqlite.store import IndexSpec, Store
-from diptych.index.sqlite.vectors import encode, encode_set
-from diptych.index.sqlite.writer import Content, Writer, text_hash
 from diptych.index.storage_cost import measure
 from diptych.index.thumbnails import difference_hash, thumbnail
+from diptych.index.vectors import encode, encode_set
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
 from diptych.progress import ProgressCallback
@@ -67,7 +66,7 @@ class Update:
 
     def __init__(
         self,
-        store: Store,
+        store: IndexStore,
         spec: IndexSpec,
         source: Source,
         listing: Listing,
@@ -92,7 +91,7 @@ class Update:
         gone = known.keys() - files.keys()
         if self._listing.unlisted:
             gone = {key for key in gone if not key.startswith(tuple(self._listing.unlisted))}
-        self.writer = Writer(self._store, gone)
+        self.writer = self._store.writer(gone)
         problems = self._store.problem_records()
         failed = {(problem.key, problem.size, problem.modified) for problem in problems if problem.size is not None}
         changed = sorted(key for key, stamp in files.items() if known.get(key) != stamp)

@@ -23,17 +23,15 @@ from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
 from diptych.models.layers.attention import Direction
 from diptych.models.tower import FittedTextTower, ImageTower, Tokens
-from diptych.settings import Settings
+from diptych.settings import NamedSettings
 
 PAIRS_AT_ONCE = 16  # pairs are scored as small matrices, of which only the diagonal is used
 
 TextShifts = Literal["one", "mean"]
 
 
-class ModelSettings(Settings, ABC):
+class ModelSettings(NamedSettings, ABC):
     """The settings of a matcher, as a recipe's `model` table gives them."""
-
-    name: str
 
     @abstractmethod
     def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:

@@ -7,6 +7,7 @@ words are in the run's `vocabulary.json`.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ from diptych import registry
 from diptych.errors import RecipeError, RunError
 from diptych.files import atomic_write
 from diptych.models.matcher import Matcher, ModelSettings
+from diptych.plugin_records import PluginRecord, changed_since, record_classes, settings_classes
+from diptych.plugins import PluginWarning
 from diptych.text.vocabulary import Vocabulary
 
 FORMAT = 1
@@ -85,8 +88,14 @@ def save_matcher(path: Path, matcher: Matcher, vocabulary: Vocabulary, about: di
 
 
 def matcher_header(matcher: Matcher, vocabulary: Vocabulary) -> dict[str, Any]:
-    """The part of a file's header that identifies a matcher."""
-    return {"model": matcher.settings.model_dump(mode="json"), "vocabulary": vocabulary.digest}
+    """The part of a file's header that identifies a matcher, with its plug-ins, if any."""
+    header = {"model": matcher.settings.model_dump(mode="json"), "vocabulary": vocabulary.digest}
+    plugins = _plugins(matcher)
+    return {**header, "plugins": [plugin.to_json() for plugin in plugins]} if plugins else header
+
+
+def _plugins(matcher: Matcher) -> tuple[PluginRecord, ...]:
+    return record_classes([*settings_classes(matcher.settings), *map(type, matcher.modules())])
 
 
 def load_matcher(path: Path, vocabulary: Vocabulary) -> Matcher:
@@ -101,6 +110,8 @@ def load_matcher(path: Path, vocabulary: Vocabulary) -> Matcher:
     except RecipeError as reason:
         raise RunError(f"{path}: {reason}") from None
     load_weights(matcher, tensors, path)
+    for change in changed_since(about.get("plugins"), _plugins(matcher)):
+        warnings.warn(f"{path}: the plug-in {change}; the model may give other results", PluginWarning, stacklevel=2)
     return matcher
 
 

@@ -19,7 +19,7 @@ from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
 from diptych.progress import ProgressCallback
-from diptych.settings import Settings
+from diptych.settings import NamedSettings, Settings
 from diptych.text.vocabulary import TokenTable
 from diptych.text.word_vectors import WordVectors
 
@@ -66,10 +66,8 @@ class ImageTower(nn.Module, ABC):
         return
 
 
-class ImageTowerSettings(Settings, ABC):
+class ImageTowerSettings(NamedSettings, ABC):
     """The settings of an image tower, as `model.image` gives them."""
-
-    name: str
 
     def for_data(self, feature_shape: tuple[int, ...] | None) -> ImageTowerSettings:
         """These settings for a corpus with stored features of this shape, or None for one with pictures only."""
@@ -113,10 +111,8 @@ class FittedTextTower(TextTower):
         """Which texts have a word that the tower knows: (texts,). All others look the same to it."""
 
 
-class TextTowerSettings(Settings, ABC):
+class TextTowerSettings(NamedSettings, ABC):
     """The settings of a text tower, as `model.text` gives them."""
-
-    name: str
 
     @abstractmethod
     def build(self, words: int) -> TextTower:

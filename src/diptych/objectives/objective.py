@@ -26,7 +26,7 @@ from diptych.objectives.module import ObjectiveModule
 from diptych.objectives.pair_inputs import PairInputs
 from diptych.objectives.precision import without_autocast
 from diptych.objectives.similarity import Similarity
-from diptych.settings import Settings
+from diptych.settings import NamedSettings
 
 if TYPE_CHECKING:
     from diptych.objectives.ranking import QuerySource
@@ -96,17 +96,16 @@ class ObjectiveContext:
     sizes: Mapping[str, int] = field(default_factory=dict)
 
 
-class Objective(Settings, ABC):
+class Objective(NamedSettings, ABC):
     """Maps a scored batch to a loss; its fields are what a recipe's `objective` table may set."""
 
-    name: str
     scores_all_pairs: ClassVar[bool] = True  # if False, each pair is scored by itself and not against all others
     supports_chunks: ClassVar[bool] = False  # whether the loss can be computed for a few queries at a time
     closed_form: ClassVar[bool] = False  # if True, it belongs to models that solve for the optimum without gradients
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What it reads in a batch's `extras`; each name is a module in `diptych.training.needs`."""
+        """What it reads in a batch's `extras`; each name is found by `training.needs.need.find_need`."""
         return ()
 
     def need_options(self, need: str) -> Any:

@@ -33,16 +33,16 @@ def url_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def open_indexes(paths: Sequence[Path], run: str | None = None, device: str = "auto") -> dict[str, Searcher]:
-    """The indexes in some files by name, with their models or with the one at `run`; each model is loaded once."""
-    stores = [open_store(path) for path in paths]
+def open_indexes(addresses: Sequence[str | Path], run: str | None = None, device: str = "auto") -> dict[str, Searcher]:
+    """The indexes at some addresses by name, with their models or with the one at `run`; each model is loaded once."""
+    stores = [open_store(address) for address in addresses]
     models: dict[str, Model] = {}
     searchers: dict[str, Searcher] = {}
     for store in stores:
         identity = store.spec.identity
         if identity not in models:
             models[identity] = model_of(store, run, device)
-        searchers[_unique_name(store.path, searchers)] = Searcher(store, models[identity])
+        searchers[_unique_name(Path(store.address), searchers)] = Searcher(store, models[identity])
     return searchers
 
 

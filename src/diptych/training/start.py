@@ -19,6 +19,7 @@ from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.matchers.projected import Projected
 from diptych.models.storage import load_about, load_matcher
 from diptych.models.tower import FittedTextTower
+from diptych.plugin_records import PluginRecord
 from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors
 from diptych.training.compatibility import check_models, check_recipe
@@ -31,6 +32,7 @@ from diptych.training.inputs.words import initial_vocabulary
 from diptych.training.needs.offline import lists_of_run
 from diptych.training.recipe import Recipe, Stage
 from diptych.training.recipe_loader import load_recipe
+from diptych.training.run_plugins import used_plugins
 
 
 def with_model(recipe: Recipe, resumed: Path | None = None) -> Recipe:
@@ -62,6 +64,7 @@ class StartingPoint:
     stores: Path  # where fits of text towers are kept
     callbacks: Callbacks
     interrupted: threading.Event = field(default_factory=threading.Event)
+    plugins: tuple[PluginRecord, ...] = ()
 
     @classmethod
     def checked(
@@ -80,7 +83,8 @@ class StartingPoint:
         if matcher.image_input.kind == "features":
             shape = " x ".join(map(str, matcher.image_input.shape))
             callbacks.message(f"images: the features of size {shape} that came with {corpus.name}")
-        start = cls(recipe, settings, vocabulary, vectors, corpus, stores, callbacks)
+        plugins = used_plugins(recipe, matcher)
+        start = cls(recipe, settings, vocabulary, vectors, corpus, stores, callbacks, plugins=plugins)
         if run is None:
             for base in (stage.start for stage in recipe.stage if stage.start not in ("scratch", "previous")):
                 start.from_run(Path(base))

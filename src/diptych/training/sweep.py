@@ -19,11 +19,13 @@ from diptych.data.corpus import Corpus
 from diptych.errors import DiptychError, RunError
 from diptych.files import locked_folder
 from diptych.models.storage import load_about
+from diptych.plugin_records import record_classes, settings_classes
 from diptych.training.engine.callbacks import Callback, Callbacks
 from diptych.training.engine.checkpoint import Position, snapshot_path
 from diptych.training.loggers.logger import OWN_FOLDERS
 from diptych.training.recipe import Recipe, Stage
 from diptych.training.recipe_loader import load_recipe
+from diptych.training.run_plugins import check_plugins
 from diptych.training.start import StartingPoint, with_model
 from diptych.training.train import train
 
@@ -122,6 +124,7 @@ class _RunSet:
         position, before = Position(**about["position"]), load_recipe(str(run / "recipe.toml"))
         if not before.first(position.stage).trains_like(recipe.first(position.stage)):
             raise RunError(f"{run}: contains a run of another recipe; choose another folder with --into")
+        check_plugins(run, record_classes(settings_classes(recipe)))
         return position.stage_done and position.stage == len(recipe.stage)
 
     @cached_property

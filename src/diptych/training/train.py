@@ -29,6 +29,8 @@ from diptych.training.engine.loop import StageLoop
 from diptych.training.prepare import prepare_stage
 from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import load_recipe
+from diptych.training.run_plugins import FILE as PLUGINS_FILE
+from diptych.training.run_plugins import check_plugins, save_plugins
 from diptych.training.start import StartingPoint, with_model
 
 
@@ -64,6 +66,7 @@ def train(
     digest = corpus.digest()
     if snapshot is not None:
         snapshot.check(start.vocabulary, digest)
+        check_plugins(run, start.plugins)
     with locked_folder(run, RunError), interrupt_event() as interrupted:
         threads = available_cores() if workers is None else workers
         start = replace(start, interrupted=interrupted)
@@ -80,6 +83,7 @@ def train(
                     start.vocabulary.save(run / "vocabulary.json")
                 write_text(run / "recipe.toml", recipe.to_toml())
                 Origin.of(corpus, digest).save(run)
+                save_plugins(run, start.plugins)
                 _train_stages(training, start, torch_device, position, snapshot)
     return run
 
@@ -116,7 +120,7 @@ def _no_run_before_the_first_snapshot(run: Path) -> Iterator[None]:
         yield
     except BaseException:
         if not snapshot_path(run).exists():
-            for name in ("recipe.toml", "vocabulary.json", "data.json", "metrics.jsonl"):
+            for name in ("recipe.toml", "vocabulary.json", "data.json", PLUGINS_FILE, "metrics.jsonl"):
                 (run / name).unlink(missing_ok=True)
         raise
 

@@ -110,3 +110,34 @@ def test_extras_are_imported_only_when_named(capfd):
     assert {"diptych", "efficientnet_lite_pytorch"} <= asked.names
     assert not asked.names & extras
     assert capfd.readouterr() == ("", "")
+
+
+SOURCE = """
+from support.backbones import TinyBackbone
+
+
+def build(name):
+    return TinyBackbone()
+
+
+def load(name, weights=None):
+    return TinyBackbone()
+"""
+
+
+def test_an_installed_package_adds_a_source(own_modules):
+    own_modules.write("my_backbones", SOURCE)
+    own_modules.register("backbones", "mine", "my_backbones")
+    own_modules.register("backbones", "timm", "no_such_module")  # a built-in prefix is never replaced
+    own_modules.register("backbones", "broken", "no_such_module")
+    own_modules.register("backbones", "empty", "json")
+    assert type(build_backbone("mine:small")).__name__ == "TinyBackbone"
+    assert not load_backbone("mine:small").training
+    with pytest.raises(RecipeError, match="did you mean 'mine:small'"):
+        build_backbone("mein:small")
+    with pytest.raises(RecipeError, match=r"backbone 'broken:x': the plug-in 'broken' of .* \(ModuleNotFoundError"):
+        build_backbone("broken:x")
+    with pytest.raises(RecipeError, match="'empty' is not a source: it needs build and load"):
+        build_backbone("empty:x")
+    with pytest.raises(RecipeError, match="backbone 'mine': no such name"):
+        build_backbone("mine")

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from diptych.index.backend import Content, IndexSpec, text_hash
 from diptych.index.source import ImageInfo
-from diptych.index.sqlite.store import IndexSpec, Store
-from diptych.index.sqlite.vectors import encode, encode_set
-from diptych.index.sqlite.writer import Content, Writer, text_hash
+from diptych.index.sqlite.store import Store
+from diptych.index.sqlite.writer import Writer
+from diptych.index.vectors import encode, encode_set
 
 DAY = 86400 * 10**9
 SPEC = IndexSpec("run", "i" * 64, 4, False, "float32", "/photos", "/photos", "0.1.0")

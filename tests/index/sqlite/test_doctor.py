@@ -8,12 +8,13 @@ import pytest
 from PIL import Image
 
 from diptych.errors import IndexFileError
+from diptych.index.backend import Content, IndexSpec, text_hash
 from diptych.index.source import ImageInfo
 from diptych.index.sqlite.doctor import examine
-from diptych.index.sqlite.store import IndexSpec, Store
-from diptych.index.sqlite.vectors import checksum, encode
-from diptych.index.sqlite.writer import Content, Writer, text_hash
+from diptych.index.sqlite.store import Store
+from diptych.index.sqlite.writer import Writer
 from diptych.index.thumbnails import difference_hash, thumbnail
+from diptych.index.vectors import checksum, encode
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,8 @@
 import pytest
 
+from diptych.index.backend import Content, text_hash
 from diptych.index.source import ImageInfo
-from diptych.index.sqlite.writer import Content, Writer, text_hash
+from diptych.index.sqlite.writer import Writer
 
 
 def keys(store):

@@ -195,7 +195,7 @@ def test_mistakes_are_named_in_one_line():
 def test_a_matcher_without_joint_space_takes_no_head():
     matcher = InteractionSettings().build()
     assert matcher.embedding_dim is None
-    with pytest.raises(RecipeError, match=r"head: needs an embedding model.*'interaction' is not") as caught:
+    with pytest.raises(RecipeError, match=r"head: needs an embedding model.*:InteractionSettings' is not") as caught:
         Projected(matcher, Head())
     assert "\n" not in str(caught.value)
 

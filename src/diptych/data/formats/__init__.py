@@ -1,4 +1,4 @@
-"""The data formats, one module per format; a module in this package is a format, and there is no other list of them.
+"""The data formats, one module per format; a module in this package is a format, and installed packages add others.
 
 A format module offers the names of `Format`. `open_corpus` asks the formats in ascending `ORDER`, and the first one
 that recognises an address reads it. Formats that are known by a file's name come before those that look into files; a
@@ -14,6 +14,7 @@ from typing import Protocol, cast
 
 from diptych.data.address import Address
 from diptych.data.corpus import Corpus
+from diptych.data.plugin_formats import plugin_formats
 
 
 class Format(Protocol):
@@ -35,5 +36,5 @@ class Format(Protocol):
 def all_formats() -> tuple[Format, ...]:
     """The formats, in the order in which they are asked."""
     names = [info.name for info in pkgutil.iter_modules(__path__)]
-    formats = [cast("Format", importlib.import_module(f"{__name__}.{name}")) for name in names]
-    return tuple(sorted(formats, key=lambda one: one.ORDER))
+    formats: list[Format] = [cast("Format", importlib.import_module(f"{__name__}.{name}")) for name in names]
+    return tuple(sorted([*formats, *plugin_formats()], key=lambda one: one.ORDER))

@@ -1,10 +1,14 @@
-"""Backbones by name: a short name (`lite0`, `resnet152`), or a source and its own name (`timm:resnet50d`)."""
+"""Backbones by name: a short name (`lite0`, `resnet152`), or a source and its own name (`timm:resnet50d`).
+
+An installed package adds a source as an entry point of the group `diptych.backbones`, whose name is the prefix.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from diptych.errors import RecipeError, did_you_mean
+from diptych import plugins
+from diptych.errors import PluginError, RecipeError, did_you_mean
 from diptych.features.backbone import Backbone
 from diptych.features.backbones import efficientnet_lite, open_clip_models, timm_models
 from diptych.features.backbones.source import Source
@@ -41,7 +45,19 @@ def _source(name: str) -> Source:
     prefix, colon, inner = name.partition(":")
     if prefix + colon in _BY_PREFIX:
         return _BY_PREFIX[prefix + colon]
+    if colon and prefix in plugins.installed("backbones"):
+        return _plugin_source(prefix, name)
     model = inner if inner and inner.isprintable() else "NAME"
-    known = [f"{source}{model}" for source in _BY_PREFIX]
+    known = [f"{source}{model}" for source in (*_BY_PREFIX, *(f"{one}:" for one in plugins.installed("backbones")))]
     candidates = known if colon else [*_BY_SHORT_NAME, *known]
     raise RecipeError(f"backbone {name!r}: no such name; {did_you_mean(name, candidates)}")
+
+
+def _plugin_source(prefix: str, name: str) -> Source:
+    try:
+        source: Source = plugins.load_installed("backbones", prefix)
+    except PluginError as reason:
+        raise RecipeError(f"backbone {name!r}: {reason}") from reason
+    if not all(callable(getattr(source, function, None)) for function in ("build", "load")):
+        raise RecipeError(f"backbone {name!r}: the plug-in {prefix!r} is not a source: it needs build and load")
+    return source

@@ -12,7 +12,7 @@ from PIL import Image
 
 from diptych.errors import IndexFileError
 from diptych.index.sqlite.store import Store
-from diptych.index.sqlite.vectors import checksum, decode, decode_set
+from diptych.index.vectors import checksum, decode, decode_set
 
 _BATCH = 500
 _SQLITE_MESSAGES = 10  # at most

@@ -3,56 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError, IndexFileError, did_you_mean
+from diptych.index.backend import Ids, IndexSpec, Problem
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.source import Stamp
 from diptych.index.sqlite.database import Database
-from diptych.index.sqlite.vectors import STORAGES, Storage, decode, decode_set
+from diptych.index.vectors import STORAGES, decode, decode_set
 from diptych.models.engines.engine import Encodings
 
-Ids: TypeAlias = Sequence[int] | Integers
+if TYPE_CHECKING:
+    from diptych.index.sqlite.writer import Writer
 
 # Entries by their ids, in the given order; a text has the path, day and columns of its image.
 _BY_ID = "FROM json_each(?) AS wanted JOIN entries AS e ON e.id = wanted.value"
 _IMAGE = "JOIN entries AS i ON i.id = coalesce(e.image, e.id) JOIN contents AS c ON c.id = i.content"
 _TAKEN = "coalesce(c.taken, date(nullif(i.modified, 0) / 1000000000, 'unixepoch', 'localtime'))"
-
-
-@dataclass(frozen=True)
-class IndexSpec:
-    """The model and the source of an index, and how it stores vectors.
-
-    `model` is the address of the model, `identity` the digest of its weights, and `size` the length of its vectors.
-    `root` is the folder that contains all files, or None for drawn pictures. `version` is that of Diptych.
-    """
-
-    model: str
-    identity: str
-    size: int
-    rescores: bool
-    storage: Storage
-    source: str
-    root: str | None
-    version: str
-
-
-class Problem(NamedTuple):
-    """Something that was skipped; `size` is None if the source reported it without reading a file."""
-
-    key: str
-    size: int | None
-    modified: int | None
-    reason: str
 
 
 class Store:
@@ -94,6 +69,35 @@ class Store:
     def generation(self) -> int:
         """A number that grows with every change by any process."""
         return self.database.generation
+
+    @property
+    def address(self) -> str:
+        """The path of the file."""
+        return str(self.path)
+
+    @property
+    def cache_path(self) -> Path:
+        """The path of the file."""
+        return self.path
+
+    @property
+    def instance(self) -> tuple[int, int] | None:
+        """The file behind the path; another one if it was replaced."""
+        return self.database.file
+
+    def exists(self) -> bool:
+        """Whether the file has not been deleted."""
+        return self.path.exists()
+
+    def bytes_used(self) -> int:
+        """The size of the file."""
+        return self.path.stat().st_size
+
+    def writer(self, gone: Iterable[str]) -> Writer:
+        """What changes the index, for a file that was opened for writing."""
+        from diptych.index.sqlite.writer import Writer
+
+        return Writer(self, gone)
 
     def reading(self) -> AbstractContextManager[None]:
         """A block within which all calls see the same state; other threads wait until it ends."""

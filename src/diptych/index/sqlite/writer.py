@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from diptych.index.backend import Content, IndexSpec, text_hash
 from diptych.index.entries import Kind
 from diptych.index.source import ImageInfo, Stamp
-from diptych.index.sqlite.store import IndexSpec, Store
-from diptych.index.sqlite.vectors import checksum
+from diptych.index.sqlite.store import Store
+from diptych.index.vectors import checksum
 
 _IN_LIST = "(SELECT value FROM json_each(?))"
-
-
-@dataclass(frozen=True)
-class Content:
-    """A content to add: its hash, and its vector and set as bytes; for an image also its difference hash and size."""
-
-    kind: Kind
-    hash: bytes
-    vector: bytes
-    vector_set: bytes | None = None
-    look: int | None = None
-    width: int | None = None
-    height: int | None = None
-    taken: str | None = None
-    thumbnail: bytes | None = None
-
-
-def text_hash(text: str) -> bytes:
-    """The hash that identifies the content of a text."""
-    return hashlib.sha256(text.encode()).digest()
 
 
 class Writer:

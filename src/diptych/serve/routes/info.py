@@ -81,7 +81,7 @@ def check_health(service: Service) -> dict[str, Any]:
 
 def _problems(searcher: Searcher) -> list[str]:
     problems = []
-    if not searcher.store.path.exists():
+    if not searcher.store.exists():
         problems.append("the index file was deleted; it is served as it was until the service ends")
     if not searcher.model_matches:
         problems.append("the index has been rebuilt with another model; restart the service")

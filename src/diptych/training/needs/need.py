@@ -1,9 +1,9 @@
 """What every need is: it supplies objectives with something beyond scores, from sampling to scoring.
 
-An objective lists its needs by name; a need's name is the name of its module in this package. Everything about a need
-is in that module: how it is prepared, what it draws for each pair (a `PairExtra` of `data/sampling/pairs.py`), the
-value that objectives find in `ScoredPairs.extras`, and what it keeps in snapshots. The engine only calls the methods
-below.
+An objective lists its needs by name; a need's name is the name of its module in this package, that of an entry point,
+or `module:Class`. Everything about a need is in one module: how it is prepared, what it draws for each pair (a
+`PairExtra` of `data/sampling/pairs.py`), the value that objectives find in `ScoredPairs.extras`, and what it keeps in
+snapshots. The engine only calls the methods below.
 
 A batch that is trained in chunks is never scored as a whole, so only `within` works there; `compatibility` refuses
 other needs.
@@ -22,8 +22,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from typing_extensions import Self
 
+from diptych import plugins, registry
 from diptych.data.sampling.batch import PairBatch
 from diptych.data.sampling.pairs import EpochExtension
+from diptych.errors import PluginError, RecipeError, did_you_mean
 from diptych.models.matcher import EncodedBatch, Matcher
 
 if TYPE_CHECKING:
@@ -113,8 +115,26 @@ class Need(ABC):
 
 
 def find_need(name: str) -> type[Need]:
-    """The class of a need, from the module of its name."""
+    """The class of a need: from the module of its name, `module:Class` beside a plug-in, or from an entry point.
+
+    Only objectives name needs, so a reference is that of code which the user allowed or installed.
+    """
+    if ":" in name or name in registry.plugin_names("training.needs"):
+        return _plugin_need(name)
+    known = registry.module_names("training.needs")
+    if name not in known:
+        raise RecipeError(f"the objective's need {name!r}: no such need; {did_you_mean(name, known)}")
     for value in vars(import_module(f"diptych.training.needs.{name}")).values():
         if isinstance(value, type) and issubclass(value, Need) and getattr(value, "name", None) == name:
             return value
     raise LookupError(f"diptych.training.needs.{name} has no Need named {name!r}")
+
+
+def _plugin_need(name: str) -> type[Need]:
+    try:
+        found = plugins.load_reference(name, trusted=True) if ":" in name else plugins.load_installed("needs", name)
+    except PluginError as reason:
+        raise RecipeError(f"the objective's need {name!r}: {reason}") from reason
+    if isinstance(found, type) and issubclass(found, Need) and hasattr(found, "name"):
+        return found
+    raise RecipeError(f"the objective's need {name!r}: not a subclass of Need with a name")

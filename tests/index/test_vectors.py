@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from diptych.errors import IndexFileError
-from diptych.index.sqlite.vectors import STORAGES, checksum, decode, decode_set, encode, encode_set, row_bytes
+from diptych.index.vectors import STORAGES, checksum, decode, decode_set, encode, encode_set, row_bytes
 
 NUMBERS = st.floats(-1000, 1000, width=32).map(lambda value: 0.0 if abs(value) < 1e-3 else value)
 VECTORS = arrays.arrays(np.float32, st.tuples(st.integers(0, 5), st.just(7)), elements=NUMBERS)
