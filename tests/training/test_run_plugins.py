@@ -66,7 +66,7 @@ def test_an_interrupted_run_resumes_with_its_plugins_only(own, corpus, tmp_path)
     whole = train(recipe(), corpus, tmp_path / "whole", device="cpu", workers=0)
     run = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        train(recipe(), corpus, run, device="cpu", workers=0, callback=RecordingCallback((2,)))
+        train(recipe(), corpus, run, device="cpu", workers=0, callbacks=[RecordingCallback((2,))])
     file = own.write("my_losses", LOSS + "# edited")
     with pytest.raises(RunError) as raised:
         train(recipe(), corpus, run, resume=True, device="cpu", workers=0)
