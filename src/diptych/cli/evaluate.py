@@ -18,7 +18,7 @@ from diptych.cli.evaluation_options import (
     TextShifts,
     parse_rerank_depths,
 )
-from diptych.cli.options import Device, Features, Split, Workers, thread_count
+from diptych.cli.options import Device, Features, NoStarter, Split, Workers, thread_count
 from diptych.errors import ScoreError
 from diptych.files import write_json
 
@@ -78,6 +78,7 @@ def command(
         TextShifts | None,
         typer.Option(help="Text CNNs: see a text at one position, or average over all.", show_default="as trained"),
     ] = None,
+    no_starter: NoStarter = False,
     report: Annotated[bool, typer.Option("--report", help="Also write RUN/report.html for this split.")] = False,
     into: Annotated[Path | None, typer.Option(help="Also write the result as JSON to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -87,7 +88,8 @@ def command(
 ) -> None:
     """Measure recall in both directions, with 95% intervals.
 
-    A run that was trained on phrases is evaluated by phrase localisation.
+    A run is also compared with the starter, the model that comes with Diptych, and with the figures that were published
+    for its recipe. A run that was trained on phrases is evaluated by phrase localisation.
 
     Examples:
 
@@ -133,6 +135,7 @@ def command(
         phrase_source=phrases_from or "annotation",
         batch_statistics=batch_statistics,
         report=report,
+        starter=not no_starter,
     )
     to_measure, corpus = split_sources(sources, split, retriever)
     encoder = SourceEncoder(corpus, device, thread_count(workers), features, shifts)

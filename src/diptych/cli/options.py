@@ -26,6 +26,9 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; repeatable.")
 ]
 Features = Annotated[Path, typer.Option(help="The folder with the stored features of frozen backbones.")]
+NoStarter = Annotated[
+    bool, typer.Option("--no-starter", help="Do not compare with the starter, which takes time if photos are new.")
+]
 Seeds = Annotated[
     str | None,
     typer.Option(metavar="N|LIST", help="One run per seed: 5 for the seeds 0 to 4, or a list such as 0,3,7."),

@@ -23,7 +23,7 @@ from diptych.training.engine.callbacks import NoCallback, TrainingCallback
 from diptych.training.engine.checkpoint import Position, snapshot_path
 from diptych.training.recipe import Recipe, Stage
 from diptych.training.recipe_loader import load_recipe
-from diptych.training.start import StartingPoint, with_model
+from diptych.training.start import StartingPoint, settle
 from diptych.training.train import train
 
 SHARED = "shared"
@@ -52,7 +52,7 @@ def train_runs(
         raise RunError(
             f"{folder}: contains a run, but several runs need a folder of their own; choose another with --into"
         )
-    runs = {name: with_model(recipe, folder / name) for name, recipe in runs.items()}
+    runs = {name: settle(recipe, corpus, folder / name) for name, recipe in runs.items()}
     run_set = _RunSet(runs, corpus, corpus.digest(), folder, device, workers, Path(features), watching or _silently)
     with locked_folder(folder, RunError) if folder.exists() else nullcontext():  # a refusal leaves no folder behind
         run_set.check()

@@ -23,7 +23,7 @@ from diptych.training.origin import Origin
 from diptych.training.prepare import prepare_stage
 from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import load_recipe
-from diptych.training.start import StartingPoint, with_model
+from diptych.training.start import StartingPoint, settle
 
 
 def train(
@@ -44,9 +44,10 @@ def train(
     features of a frozen backbone are computed once and stored below the folder `features`.
     """
     run = Path(into)
-    recipe = with_model(load_recipe(recipe) if isinstance(recipe, str) else recipe, run if resume else None)
+    recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
     corpus = corpus if isinstance(corpus, Corpus) else open_corpus(corpus)
     callback = callback or NoCallback()
+    recipe = settle(recipe, corpus, run if resume else None, callback.message)
     torch_device = choose_device(device)
     snapshot = _find_snapshot(run, recipe) if resume else None
     if not resume:
@@ -60,7 +61,7 @@ def train(
         start = replace(start, interrupted=interrupted)
         training = TrainingContext(recipe, corpus, digest, run, threads, callback, Path(features), interrupted)
         remove_leftovers(run)
-        position = snapshot.position if snapshot else Position()
+        position = snapshot.position if snapshot else Position(epoch=recipe.stage[0].first_epoch)
         Journal(run).rewind(position.stage, position.epoch, position.step)
         if snapshot is None:
             start.vocabulary.save(run / "vocabulary.json")
@@ -101,7 +102,7 @@ def _next_stage(done: Position, recipe: Recipe) -> Position:
     before, after = recipe.stage[done.stage - 1 : done.stage + 1]
     same = (before.select, before.objective, before.offline) == (after.select, after.objective, after.offline)
     continues = after.start == "previous" and same and after.head is None
-    return Position(stage=done.stage + 1, best=done.best if continues else None)
+    return Position(stage=done.stage + 1, epoch=after.first_epoch, best=done.best if continues else None)
 
 
 def _check_empty(run: Path) -> None:

@@ -43,5 +43,15 @@ class Journal:
 
     def rewind(self, stage: int, epoch: int, step: int) -> None:
         """Drop the lines that were written after the snapshot that training resumes from."""
-        kept = [line for line in self.lines() if (line["stage"], line["epoch"], line["step"]) <= (stage, epoch, step)]
+        position = stage, epoch, step
+        kept = [line for line in self.lines() if _place(line) < position or _is_at(line, position)]
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def _place(line: dict[str, Any]) -> tuple[int, int, int]:
+    return line["stage"], line["epoch"], line["step"]
+
+
+def _is_at(line: dict[str, Any], position: tuple[int, int, int]) -> bool:
+    """Whether a line was written at a position; an epoch's line is the last there, and the position moves on with it."""
+    return _place(line) == position and line["event"] != "epoch"

@@ -53,10 +53,21 @@ class StageLoop:
 
     def run(self) -> None:
         """Train until the last epoch or until patience ends; on Ctrl-C, save the last complete step and stop."""
-        done = (self.position.epoch - 1) * len(self.sampler) + self.position.step
+        done = max(0, self.position.epoch - 1) * len(self.sampler) + self.position.step
         self.training.callback.on_stage(self.position.stage, len(self.training.recipe.stage), self.total_steps, done)
+        if self.position.epoch == 0:
+            self._measure_start()
         while not self.position.stage_done:
             self._train_epoch()
+
+    def _measure_start(self) -> None:
+        """Validate what the stage starts from as epoch 0, a candidate for the best snapshot."""
+        started = time.monotonic()
+        metrics = self._validate()
+        is_best = self._keep_if_best(metrics)
+        self._report_epoch(metrics, is_best, time.monotonic() - started)
+        self.position = self.position.next_epoch()
+        self.save_snapshot()
 
     def _train_epoch(self) -> None:
         train_mode(self.model.matcher)
@@ -120,11 +131,7 @@ class StageLoop:
         """Validate, keep the best, write the epoch's line, and move to the start of the next epoch."""
         self.step.finish_epoch()
         metrics = self._validate()
-        score = metrics[self.stage.select]
-        is_best = self.position.best is None or score > self.position.best
-        if is_best:
-            self._save_best(metrics)
-            self.position = replace(self.position, best=score, best_epoch=self.position.epoch)
+        is_best = self._keep_if_best(metrics)
         self._report_epoch(metrics, is_best, seconds)
         position, patience = self.position, self.stage.patience
         out_of_patience = patience is not None and position.epoch - position.best_epoch >= patience
@@ -132,36 +139,54 @@ class StageLoop:
             message = f"no better {self.stage.select} on val for {patience} epochs: stopped early"
             self.training.callback.message(message)
         is_done = out_of_patience or position.epoch == self.stage.epochs
+        if is_done and self.stage.first_epoch == position.best_epoch == 0:
+            message = f"no epoch had a better {self.stage.select} on val than the start, which is kept as the best"
+            self.training.callback.message(message, "yellow")
         self.position = replace(position.next_epoch(), stage_done=is_done)
         self.save_snapshot()
+
+    def _keep_if_best(self, metrics: dict[str, float]) -> bool:
+        """Save the weights as the best if they are, and return whether they are."""
+        score = metrics[self.stage.select]
+        is_best = self.position.best is None or score > self.position.best
+        if is_best:
+            self._save_best(metrics)
+            self.position = replace(self.position, best=score, best_epoch=self.position.epoch)
+        return is_best
 
     def _validate(self) -> dict[str, float]:
         self.model.matcher.eval()
         return self.data.validate(lambda _done, _total: self._stop_if_interrupted())
 
     def _report_epoch(self, metrics: dict[str, float], is_best: bool, seconds: float) -> None:
-        position, pairs = self.position, max(1, self.position.pairs)
-        parameters = {name: float(value.detach()) for name, value in self.step.parameters.items() if value.numel() == 1}
-        errors = {name: 100 * wrong / pairs for name, wrong in position.errors.items()}
+        position = self.position
         self.journal.add(
             {
                 **_place(position),
                 "event": "epoch",
-                "rate": current_rate(self.step.optimiser),
-                "loss": self._mean_loss(),
-                "terms": {name: value / pairs for name, value in position.sums.items()},
-                **({"learned": parameters} if parameters else {}),
-                **({"class_error": errors} if errors else {}),
+                **(self._trained() if position.epoch else {}),
                 "val": metrics,
                 "best": is_best,
                 "seconds": round(seconds, 3),
             }
         )
-        line = (
-            f"stage {position.stage}  epoch {position.epoch}/{self.stage.epochs}  loss {self._mean_loss():.4f}  "
-            f"val {self.data.describe(metrics)}"
-        )
+        done = f"epoch {position.epoch}/{self.stage.epochs}"
+        done += f"  loss {self._mean_loss():.4f}" if position.epoch else " (the start)"
+        line = f"stage {position.stage}  {done}  val {self.data.describe(metrics)}"
         self.training.callback.message(line + ("  best" if is_best else ""), "bold" if is_best else "")
+
+    def _trained(self) -> dict[str, Any]:
+        """What an epoch's line says about its training."""
+        position, pairs = self.position, max(1, self.position.pairs)
+        parameters = {name: float(value.detach()) for name, value in self.step.parameters.items() if value.numel() == 1}
+        errors = {name: 100 * wrong / pairs for name, wrong in position.errors.items()}
+        return {
+            "rate": current_rate(self.step.optimiser),
+            "loss": self._mean_loss(),
+            "terms": {name: value / pairs for name, value in position.sums.items()},
+            **({"learned": parameters} if parameters else {}),
+            **({"class_error": errors} if errors else {}),
+        }
 
     def _save_best(self, metrics: dict[str, float]) -> None:
         weights = best_file(self.training.run)
