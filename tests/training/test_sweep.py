@@ -320,7 +320,7 @@ def test_finished_runs_need_their_base_no_more_and_a_refusal_leaves_nothing(tiny
     train_all({"one": heads}, corpus, tmp_path / "heads")
     base.rename(tmp_path / "elsewhere")
     assert [name for name, _ in train_runs({"one": heads}, corpus, tmp_path / "heads", device="cpu")] == ["one"]
-    with pytest.raises(RunError, match="no such file"):
+    with pytest.raises(RecipeError, match=r"stage\.1\.start = .*no such run"):
         train_all({"one": heads}, corpus, tmp_path / "others")
     wrong = tiny.model_copy(update={"stage": (tiny.stage[0].model_copy(update={"trainable": ("nose",)}),)})
     with pytest.raises(RecipeError, match="nose"):

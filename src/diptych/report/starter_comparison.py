@@ -64,8 +64,8 @@ def compare_with_starter(
     """Compare a run's result, measured on `encoded`, with the starter's on the same images and texts.
 
     `starter` is the opened starter, or None to compare with the published figures only; `gallery` is that of the
-    result. The starter is not measured where it says nothing: on encodings without pictures, drawn scenes, person search
-    and the starter itself. Returns None if there is nothing to compare with.
+    result. The starter is not measured where it says nothing: on encodings without pictures, drawn scenes, person
+    search and the starter itself. Returns None if there is nothing to compare with.
     """
     corpus = encoded.corpus
     if corpus is None or _is_drawn(corpus):

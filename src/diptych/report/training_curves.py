@@ -44,11 +44,8 @@ def training_charts(epochs: Sequence[Epoch]) -> list[Markup]:
     marks = stage_marks(epochs)
     charts = [line_chart(recalls, title="Recall on val", x_label="epoch", y_label="R@1, percent", marks=marks)]
     for stage in sorted({epoch["stage"] for epoch in epochs}):  # losses of different objectives are not comparable
-        losses = [
-            (number, epoch["loss"])
-            for number, epoch in _numbered(epochs)
-            if epoch["stage"] == stage and "loss" in epoch
-        ]
+        trained = ((number, epoch) for number, epoch in _numbered(epochs) if epoch["epoch"] and epoch["stage"] == stage)
+        losses = [(number, epoch["loss"]) for number, epoch in trained]
         if len(losses) > 1:
             title = f"Training loss, stage {stage}"
             charts.append(line_chart({"loss": losses}, title=title, x_label="epoch", y_label="loss per pair"))

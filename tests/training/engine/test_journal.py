@@ -4,8 +4,8 @@ from diptych.errors import RunError
 from diptych.training.engine.journal import Journal
 
 
-def line(stage, epoch, step):
-    return {"stage": stage, "epoch": epoch, "step": step, "event": "epoch"}
+def line(stage, epoch, step, event="epoch"):
+    return {"stage": stage, "epoch": epoch, "step": step, "event": event}
 
 
 def test_lines_come_back_in_order(tmp_path):
@@ -18,10 +18,20 @@ def test_lines_come_back_in_order(tmp_path):
 
 def test_rewinding_keeps_what_the_snapshot_knows(tmp_path):
     journal = Journal(tmp_path)
-    for place in ((1, 1, 3), (1, 2, 1), (1, 2, 3), (2, 1, 3)):
+    for place in ((1, 1, 3), (1, 2, 1, "skipped"), (1, 2, 3), (2, 1, 3)):
         journal.add(line(*place))
     journal.rewind(1, 2, 1)
     assert [(entry["epoch"], entry["step"]) for entry in journal.lines()] == [(1, 3), (2, 1)]
+
+
+@pytest.mark.parametrize("place", [(1, 0, 0), (1, 2, 3)], ids=["the start", "an epoch"])
+def test_an_epoch_that_is_measured_again_does_not_keep_its_line(place, tmp_path):
+    """The line was written, and the process was killed before the snapshot that moves on."""
+    journal = Journal(tmp_path)
+    journal.add(line(*place, "skipped"))
+    journal.add(line(*place))
+    journal.rewind(*place)
+    assert [entry["event"] for entry in journal.lines()] == ["skipped"]
 
 
 def test_a_half_written_last_line_is_passed_over_and_a_broken_one_named(tmp_path):

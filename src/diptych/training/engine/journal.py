@@ -53,5 +53,5 @@ def _place(line: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def _is_at(line: dict[str, Any], position: tuple[int, int, int]) -> bool:
-    """Whether a line was written at a position; an epoch's line is the last there, and the position moves on with it."""
+    """Whether a line was written at a position; an epoch's line ends the epoch and belongs to what follows."""
     return _place(line) == position and line["event"] != "epoch"
