@@ -89,6 +89,14 @@ def test_the_default_recipe_says_why_it_starts_from_scratch(change, reason, corp
     assert messages == [f"starts from scratch: starter does not fit, its model has {reason}"]
 
 
+def test_a_training_tells_why_it_starts_from_scratch(recipes, corpus, tmp_path):
+    callback = RecordingCallback()
+    recipe = recipes(MODEL + BASE, "stage.1.start=['starter', 'scratch']", "stage.1.epochs=1")
+    run = train(recipe, corpus, tmp_path / "run", device="cpu", workers=0, callback=callback)
+    assert callback.messages[0].startswith("starts from scratch: starter does not fit, its model has image.name = back")
+    assert load_recipe(str(run / "recipe.toml")).stage[0].start == "scratch"
+
+
 def test_data_with_features_of_its_own_starts_from_scratch(corpus):
     messages = []
     settled = choose_start(load_recipe("diptych-default"), with_features(corpus), None, messages.append)
