@@ -326,3 +326,15 @@ def test_finished_runs_need_their_base_no_more_and_a_refusal_leaves_nothing(tiny
     with pytest.raises(RecipeError, match="nose"):
         train_all({"one": wrong}, corpus, tmp_path / "others")
     assert not (tmp_path / "others").exists()
+
+
+def test_each_run_takes_its_start_and_says_why(tiny, base, corpus, tmp_path):
+    """Runs with the same alternatives share stages as if each had named the start that it takes."""
+    first = tiny.stage[0].model_copy(update={"start": ("starter", "scratch")})
+    recipe = tiny.model_copy(update={"stage": (first,)})
+    callback = RecordingCallback()
+    runs = {f"seed-{seed}": recipe.model_copy(update={"seed": seed}) for seed in (0, 1)}
+    for _ in range(2):  # finished runs are recognised
+        for name, run in train_runs(runs, corpus, tmp_path, device="cpu", watching=lambda _: nullcontext(callback)):
+            assert load_recipe(str(run / "recipe.toml")).stage[0].start == "scratch", name
+    assert len(callback.messages_with("starts from scratch: starter does not fit")) == 2

@@ -52,8 +52,10 @@ def train_runs(
         raise RunError(
             f"{folder}: contains a run, but several runs need a folder of their own; choose another with --into"
         )
-    runs = {name: settle(recipe, corpus, folder / name) for name, recipe in runs.items()}
-    run_set = _RunSet(runs, corpus, corpus.digest(), folder, device, workers, Path(features), watching or _silently)
+    notes: dict[str, list[str]] = {name: [] for name in runs}
+    runs = {name: settle(recipe, corpus, folder / name, notes[name].append) for name, recipe in runs.items()}
+    watching = watching or _silently
+    run_set = _RunSet(runs, notes, corpus, corpus.digest(), folder, device, workers, Path(features), watching)
     with locked_folder(folder, RunError) if folder.exists() else nullcontext():  # a refusal leaves no folder behind
         run_set.check()
     with locked_folder(folder, RunError):
@@ -71,6 +73,7 @@ class _RunSet:
     """The runs of one call and the arguments that they share."""
 
     runs: Mapping[str, Recipe]
+    notes: Mapping[str, Sequence[str]]  # by run: what its user should know about the start that was chosen
     corpus: Corpus
     digest: str  # of the corpus
     into: Path
@@ -105,6 +108,8 @@ class _RunSet:
             self.train(shared, start, f"{which}, shared by {self._sharing[_key(start)]} runs", stages)
             copy_run(shared, run)
         with self.watching(title) as callback:
+            for note in self.notes.get(run.name, ()):
+                callback.message(note)
             train(
                 recipe,
                 self.corpus,
