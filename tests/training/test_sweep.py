@@ -328,7 +328,7 @@ def test_finished_runs_need_their_base_no_more_and_a_refusal_leaves_nothing(tiny
     assert not (tmp_path / "others").exists()
 
 
-def test_each_run_takes_its_start_and_says_why(tiny, base, corpus, tmp_path):
+def test_each_run_takes_its_start_and_says_why(tiny, corpus, tmp_path):
     """Runs with the same alternatives share stages as if each had named the start that it takes."""
     first = tiny.stage[0].model_copy(update={"start": ("starter", "scratch")})
     recipe = tiny.model_copy(update={"stage": (first,)})
