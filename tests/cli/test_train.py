@@ -181,7 +181,9 @@ def started(photos, invoke, tmp_path_factory):
     """The folder of a run of the default recipe, which starts from the starter, and what the command printed."""
     folder = tmp_path_factory.mktemp("started")
     options = ("--features", folder / "features", "--device", "cpu", "--set", "stage.1.epochs=1")
-    result = invoke("train", "diptych-default", photos, "--into", folder / "mine", "--set", "text.threshold=1", *options)
+    result = invoke(
+        "train", "diptych-default", photos, "--into", folder / "mine", "--set", "text.threshold=1", *options
+    )
     assert result.exit_code == 0, result.output
     return folder, result
 

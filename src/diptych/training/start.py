@@ -104,6 +104,7 @@ class StartingPoint:
         elif start == "scratch":
             matcher = self.from_scratch(self.recipe.stage[stage - 1])
         else:
+            assert isinstance(start, str), "chosen by choose_start"
             matcher = self.from_run(StartRun.find(start, stage))
         return matcher if head is None else Projected(matcher, head)
 
