@@ -108,3 +108,18 @@ def phrase_runs(tmp_path_factory, train_on_phrases):
         patch.chdir(folder)  # the folder of stored features is created here
         train_on_phrases("train", "--seeds", "2", "--into", folder / "seeds")
     return [folder / "seeds" / "seed-0", folder / "seeds" / "seed-1"]
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory):
+    """A table of a few drawn scenes as files of photos, which nothing says are drawn."""
+    folder = tmp_path_factory.mktemp("photos")
+    corpus = open_corpus("scenes:train=3,val=2,test=2,texts=1")
+    rows = ["image,text,split"]
+    for name, picture, text, split in zip(
+        corpus.image_ids, corpus.pictures, corpus.texts, corpus.image_splits, strict=True
+    ):
+        picture.load().save(folder / f"{name}.jpg")
+        rows.append(f'{name}.jpg,"{text}",{split}')
+    (folder / "captions.csv").write_text("\n".join(rows) + "\n")
+    return folder / "captions.csv"

@@ -210,3 +210,40 @@ def test_several_seeds_are_summarised_by_phrases(
     assert (
         test["runs"]["seed-1"] == evaluate_phrases(tmp_path / "seeds" / "seed-1", phrase_scenes, device="cpu").metrics
     )
+
+
+@pytest.fixture(scope="module")
+def started(photos, invoke, tmp_path_factory):
+    """The folder of a run of the default recipe, which starts from the starter, and what the command printed."""
+    folder = tmp_path_factory.mktemp("started")
+    options = ("--features", folder / "features", "--device", "cpu", "--set", "stage.1.epochs=1")
+    result = invoke(
+        "train", "diptych-default", photos, "--into", folder / "mine", "--set", "text.threshold=1", *options
+    )
+    assert result.exit_code == 0, result.output
+    return folder, result
+
+
+def test_the_default_recipe_starts_from_the_starter_and_is_compared_with_it(started):
+    folder, result = started
+    assert "words: 2,640 of starter, and " in result.output
+    assert "epoch 0/1 (the start)" in result.output
+    assert "mine against the starter: 2 images, 2 texts" in result.stdout
+    assert "difference" in result.stdout
+    assert load_recipe(str(folder / "mine" / "recipe.toml")).stage[0].start == "starter"
+    stores = list((folder / "features").iterdir())
+    assert len(stores) == 1  # the run and the starter share their features
+
+
+def test_an_evaluation_compares_with_the_starter_unless_told_not_to(started, photos, invoke):
+    folder, _ = started
+    command = ("evaluate", folder / "mine", photos, "--features", folder / "features", "--device", "cpu")
+    found = json.loads(invoke(*command, "--json").stdout)
+    starter = json.loads(invoke("evaluate", "starter", *command[2:], "--json").stdout)
+    assert found["starter"]["metrics"] == starter["metrics"]
+    assert "starter" not in starter
+    difference = found["starter"]["difference"]["differences"]["rsum"]["value"]
+    assert difference == pytest.approx(found["metrics"]["rsum"] - starter["metrics"]["rsum"])
+    assert "mine against the starter: 2 images, 2 texts" in invoke(*command).stdout
+    without = invoke(*command, "--no-starter", "--json")
+    assert json.loads(without.stdout) == {key: value for key, value in found.items() if key != "starter"}

@@ -155,7 +155,7 @@ def test_the_stages(name):
     assert len(recipe.stage) == (1 if name.endswith("-stage1") else 2)
     assert (recipe.seed, recipe.text.model_dump()) == (
         0,
-        {"threshold": 1, "vectors": None, "use": "filter" if "random-words" in name else "both"},
+        {"threshold": 1, "grow": False, "vectors": None, "use": "filter" if "random-words" in name else "both"},
     )
     for stage, about, expected in zip(recipe.stage, staged, weights, strict=False):
         loss, optimiser = stage.objective, stage.optimiser

@@ -1,7 +1,15 @@
 import pytest
 
 from diptych.report.svg_charts import Mark
-from diptych.report.training_curves import class_error_curves, epochs_since_scratch, read_epochs, stage_marks, val_curve
+from diptych.report.training_curves import (
+    class_error_curves,
+    epochs_since_scratch,
+    read_epochs,
+    stage_marks,
+    trained_epochs,
+    training_charts,
+    val_curve,
+)
 from diptych.training.engine.journal import Journal
 from diptych.training.recipe_loader import load_recipe
 
@@ -18,6 +26,21 @@ def test_epochs_are_counted_through_all_stages(tmp_path):
     epochs = read_epochs(tmp_path)
     assert val_curve(epochs, "i2t_r1") == [(1, 0.0), (2, 10.0), (3, 20.0), (4, 30.0), (5, 40.0), (6, 50.0)]
     assert stage_marks(epochs, 1) == [Mark(2.5, "stage 2", 1), Mark(5.5, "stage 3", 1)]
+
+
+def test_the_start_of_a_stage_stands_where_the_epochs_before_it_end(tmp_path):
+    journal = Journal(tmp_path)
+    for number, (stage, epoch) in enumerate([(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]):
+        trained = {"loss": 1.0} if epoch else {}
+        journal.add(line(stage, epoch, val={"i2t_r1": 10.0 * number}, **trained))
+    epochs = read_epochs(tmp_path)
+    assert val_curve(epochs, "i2t_r1") == [(0, 0.0), (1, 10.0), (2, 20.0), (2, 30.0), (3, 40.0)]
+    assert stage_marks(epochs) == [Mark(2.5, "stage 2", 0)]
+    assert trained_epochs(epochs) == 3
+    assert [("Recall on val" in chart, "Training loss, stage 1" in chart) for chart in training_charts(epochs)] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_a_run_without_epochs_has_empty_curves(tmp_path):

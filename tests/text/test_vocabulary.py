@@ -197,3 +197,21 @@ def test_no_text_has_a_row_outside_the_table() -> None:
         with pytest.raises(IndexError):
             table.batch([index])
     assert len(Vocabulary(("a",), (1,), 1).encode_all([])) == 0
+
+
+def test_a_grown_vocabulary_keeps_its_ids_and_adds_frequent_words() -> None:
+    known = Vocabulary(("dog", "a"), (9, 8), 4)
+    grown = known.grown(["a nova", "the nova", "the dog", "once"], threshold=2)
+    assert grown.words == ("dog", "a", "nova", "the")  # of equal counts, alphabetically
+    assert grown.counts == (9, 8, 2, 2)
+    assert grown.threshold == 2
+    assert grown.encode("a dog once") == known.encode("a dog once")
+    assert grown.extends(known)
+    assert grown.extends(grown)
+    assert not known.extends(grown)
+    assert not grown.extends(Vocabulary(("a", "dog"), (8, 9), 4))
+
+
+def test_a_vocabulary_that_knows_every_frequent_word_stays() -> None:
+    known = Vocabulary(("dog",), (9,), 4)
+    assert known.grown(["dog dog", "rare"], threshold=2).digest == known.digest

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from diptych.data.sampling.regions import PhraseSettings
@@ -67,3 +69,24 @@ def test_a_recipe_trains_like_one_with_another_title_and_figures():
     assert recipe.trains_like(recipe.model_copy(update={"title": "another", "paper": None}))
     assert not recipe.trains_like(recipe.model_copy(update={"seed": 1}))
     assert not recipe.trains_like(load_recipe("vsepp", ["stage.1.objective.margin=0.3"]))
+
+
+@pytest.mark.parametrize("start", ["starter", "runs/vsepp", ["starter", "scratch"]])
+def test_a_start_is_a_name_or_a_list_of_names(start):
+    recipe = parse_recipe({"stage": [{**STAGE, "start": start}]})
+    assert recipe.stage[0].start == (start if isinstance(start, str) else tuple(start))
+    assert parse_recipe(recipe.to_dict()) == recipe
+
+
+@pytest.mark.parametrize("start", [3, [], [3], {"name": "starter"}])
+def test_any_other_start_is_refused(start):
+    with pytest.raises(RecipeError, match=r"^stage\.1\.start = .*name 'scratch', 'previous', 'starter' or a run"):
+        parse_recipe({"stage": [{**STAGE, "start": start}]})
+
+
+def test_a_start_has_a_folder_if_it_is_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = lambda start: parse_recipe({"stage": [{**STAGE, "start": start}]}).stage[0].start_folder  # noqa: E731
+    assert folder("scratch") is folder("previous") is None
+    assert folder("runs/vsepp") == Path("runs/vsepp")
+    assert (folder("starter") / "card.md").is_file()

@@ -61,7 +61,7 @@ def test_views_are_refused_for_a_model_of_one_vector_an_image(dual_path, head):
 def test_a_refused_recipe_leaves_no_folder_behind(corpus, tmp_path):
     wrong = [
         ("stage.2.trainable=['txt']", RecipeError, r"stage\.2\.trainable: the model has no part 'txt'"),
-        ("stage.2.start=nowhere", DataError, "nowhere"),
+        ("stage.2.start=nowhere", RecipeError, r"stage\.2\.start = .nowhere.: no such run"),
         ("text.vectors=nowhere.txt", DataError, r"nowhere\.txt"),
         ("text.threshold=100000", DataError, "100000"),
     ]
@@ -116,7 +116,7 @@ def test_a_recipe_without_a_model_and_a_run_to_start_from_is_refused(start, head
 
 def test_a_run_that_is_not_there_is_named(head_only, corpus, tmp_path):
     missing = tmp_path.parent / f"{tmp_path.name}-missing"
-    refused(DiptychError, rf"{missing.name}.*no such file", head_only(missing), corpus, tmp_path)
+    refused(DiptychError, rf"{missing.name}.*no such run", head_only(missing), corpus, tmp_path)
 
 
 def test_a_part_without_its_base_is_named(base, head_only, corpus, tmp_path):

@@ -331,9 +331,23 @@ def test_finished_runs_need_their_base_no_more_and_a_refusal_leaves_nothing(tiny
     train_all({"one": heads}, corpus, tmp_path / "heads")
     base.rename(tmp_path / "elsewhere")
     assert [name for name, _ in train_runs({"one": heads}, corpus, tmp_path / "heads", device="cpu")] == ["one"]
-    with pytest.raises(RunError, match="no such file"):
+    with pytest.raises(RecipeError, match=r"stage\.1\.start = .*no such run"):
         train_all({"one": heads}, corpus, tmp_path / "others")
     wrong = tiny.model_copy(update={"stage": (tiny.stage[0].model_copy(update={"trainable": ("nose",)}),)})
     with pytest.raises(RecipeError, match="nose"):
         train_all({"one": wrong}, corpus, tmp_path / "others")
     assert not (tmp_path / "others").exists()
+
+
+def test_each_run_takes_its_start_and_says_why(tiny, corpus, tmp_path):
+    """Runs with the same alternatives share stages as if each had named the start that it takes."""
+    first = tiny.stage[0].model_copy(update={"start": ("starter", "scratch")})
+    recipe = tiny.model_copy(update={"stage": (first,)})
+    titles = []
+    runs = {f"seed-{seed}": recipe.model_copy(update={"seed": seed}) for seed in (0, 1)}
+    for _ in range(2):  # finished runs are recognised
+        for name, run in train_runs(
+            runs, corpus, tmp_path, device="cpu", callbacks=lambda title: titles.append(title) or ()
+        ):
+            assert load_recipe(str(run / "recipe.toml")).stage[0].start == "scratch", name
+    assert sum("starts from scratch: starter does not fit" in title for title in titles) == 2

@@ -19,7 +19,17 @@ from diptych.cli.evaluation_options import (
     parse_rerank_depths,
 )
 from diptych.cli.open_data import split_rule
-from diptych.cli.options import AllowCode, Device, Features, Split, TestShare, ValShare, Workers, thread_count
+from diptych.cli.options import (
+    AllowCode,
+    Device,
+    Features,
+    NoStarter,
+    Split,
+    TestShare,
+    ValShare,
+    Workers,
+    thread_count,
+)
 from diptych.errors import ScoreError
 from diptych.files import write_json
 
@@ -81,6 +91,7 @@ def command(
         TextShifts | None,
         typer.Option(help="Text CNNs: see a text at one position, or average over all.", show_default="as trained"),
     ] = None,
+    no_starter: NoStarter = False,
     report: Annotated[bool, typer.Option("--report", help="Also write RUN/report.html for this split.")] = False,
     into: Annotated[Path | None, typer.Option(help="Also write the result as JSON to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -91,8 +102,9 @@ def command(
 ) -> None:
     """Measure recall in both directions, with 95% intervals.
 
-    A run that was trained on phrases is evaluated by phrase localisation. Data without splits is split as it was when
-    the run was trained (--val and --test of `diptych train`).
+    A run is also compared with the starter, the model that comes with Diptych, and with the figures that were published
+    for its recipe. A run that was trained on phrases is evaluated by phrase localisation. Data without splits is split
+    as it was when the run was trained (--val and --test of `diptych train`).
 
     Examples:
 
@@ -137,6 +149,7 @@ def command(
         phrase_source=phrases_from or "annotation",
         batch_statistics=batch_statistics,
         report=report,
+        starter=not no_starter,
     )
     to_measure, whole = open_sources(sources, retriever, phrases, split_rule(val, test))
     corpus = None if whole is None else whole.split(split)

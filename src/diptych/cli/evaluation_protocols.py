@@ -180,7 +180,32 @@ def _retrieval(sources: list[str], options: EvaluationOptions, encoder: SourceEn
     if options.score_overlap:
         overlap = score_overlap(score, *groups)
         measurement.add(overlap_table(overlap), "overlap", overlap)
+    if len(encoded) == 1 and options.phrase_run is None:
+        _add_starter(measurement, sources[0], encoded[0], result, options, encoder)
     return measurement
+
+
+def _add_starter(
+    measurement: Measurement,
+    source: str,
+    encoded: EncodedCorpus,
+    result: RetrievalResult,
+    options: EvaluationOptions,
+    encoder: SourceEncoder,
+) -> None:
+    """Add how a run compares with the starter and the paper, if it does."""
+    from diptych.evaluation.runs import open_run
+    from diptych.models.address import STARTER
+    from diptych.report.starter_comparison import compare_with_starter
+    from diptych.report.tables.starter_comparison import starter_table
+
+    starter = open_run(STARTER, encoder.device, encoder.features) if options.starter else None
+    comparison = compare_with_starter(
+        source, encoded, result, starter, gallery=options.gallery, workers=encoder.workers, progress=progress_bar
+    )
+    if comparison is not None:
+        measurement.tables.append(starter_table(comparison))
+        measurement.json.update(comparison.to_json())
 
 
 def _score_with_phrases(

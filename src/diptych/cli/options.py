@@ -40,6 +40,9 @@ Log = Annotated[
         "--log", metavar="NAME", help="Also log to tensorboard, wandb or mlflow, in the run's folder; repeatable."
     ),
 ]
+NoStarter = Annotated[
+    bool, typer.Option("--no-starter", help="Do not compare with the starter, which takes time if photos are new.")
+]
 Seeds = Annotated[
     str | None,
     typer.Option(metavar="N|LIST", help="One run per seed: 5 for the seeds 0 to 4, or a list such as 0,3,7."),

@@ -15,6 +15,7 @@ from diptych.cli.options import (
     Device,
     Features,
     Log,
+    NoStarter,
     Overrides,
     ProfileName,
     RecipeName,
@@ -44,12 +45,16 @@ def command(
     test: TestShare = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     features: Features = Path("features"),
+    no_starter: NoStarter = False,
     device: Device = "auto",
     workers: Workers = None,
     log: Log = None,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Train a recipe on a corpus, once or with several seeds, and write a report.
+
+    A single run is then compared on val with the starter, the model that comes with Diptych, and with the figures that
+    were published for the recipe.
 
     With --seeds, each run gets its own folder seed-N, and a table of all runs with mean and standard deviation is
     printed. After an interruption, the same command continues; finished runs are not trained again.
@@ -79,7 +84,7 @@ def command(
         overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
         if report_on != "val":
             raise RecipeError("--report-on needs --seeds; measure a single run with `diptych evaluate`")
-        _train_one(recipe, data, rule, folder, overrides, resume, features, device, workers, log or [])
+        _train_one(recipe, data, rule, folder, overrides, resume, features, not no_starter, device, workers, log or [])
         return
     if seed is not None:
         raise RecipeError("--seed and --seeds exclude each other; remove one (--seeds 3,7 names seeds)")
@@ -100,13 +105,16 @@ def _train_one(
     overrides: list[str],
     resume: bool,
     features: Path,
+    starter: bool,
     device: str,
     workers: int | None,
     log: list[str],
 ) -> None:
-    """Train one run and write its report on val."""
+    """Train one run, write its report on val, and print how it compares with the starter and the paper."""
     from diptych.cli.training import open_training_corpus, run_evaluator, training_callbacks
     from diptych.model import Model
+    from diptych.models.address import STARTER
+    from diptych.report.tables.starter_comparison import starter_table
     from diptych.training.engine.checkpoint import snapshot_path
     from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
@@ -131,7 +139,12 @@ def _train_one(
         else:
             print_note("stopped before anything was saved; run the same command to start again")
         raise
-    run_evaluator(corpus, workers).write_report(folder, Model.load(folder, device, stores=features))
+    evaluator, model = run_evaluator(corpus, workers), Model.load(folder, device, stores=features)
+    reported = evaluator.write_report(folder, model)
+    baseline = Model.load(STARTER, device, stores=features) if starter else None
+    comparison = evaluator.compare_with_starter(folder, reported, baseline)
+    if comparison is not None:
+        stdout.print(starter_table(comparison))
     print_result(f"trained {folder}, report {folder / 'report.html'}", "bold green")
     print_note(f"evaluate it with: diptych evaluate {folder} {data}")
 

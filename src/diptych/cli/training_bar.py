@@ -53,7 +53,8 @@ class TrainingBar(Callback):
 
     def on_epoch_end(self, epoch: EpochEnd) -> None:
         """Print the epoch's line."""
-        line = f"stage {epoch.stage}  epoch {epoch.epoch}/{epoch.epochs}  loss {epoch.loss:.4f}  val {epoch.summary}"
+        trained = f" loss {epoch.loss:.4f}" if epoch.epoch else "(the start)"
+        line = f"stage {epoch.stage}  epoch {epoch.epoch}/{epoch.epochs} {trained}  val {epoch.summary}"
         self._print(line + ("  best" if epoch.is_best else ""), "bold" if epoch.is_best else "")
 
     def on_preparation(self, preparation: Preparation) -> None:

@@ -12,15 +12,26 @@ from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.evaluation.localisation.phrase_metrics import GroundingResult
 from diptych.evaluation.metrics.average_precision import average_precision_applies, ranks_with_precision
 from diptych.evaluation.metrics.recall import metrics_from_ranks
+from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.runs import encoded_score, evaluate_encoded, validation_metrics
 from diptych.model import Model
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.progress import ProgressDisplay, no_progress
 from diptych.report.run_report import REPORT, write_phrase_report, write_report
 from diptych.report.sections.hard_negatives import hard_negatives_section
+from diptych.report.starter_comparison import StarterComparison, compare_with_starter
 from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import trained_on_phrases
 from diptych.training.sweep import CallbackFactory, train_runs
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedRun:
+    """What a report shows: the metrics by name and, for retrieval, the encodings and the result."""
+
+    metrics: dict[str, float]
+    encoded: EncodedCorpus | None = None
+    result: RetrievalResult | None = None
 
 
 @dataclass(frozen=True)
@@ -35,18 +46,26 @@ class RunEvaluator:
     progress: ProgressDisplay = no_progress
     on_skipped: Callable[[dict[str, str]], None] | None = None
 
-    def write_report(self, run: Path, model: Model, split: str = "val") -> dict[str, float]:
-        """Measure a run on a split, write its report, and return the metrics by name."""
+    def write_report(self, run: Path, model: Model, split: str = "val") -> ReportedRun:
+        """Measure a run on a split, write its report, and return what was measured."""
         part = self.corpus.split(split)
         if trained_on_phrases(run):
             found = self._localise(run, model, part, split)
             write_phrase_report(run, found, part, split)
-            return found.metrics
+            return ReportedRun(found.metrics)
         encoded = self._encode(run, model, part, split)
         result = evaluate_encoded([encoded])
         negatives = hard_negatives_section(run, model, self.corpus)
         write_report(run, encoded, result, split, hard_negatives=negatives, stores=model.stores)
-        return result.metrics.to_json()
+        return ReportedRun(result.metrics.to_json(), encoded, result)
+
+    def compare_with_starter(self, run: Path, reported: ReportedRun, starter: Model | None) -> StarterComparison | None:
+        """Compare what a report shows with the starter, if given, and the paper; None for phrases."""
+        if reported.encoded is None or reported.result is None:
+            return None
+        return compare_with_starter(
+            run, reported.encoded, reported.result, starter, workers=self.workers, progress=self.progress
+        )
 
     def metrics(self, run: Path, model: Model, split: str) -> dict[str, float]:
         """The metrics that a report on the split shows, by name; without their intervals, which take time."""
@@ -102,7 +121,7 @@ def train_and_measure(
     for name, folder in trainings:
         model = Model.load(folder, device, stores=features)
         has_report = (folder / REPORT).exists()
-        metrics = {} if has_report else {"val": evaluator.write_report(folder, model)}
+        metrics = {} if has_report else {"val": evaluator.write_report(folder, model).metrics}
         for split in sorted(set(splits) - metrics.keys()):
             metrics[split] = evaluator.metrics(folder, model, split)
         measured[name] = metrics

@@ -30,7 +30,7 @@ from diptych.report.sections.phrases import phrase_section
 from diptych.report.sections.recall import metric, recall_rows
 from diptych.report.sections.score_distributions import score_distributions_section
 from diptych.report.sections.word_importance import word_importance_section
-from diptych.report.training_curves import read_epochs, training_charts
+from diptych.report.training_curves import read_epochs, trained_epochs, training_charts
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.engine.journal import Journal
 from diptych.training.recipe_loader import load_recipe
@@ -102,7 +102,7 @@ def _training_page(
     facts = {
         "data": f"{corpus.name}, split {split}",
         **{name: f"{size:,}" for name, size in ({"images": len(corpus.image_ids)} | dict(sizes)).items()},
-        "epochs": str(len(epochs)),
+        "epochs": str(trained_epochs(epochs)),
         "training time": f"{seconds / 60:.1f} min",
         "diptych": __version__,
     }

@@ -56,7 +56,7 @@ class TokenTable:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words and their ids: 0 pad, 1 start, 2 end, 3 unknown, then the words, most frequent first.
+    """Words and their ids: 0 pad, 1 start, 2 end, 3 unknown, then the words, most frequent first; added words follow.
 
     The four specials are ids without a word: no token of a text is encoded as pad, start or end.
     """
@@ -68,16 +68,24 @@ class Vocabulary:
     @classmethod
     def from_texts(cls, texts: Iterable[str], threshold: int = 4) -> Vocabulary:
         """Count the words of texts and keep those that occur at least `threshold` times; pass only training texts."""
-        counter: Counter[str] = Counter()
-        for text in texts:
-            counter.update(tokenise(text))
-        kept = sorted((-count, word) for word, count in counter.items() if count >= threshold)
+        counter = _count_words(texts)
+        kept = _frequent_words(counter, threshold)
         if not kept:
             raise DataError(
                 f"none of the {len(counter)} words in the texts occurs {threshold} times or more; "
                 "use more texts or a lower threshold"
             )
-        return cls(tuple(word for _, word in kept), tuple(-count for count, _ in kept), threshold)
+        return cls(tuple(kept), tuple(kept.values()), threshold)
+
+    def grown(self, texts: Iterable[str], threshold: int) -> Vocabulary:
+        """This vocabulary, whose words keep their ids, followed by the new words that texts have `threshold` times."""
+        frequent = _frequent_words(_count_words(texts), threshold)
+        new = {word: count for word, count in frequent.items() if word not in self.ids}
+        return Vocabulary((*self.words, *new), (*self.counts, *new.values()), threshold)
+
+    def extends(self, other: Vocabulary) -> bool:
+        """Whether the words of the other vocabulary have the same ids here."""
+        return self.words[: len(other.words)] == other.words
 
     def __len__(self) -> int:
         return len(SPECIALS) + len(self.words)
@@ -139,6 +147,19 @@ class Vocabulary:
         if reason := _why_invalid(content):
             raise DataError(f"{path}: {reason}; {_REMEDY}")
         return cls(tuple(content["words"]), tuple(content["counts"]), content["threshold"])
+
+
+def _count_words(texts: Iterable[str]) -> Counter[str]:
+    counter: Counter[str] = Counter()
+    for text in texts:
+        counter.update(tokenise(text))
+    return counter
+
+
+def _frequent_words(counter: Counter[str], threshold: int) -> dict[str, int]:
+    """The words that occur at least `threshold` times with their counts, most frequent first, then alphabetically."""
+    kept = sorted((-count, word) for word, count in counter.items() if count >= threshold)
+    return {word: -count for count, word in kept}
 
 
 def _refuse_pickle(path: Path) -> None:

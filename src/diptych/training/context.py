@@ -76,10 +76,9 @@ class StageContext:
     @property
     def initial_weights(self) -> Path | None:
         """The weights that the stage starts from; None if it starts from scratch."""
-        start = self.stage.start
-        if start == "scratch":
-            return None
-        return stage_file(self.training.run, self.number - 1) if start == "previous" else best_file(Path(start))
+        if self.stage.start == "previous":
+            return stage_file(self.training.run, self.number - 1)
+        return None if self.stage.start_folder is None else best_file(self.stage.start_folder)
 
 
 def training_corpus(stage: Stage, corpus: Corpus) -> Corpus:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
@@ -16,6 +17,7 @@ from diptych.data.sampling.offline import OfflineSettings
 from diptych.data.sampling.regions import PhraseSettings
 from diptych.errors import RecipeError
 from diptych.features.choices import RandomCrop
+from diptych.models.address import run_folder
 from diptych.models.matcher import ModelSettings
 from diptych.models.matchers.projected import Head
 from diptych.objectives.objective import Objective
@@ -72,7 +74,10 @@ class Optimiser(Settings):
 class Stage(Settings):
     """One uninterrupted training with one objective, one set of trainable parts, one schedule.
 
-    `start` is `"scratch"`, `"previous"` (the best snapshot of the stage before) or the path of a run.
+    `start` is `"scratch"`, `"previous"` (the best snapshot of the stage before), `"starter"` (the model that comes with
+    Diptych) or the path of a run. In the first stage it may be a list: the first whose model fits is taken.
+    `include_start` measures what the stage starts from before the first step: it is the best snapshot if no epoch is
+    better. From scratch there is nothing to measure.
     `head` attaches projection heads to both sides of the matcher that the stage starts from.
     `crops` trains on random crops, drawn anew each time an image is read: `"RC"` as in VSE++, `"window"` from the
     resized image.
@@ -83,7 +88,8 @@ class Stage(Settings):
     better one.
     """
 
-    start: str = "scratch"
+    start: str | tuple[str, ...] = "scratch"
+    include_start: Flag = False
     head: Head | None = None
     crops: RandomCrop | None = None
     trainable: tuple[str, ...] = ("all",)
@@ -97,6 +103,25 @@ class Stage(Settings):
     schedule: Schedule = StepSchedule()
     select: str = "rsum"
     patience: Count | None = None
+
+    @property
+    def start_folder(self) -> Path | None:
+        """The folder of the run that the stage starts from; None from scratch and from the previous stage."""
+        assert isinstance(self.start, str), "chosen by start_run.choose_start"
+        return None if self.start in ("scratch", "previous") else run_folder(self.start)
+
+    @property
+    def first_epoch(self) -> int:
+        """0 if what the stage starts from is measured as epoch 0, else 1."""
+        return 0 if self.include_start and self.start != "scratch" else 1
+
+    @field_validator("start", mode="before")
+    @classmethod
+    def _one_or_more_names(cls, start: Any) -> Any:
+        names = [start] if isinstance(start, str) else start
+        if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
+            raise PydanticCustomError("start", "name 'scratch', 'previous', 'starter' or a run, or a list of them")
+        return start
 
     @model_validator(mode="before")
     @classmethod
@@ -112,9 +137,12 @@ class Text(Settings):
 
     `use = "start"` initialises words from that file; `"filter"` keeps only words that are in it, initialised at random;
     `"both"` does both.
+    A stage that starts from a run has the words of that run; `grow` adds the words of the training texts that the run
+    does not know.
     """
 
     threshold: Count = 4
+    grow: Flag = False
     vectors: str | None = None
     use: Literal["start", "filter", "both"] = "start"
 

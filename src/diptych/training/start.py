@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from diptych import registry
 from diptych.data.corpus import Corpus
 from diptych.data.phrases import find_mentions
-from diptych.errors import RecipeError, RunError
+from diptych.errors import RecipeError
 from diptych.features.readers import image_reader
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.matchers.projected import Projected
-from diptych.models.storage import load_about, load_matcher
+from diptych.models.storage import load_matcher
 from diptych.models.tower import FittedTextTower
 from diptych.plugin_records import PluginRecord
 from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors
 from diptych.training.compatibility import check_models, check_recipe
-from diptych.training.context import best_file, stage_file, training_corpus
+from diptych.training.context import stage_file, training_corpus
 from diptych.training.engine.callbacks import Callbacks
 from diptych.training.engine.checkpoint import Snapshot
 from diptych.training.engine.events import Preparation
@@ -33,6 +32,17 @@ from diptych.training.needs.offline import lists_of_run
 from diptych.training.recipe import Recipe, Stage
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.run_plugins import used_plugins
+from diptych.training.start_run import StartRun, choose_start, feature_shape
+
+
+def settle(
+    recipe: Recipe, corpus: Corpus, resumed: Path | None, report: Callable[[str], None] = lambda _: None
+) -> Recipe:
+    """The recipe with all that it leaves open: the start of stage 1 and the model; `report` receives a remark on them.
+
+    Both are those of the resumed run, if any.
+    """
+    return with_model(choose_start(recipe, corpus, resumed, report), resumed)
 
 
 def with_model(recipe: Recipe, resumed: Path | None = None) -> Recipe:
@@ -46,10 +56,8 @@ def with_model(recipe: Recipe, resumed: Path | None = None) -> Recipe:
         raise RecipeError(
             "the recipe has no model: name the run to start from, such as --set stage.1.start=runs/vsepp, or a model"
         )
-    about = load_about(best_file(Path(start)))
-    return recipe.model_copy(
-        update={"model": registry.resolve("models.matchers", about["model"], "model", ModelSettings)}
-    )
+    assert isinstance(start, str), "chosen by choose_start"
+    return recipe.model_copy(update={"model": StartRun.find(start, 1).settings})
 
 
 @dataclass(frozen=True)
@@ -75,9 +83,10 @@ class StartingPoint:
         for number, stage in enumerate(recipe.stage, 1):
             if stage.offline is not None and stage.offline.mining_stage(number) is None:
                 lists_of_run(stage.offline, training_corpus(stage, corpus))
+        bases = [] if run is not None else _start_runs(recipe)
         vocabulary, vectors = initial_vocabulary(recipe, corpus, run, callbacks)
         assert recipe.model is not None, "set by with_model"
-        settings = recipe.model.for_data(len(vocabulary), None if corpus.features is None else corpus.features.shape)
+        settings = recipe.model.for_data(len(vocabulary), feature_shape(corpus))
         matcher = check_models(recipe, settings, corpus)
         image_reader(corpus.split("val"), matcher.image_input, matcher.pretrained)  # raises if it cannot be read
         if matcher.image_input.kind == "features":
@@ -85,9 +94,8 @@ class StartingPoint:
             callbacks.message(f"images: the features of size {shape} that came with {corpus.name}")
         plugins = used_plugins(recipe, matcher)
         start = cls(recipe, settings, vocabulary, vectors, corpus, stores, callbacks, plugins=plugins)
-        if run is None:
-            for base in (stage.start for stage in recipe.stage if stage.start not in ("scratch", "previous")):
-                start.from_run(Path(base))
+        for base in bases:
+            start.from_run(base)
         return start
 
     def build_matcher(self, run: Path, stage: int, snapshot: Snapshot | None) -> Matcher:
@@ -101,7 +109,8 @@ class StartingPoint:
         elif start == "scratch":
             matcher = self.from_scratch(self.recipe.stage[stage - 1])
         else:
-            matcher = self.from_run(Path(start))
+            assert isinstance(start, str), "chosen by choose_start"
+            matcher = self.from_run(StartRun.find(start, stage))
         return matcher if head is None else Projected(matcher, head)
 
     def from_scratch(self, stage: Stage) -> Matcher:
@@ -124,14 +133,10 @@ class StartingPoint:
         ):
             self.callbacks.message(f"fitted the text tower {tower.settings.name!r} to {len(table):,} training texts")
 
-    def from_run(self, base: Path) -> Matcher:
-        """The best weights of another run, which must have the same vocabulary and model settings."""
-        if Vocabulary.load(base / "vocabulary.json").digest != self.vocabulary.digest:
-            raise RunError(f"{base}: has another vocabulary than stage 1 begins with; start stage 1 from this run, too")
-        matcher = load_matcher(best_file(base), self.vocabulary)
-        for key, has, wanted in _differences(matcher.settings.model_dump(), self.settings.model_dump()):
-            raise RunError(f"{base}: its model has {key} = {has}, recipe and data ask for {wanted}; make them equal")
-        return matcher
+    def from_run(self, base: StartRun) -> Matcher:
+        """The best weights of another run, whose words and model settings must fit."""
+        assert self.recipe.model is not None, "set by with_model"
+        return base.matcher(self.recipe.model, self.vocabulary, feature_shape(self.corpus))
 
     def _report_fit(self, done: int, total: int) -> None:
         self.callbacks.send(Preparation("text tower", done, total))
@@ -139,13 +144,10 @@ class StartingPoint:
             raise KeyboardInterrupt
 
 
-def _differences(has: Any, wanted: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The keys in which two settings differ, with both values."""
-    if isinstance(has, dict) and isinstance(wanted, dict) and has.get("name") == wanted.get("name"):
-        for name in sorted(has.keys() | wanted.keys()):
-            yield from _differences(has.get(name), wanted.get(name), f"{key}.{name}" if key else name)
-    elif has != wanted:
-        yield key or "name", has, wanted
+def _start_runs(recipe: Recipe) -> list[StartRun]:
+    """The runs that stages start from."""
+    named = ((number, stage) for number, stage in enumerate(recipe.stage, 1) if stage.start_folder is not None)
+    return [StartRun.find(str(stage.start), number) for number, stage in named]
 
 
 def _seed_everything(seed: int, stage: int) -> None:

@@ -26,7 +26,7 @@ from diptych.training.loggers.logger import OWN_FOLDERS
 from diptych.training.recipe import Recipe, Stage
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.run_plugins import check_plugins
-from diptych.training.start import StartingPoint, with_model
+from diptych.training.start import StartingPoint, settle
 from diptych.training.train import train
 
 SHARED = "shared"
@@ -55,8 +55,9 @@ def train_runs(
         raise RunError(
             f"{folder}: contains a run, but several runs need a folder of their own; choose another with --into"
         )
-    runs = {name: with_model(recipe, folder / name) for name, recipe in runs.items()}
-    run_set = _RunSet(runs, corpus, corpus.digest(), folder, device, workers, Path(features), callbacks)
+    notes: dict[str, list[str]] = {name: [] for name in runs}
+    runs = {name: settle(recipe, corpus, folder / name, notes[name].append) for name, recipe in runs.items()}
+    run_set = _RunSet(runs, notes, corpus, corpus.digest(), folder, device, workers, Path(features), callbacks)
     with locked_folder(folder, RunError) if folder.exists() else nullcontext():  # a refusal leaves no folder behind
         run_set.check()
     with locked_folder(folder, RunError):
@@ -70,6 +71,7 @@ class _RunSet:
     """The runs of one call and the arguments that they share."""
 
     runs: Mapping[str, Recipe]
+    notes: Mapping[str, Sequence[str]]  # by run: what its user should know about the start that was chosen
     corpus: Corpus
     digest: str  # of the corpus
     into: Path
@@ -110,7 +112,7 @@ class _RunSet:
             resume=(run / "recipe.toml").exists(),
             device=self.device,
             workers=self.workers,
-            callbacks=self.callbacks(title),
+            callbacks=self.callbacks("; ".join([title, *self.notes.get(run.name, ())])),
             features=self.features,
         )
 

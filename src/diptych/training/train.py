@@ -31,7 +31,7 @@ from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.run_plugins import FILE as PLUGINS_FILE
 from diptych.training.run_plugins import check_plugins, save_plugins
-from diptych.training.start import StartingPoint, with_model
+from diptych.training.start import StartingPoint, settle
 
 
 def train(
@@ -53,11 +53,12 @@ def train(
     the progress, in their order (see `Callback`).
     """
     run = Path(into)
-    recipe = with_model(load_recipe(recipe) if isinstance(recipe, str) else recipe, run if resume else None)
+    recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
     if not isinstance(corpus, Corpus):
         corpus, _ = split_as_trained(open_corpus(corpus), [run] if resume else [])
     journal = Journal(run)
     all_callbacks = Callbacks(callbacks, built_in=(journal, CollapseWatch()))
+    recipe = settle(recipe, corpus, run if resume else None, all_callbacks.message)
     torch_device = choose_device(device)
     snapshot = _find_snapshot(run, recipe) if resume else None
     if not resume:
@@ -72,7 +73,7 @@ def train(
         start = replace(start, interrupted=interrupted)
         training = TrainingContext(recipe, corpus, digest, run, threads, all_callbacks, Path(features), interrupted)
         remove_leftovers(run)
-        position = snapshot.position if snapshot else Position()
+        position = snapshot.position if snapshot else Position(epoch=recipe.stage[0].first_epoch)
         with _no_run_before_the_first_snapshot(run):
             journal.rewind(position.stage, position.epoch, position.step)
             training_start = TrainingStart(
@@ -133,7 +134,7 @@ def _next_stage(done: Position, recipe: Recipe) -> Position:
     before, after = recipe.stage[done.stage - 1 : done.stage + 1]
     same = (before.select, before.objective, before.offline) == (after.select, after.objective, after.offline)
     continues = after.start == "previous" and same and after.head is None
-    return Position(stage=done.stage + 1, best=done.best if continues else None)
+    return Position(stage=done.stage + 1, epoch=after.first_epoch, best=done.best if continues else None)
 
 
 def _check_empty(run: Path) -> None:

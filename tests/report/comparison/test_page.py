@@ -24,7 +24,7 @@ def test_charts_show_all_runs_and_the_starts_of_stages(three):
         assert chart.count("stage 2") == 1  # at the same epoch in all
         assert "&lt;b&gt;other" in chart
         assert "third|run" in chart
-    longer = [{**three.runs[2].epochs[0], "epoch": 0}, *three.runs[2].epochs]
+    longer = [three.runs[2].epochs[0], *three.runs[2].epochs]
     later = replace(three, runs=(*three.runs[:2], replace(three.runs[2], epochs=longer)))
     assert [chart.count("stage 2") for chart in recall_charts(later)] == [2, 2]
 

@@ -66,6 +66,16 @@ def test_a_message_without_a_record_is_not_written(tmp_path):
     assert journal.lines() == []
 
 
+@pytest.mark.parametrize("place", [(1, 0, 0), (1, 2, 3)], ids=["the start", "an epoch"])
+def test_an_epoch_that_is_measured_again_does_not_keep_its_line(place, tmp_path):
+    """The line was written, and the process was killed before the snapshot that moves on."""
+    journal = Journal(tmp_path)
+    journal.add(line(*place, "skipped"))
+    journal.add(line(*place))
+    journal.rewind(*place)
+    assert [entry["event"] for entry in journal.lines()] == ["skipped"]
+
+
 def test_a_half_written_last_line_is_passed_over_and_a_broken_one_named(tmp_path):
     journal = Journal(tmp_path)
     journal.add(line(1, 1, 3))

@@ -1,5 +1,6 @@
 """The training loop on a few small scenes: snapshots, early stopping, reports and Ctrl-C."""
 
+import json
 import resource
 import signal
 import time
@@ -7,18 +8,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from diptych.data.corpus import Features
 from diptych.errors import RunError
+from diptych.evaluation.runs import validation_metrics
 from diptych.model import Model
 from diptych.training.engine.checkpoint import Snapshot, snapshot_path
+from diptych.training.engine.journal import Journal
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 from support.callbacks import RecordingCallback, press_ctrl_c
 from support.corpora import with_features
 from support.pictures import BrokenPicture
-from support.recipes import SMALL
-from support.runs import assert_same_run, journal
+from support.recipes import BASE, MODEL, SMALL
+from support.runs import assert_same_run, journal, load_weights
 
 
 def test_a_run_resumes_from_a_timed_snapshot(whole, corpus, recipe, tmp_path, monkeypatch):
@@ -148,3 +152,81 @@ def test_a_second_ctrl_c_stops_at_once(corpus, recipe, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(recipe, corpus, tmp_path, device="cpu", workers=0, callbacks=[RecordingCallback((2,), twice)])
     assert Snapshot.read(tmp_path).position.step == 0  # only the one that every run begins with
+
+
+@pytest.fixture(scope="module")
+def from_base(base, recipes):
+    """Loads a recipe that starts from a run and measures that start."""
+
+    def load(*changes):
+        return recipes(MODEL + BASE, f"stage.1.start={base}", "stage.1.include_start=true", *changes)
+
+    return load
+
+
+def test_the_start_is_measured_before_the_first_step(base, from_base, corpus, tmp_path):
+    callback = RecordingCallback()
+    run = train(from_base(), corpus, tmp_path, device="cpu", workers=0, callbacks=[callback])
+    start, *trained = journal(run)
+    assert (start["stage"], start["epoch"], start["step"], start["event"], start["best"]) == (1, 0, 0, "epoch", True)
+    assert "loss" not in start
+    assert [line["epoch"] for line in trained] == [1, 2]
+    assert start["val"] == validation_metrics(Model.load(base, "cpu").encode_corpus(corpus.split("val")))
+    assert callback.stages == [(1, 1, 2 * 3, 0)]
+
+
+def test_the_start_stays_the_best_if_no_epoch_beats_it(base, from_base, corpus, tmp_path):
+    callback = RecordingCallback()
+    recipe = from_base("stage.1.optimiser.rate=1e-12", "stage.1.epochs=9", "stage.1.patience=2")
+    run = train(recipe, corpus, tmp_path, device="cpu", workers=0, callbacks=[callback])
+    assert [line["best"] for line in journal(run)] == [True, False, False]
+    assert json.loads((run / "best" / "metrics.json").read_text())["epoch"] == 0
+    assert callback.messages_with("no better rsum on val for 2 epochs")
+    assert callback.messages_with("no epoch had a better rsum on val than the start")
+    for name, value in load_weights(base).items():
+        assert torch.equal(load_weights(run)[name], value), name
+    without = train(from_base("stage.1.include_start=false", "stage.1.epochs=1"), corpus, tmp_path / "without")
+    assert json.loads((without / "best" / "metrics.json").read_text())["epoch"] == 1
+
+
+def test_a_start_from_scratch_is_not_measured(corpus, tmp_path):
+    changes = [*SMALL, "stage.1.include_start=true", "stage.1.epochs=1"]
+    run = train(load_recipe("vsepp", changes), with_features(corpus), tmp_path, device="cpu")
+    assert [line["epoch"] for line in journal(run)] == [1]
+
+
+@pytest.mark.parametrize("at", ["while it is measured", "after its line", "in the first epoch"])
+def test_a_run_that_measures_its_start_resumes_alike(at, from_base, corpus, tmp_path, monkeypatch):
+    whole = train(from_base(), corpus, tmp_path / "whole", device="cpu", workers=0)
+    encode, add, again = Model.encode_corpus, Journal.add, tmp_path / "again"
+
+    def interrupted_encode(self, *arguments, **named):
+        press_ctrl_c()
+        return encode(self, *arguments, **named)
+
+    def interrupted_add(self, line):
+        add(self, line)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        if at == "while it is measured":
+            patch.setattr(Model, "encode_corpus", interrupted_encode)
+        elif at == "after its line":
+            patch.setattr(Journal, "add", interrupted_add)
+        callback = RecordingCallback((1,) if at == "in the first epoch" else ())
+        train(from_base(), corpus, again, device="cpu", workers=0, callbacks=[callback])
+    assert (Snapshot.read(again).position.epoch == 0) == (at != "in the first epoch")
+    train(from_base(), corpus, again, resume=True, device="cpu", workers=0)
+    assert_same_run(whole, again)
+
+
+def test_a_later_stage_can_measure_what_it_starts_from(recipes, corpus, tmp_path):
+    """With another objective the previous best does not count, but the start itself may."""
+    second = BASE.partition("[[stage]]")[2].replace('"sum"', '"max"')
+    recipe = recipes(f'{MODEL}{BASE}[[stage]]\nstart = "previous"\ninclude_start = true\n{second}')
+    run = train(recipe, corpus, tmp_path, device="cpu", workers=0)
+    lines = journal(run)
+    assert [(line["stage"], line["epoch"]) for line in lines] == [(1, 1), (1, 2), (2, 0), (2, 1), (2, 2)]
+    best = max((line for line in lines if line["stage"] == 1), key=lambda line: line["val"]["rsum"])
+    assert lines[2]["val"] == best["val"]
+    assert lines[2]["best"]

@@ -25,7 +25,7 @@ from diptych.report.html import render_template, write_template
 from diptych.report.sections.cross_retrieval import cross_retrieval_chart
 from diptych.report.sections.recall import RecallRow, metric, recall_rows
 from diptych.report.svg_charts import Mark, line_chart
-from diptych.report.training_curves import stage_marks, val_curve
+from diptych.report.training_curves import stage_marks, trained_epochs, val_curve
 
 _TEMPLATE = "comparison.html.j2"
 _DIRECTIONS: tuple[tuple[DirectionName, str], ...] = (
@@ -88,7 +88,7 @@ def comparison_page(comparison: Comparison, seed: int = 0) -> ComparisonPage:
         "images": f"{result.images:,}",
         "texts": f"{result.texts:,}",
         "baseline": comparison.baseline.name,
-        **{f"epochs of {run.name}": str(len(run.epochs)) for run in runs},
+        **{f"epochs of {run.name}": str(trained_epochs(run.epochs)) for run in runs},
         "diptych": __version__,
     }
     names = [run.name for run in runs]

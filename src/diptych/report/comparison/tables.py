@@ -13,6 +13,7 @@ from rich.table import Table
 from diptych.evaluation.metrics.paired_difference import Difference
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
 from diptych.report.comparison.compare import ComparedRun, Comparison
+from diptych.report.training_curves import trained_epochs
 
 NOT_SIGNIFICANT = "n.s."
 
@@ -73,7 +74,7 @@ def _run_json(run: ComparedRun) -> dict[str, Any]:
         "name": run.name,
         "path": str(run.path),
         "title": run.title,
-        "epochs": len(run.epochs),
+        "epochs": trained_epochs(run.epochs),
         "metrics": run.result.metrics.to_json(),
         "intervals": run.result.intervals.to_json(),
         "difference": run.difference and run.difference.to_json(),

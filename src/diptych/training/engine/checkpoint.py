@@ -21,6 +21,7 @@ from diptych.training.engine.step import Step
 class Position:
     """How far a training has come: `step` batches of epoch `epoch` of stage `stage` (both from 1) are done.
 
+    In epoch 0, what the stage starts from has yet to be measured (`include_start`); `best_epoch` 0 is that start.
     `sums` and `errors` are the loss terms and error rates of the epoch so far, summed over `pairs`; `stuck` counts
     consecutive steps that look collapsed.
     """

@@ -101,6 +101,7 @@ class EpochEnd:
 
     `metrics` were measured on val, and `summary` states the most important of them. `loss` and `terms` are means per
     pair; `learned` holds single parameters of the objective, such as a temperature, and `class_error` percentages.
+    Epoch 0 is what a stage with `include_start` starts from: it has metrics, but no terms, and its loss is NaN.
     """
 
     stage: int

@@ -42,11 +42,7 @@ class Journal(Callback):
             {
                 **_place(epoch),
                 "event": "epoch",
-                "rate": epoch.rate,
-                "loss": epoch.loss,
-                "terms": epoch.terms,
-                **({"learned": epoch.learned} if epoch.learned else {}),
-                **({"class_error": epoch.class_error} if epoch.class_error else {}),
+                **(_trained(epoch) if epoch.epoch else {}),
                 "val": epoch.metrics,
                 "best": epoch.is_best,
                 "seconds": round(epoch.seconds, 3),
@@ -96,3 +92,14 @@ class Journal(Callback):
 
 def _place(event: StepEnd | EpochEnd) -> dict[str, int]:
     return {"stage": event.stage, "epoch": event.epoch, "step": event.step}
+
+
+def _trained(epoch: EpochEnd) -> dict[str, Any]:
+    """What an epoch's line says about its training."""
+    return {
+        "rate": epoch.rate,
+        "loss": epoch.loss,
+        "terms": epoch.terms,
+        **({"learned": epoch.learned} if epoch.learned else {}),
+        **({"class_error": epoch.class_error} if epoch.class_error else {}),
+    }

@@ -51,7 +51,7 @@ class StageLoop:
 
         If training is interrupted or stopped, or a callback fails, the last complete step is saved before it ends.
         """
-        steps, done = self.stage.epochs * len(self.sampler), (self.position.epoch - 1) * len(self.sampler)
+        steps, done = self.stage.epochs * len(self.sampler), max(0, self.position.epoch - 1) * len(self.sampler)
         try:
             self.callbacks.send(
                 StageStart(
@@ -63,6 +63,8 @@ class StageLoop:
                     objective=self.stage.objective,
                 )
             )
+            if self.position.epoch == 0:
+                self._measure_start()
             while not self.position.stage_done:
                 self._train_epoch()
         except StopTraining:
@@ -71,6 +73,15 @@ class StageLoop:
         except CallbackError:
             self.write_snapshot()
             raise
+
+    def _measure_start(self) -> None:
+        """Validate what the stage starts from as epoch 0, a candidate for the best snapshot."""
+        started = time.monotonic()
+        metrics = self._validate()
+        epoch = self._epoch_end(metrics, self._keep_if_best(metrics), time.monotonic() - started)
+        self.position = self.position.next_epoch()
+        self.callbacks.send(epoch)
+        self.save_snapshot()
 
     def _train_epoch(self) -> None:
         train_mode(self.model.matcher)
@@ -153,12 +164,7 @@ class StageLoop:
         """Validate, keep the best, write the epoch's line, and move to the start of the next epoch."""
         self.step.finish_epoch()
         metrics = self._validate()
-        score = metrics[self.stage.select]
-        is_best = self.position.best is None or score > self.position.best
-        if is_best:
-            self._save_best(metrics)
-            self.position = replace(self.position, best=score, best_epoch=self.position.epoch)
-        epoch = self._epoch_end(metrics, is_best, seconds)
+        epoch = self._epoch_end(metrics, self._keep_if_best(metrics), seconds)
         position, patience = self.position, self.stage.patience
         out_of_patience = patience is not None and position.epoch - position.best_epoch >= patience
         is_done = out_of_patience or position.epoch == self.stage.epochs
@@ -168,7 +174,19 @@ class StageLoop:
         if out_of_patience:
             message = f"no better {self.stage.select} on val for {patience} epochs: stopped early"
             self.callbacks.message(message)
+        if is_done and self.stage.first_epoch == position.best_epoch == 0:
+            message = f"no epoch had a better {self.stage.select} on val than the start, which is kept as the best"
+            self.callbacks.message(message, "yellow")
         self.save_snapshot()
+
+    def _keep_if_best(self, metrics: dict[str, float]) -> bool:
+        """Save the weights as the best if they are, and return whether they are."""
+        score = metrics[self.stage.select]
+        is_best = self.position.best is None or score > self.position.best
+        if is_best:
+            self._save_best(metrics)
+            self.position = replace(self.position, best=score, best_epoch=self.position.epoch)
+        return is_best
 
     def _validate(self) -> dict[str, float]:
         self.model.matcher.eval()
@@ -185,9 +203,9 @@ class StageLoop:
             training_step=self._training_step,
             metrics=metrics,
             summary=self.data.describe(metrics),
-            loss=self._mean_loss(),
+            loss=self._mean_loss() if position.epoch else math.nan,
             terms={name: value / pairs for name, value in position.sums.items()},
-            rate=current_rate(self.step.optimiser),
+            rate=current_rate(self.step.optimiser) if position.epoch else 0.0,
             learned={name: float(value.detach()) for name, value in parameters if value.numel() == 1},
             class_error={name: 100 * wrong / pairs for name, wrong in position.errors.items()},
             is_best=is_best,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
@@ -17,12 +18,16 @@ def initial_vocabulary(
 ) -> tuple[Vocabulary, WordVectors | None]:
     """The vocabulary, and word vectors if a stage starts from scratch and the recipe names a file of them.
 
-    The vocabulary is that of the resumed `run`, of the run that stage 1 starts from, or counted on the training texts
-    and no others.
+    The vocabulary is that of the resumed `run`, of the run that stage 1 starts from (with `text.grow`, and the words of
+    the training texts that it lacks), or counted on the training texts and no others.
     """
-    start, text = recipe.stage[0].start, recipe.text
-    source = run if run is not None else None if start == "scratch" else Path(start)
+    text = recipe.text
+    source = run if run is not None else recipe.stage[0].start_folder
     vocabulary = _count_words(recipe, corpus) if source is None else Vocabulary.load(source / "vocabulary.json")
+    if text.grow and run is None and source is not None:
+        known, vocabulary = len(vocabulary.words), vocabulary.grown(_training_texts(recipe, corpus), text.threshold)
+        new = len(vocabulary.words) - known
+        callbacks.message(f"words: {known:,} of {recipe.stage[0].start}, and {new:,} new ones of the training texts")
     remaining = recipe.stage if run is None else recipe.stage[1:]  # the first stage of a resumed run has begun
     is_start = text.use != "filter" and any(stage.start == "scratch" for stage in remaining)
     is_filter = text.use != "start" and source is None
@@ -44,12 +49,15 @@ def initial_vocabulary(
 
 
 def _count_words(recipe: Recipe, corpus: Corpus) -> Vocabulary:
-    """The words of all texts, and phrases if a stage uses them, that any stage trains on."""
-    splits = sorted({split for stage in recipe.stage for split in stage.splits})
     try:
-        train = corpus.split(*splits)
-        phrases = [phrase.text for some in train.phrases or () for phrase in some]
-        named = any(stage.phrases is not None for stage in recipe.stage)
-        return Vocabulary.from_texts([*train.texts, *phrases] if named else train.texts, recipe.text.threshold)
+        return Vocabulary.from_texts(_training_texts(recipe, corpus), recipe.text.threshold)
     except DataError as error:
         raise DataError(f"{corpus.name}: {error} (text.threshold = 1 keeps every word)") from None
+
+
+def _training_texts(recipe: Recipe, corpus: Corpus) -> Sequence[str]:
+    """All texts, and phrases if a stage uses them, that any stage trains on."""
+    train = corpus.split(*sorted({split for stage in recipe.stage for split in stage.splits}))
+    if all(stage.phrases is None for stage in recipe.stage):
+        return train.texts
+    return [*train.texts, *(phrase.text for some in train.phrases or () for phrase in some)]

@@ -53,7 +53,8 @@ class Logger(Callback):
 
     def on_epoch_end(self, epoch: EpochEnd) -> None:
         """Log the epoch's loss and the metrics on val."""
-        figures = {"epoch/loss": epoch.loss, **_named("epoch/learned", epoch.learned), **_named("val", epoch.metrics)}
+        loss = {"epoch/loss": epoch.loss} if epoch.epoch else {}  # epoch 0 is what the stage starts from
+        figures = {**loss, **_named("epoch/learned", epoch.learned), **_named("val", epoch.metrics)}
         self.log(figures, epoch.training_step)
 
     def on_end(self, end: TrainingEnd) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -16,6 +15,7 @@ from diptych.files import file_hash
 from diptych.mining.lists import HardNegativeLists, lists_file, weights_digest
 from diptych.mining.mine import mine
 from diptych.model import Model
+from diptych.models.address import run_folder
 from diptych.models.storage import load_matcher
 from diptych.objectives.extras import OfflineScores
 from diptych.training.context import StageContext, stage_file
@@ -97,7 +97,7 @@ def _check_same_lists(context: StageContext, source: str, weights: str) -> None:
 
 def lists_of_run(settings: OfflineSettings, train: Corpus) -> HardNegativeLists:
     """The lists of a run, which must have mined this corpus with its present weights, at the length of the settings."""
-    run = Path(settings.lists)
+    run = run_folder(settings.lists)
     if not run.exists():
         raise RunError(f"{run}: no such run; train one, and mine with `diptych mine {run} DATA`")
     file = lists_file(run)
