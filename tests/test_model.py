@@ -66,16 +66,14 @@ def test_a_run_its_export_and_its_matcher_agree(run, export, matcher, vocabulary
     in_memory = Model.from_matcher(matcher, vocabulary)
     assert loaded.identity == exported.identity
     assert (loaded.address, exported.address) == (str(run), str(export))
-    wanted = matcher.score(
-        torch.from_numpy(in_memory.encode_images(PHOTOS).vectors),
-        torch.from_numpy(in_memory.encode_texts(TEXTS).vectors),
-    ).detach()
+    of_images, of_texts = in_memory.encode_images(PHOTOS, as_tensor=True), in_memory.encode_texts(TEXTS, as_tensor=True)
+    wanted = matcher.score(of_images, of_texts).detach()
     for model in (loaded, exported, in_memory):
         assert (model.embedding_dim, model.is_inner_product, model.localises) == (8, True, False)
         images, texts = model.encode_images(PHOTOS), model.encode_texts(TEXTS)
         np.testing.assert_allclose(model.score(images, texts), wanted, atol=1e-4)
-        tokens = model.encode_tokens([text.split() for text in TEXTS])
-        np.testing.assert_allclose(tokens.vectors, texts.vectors, atol=1e-5)
+        tokens = model.engine.encode_tokens([text.split() for text in TEXTS])
+        np.testing.assert_allclose(tokens.vectors, texts, atol=1e-5)
         assert model.known_words(["red", "zebra"]).tolist() == [True, False]
         assert model.known_texts(["a zebra", "zebra", ""]).tolist() == [True, False, False]
         assert model.unknown_words("a zebra, a red zebra") == ["zebra", ","]
@@ -83,8 +81,9 @@ def test_a_run_its_export_and_its_matcher_agree(run, export, matcher, vocabulary
 
 def test_images_are_encoded_as_they_are_preprocessed(run):
     model = Model.load(run, "cpu")
-    preprocessed = [model.preprocess(photo) for photo in PHOTOS]
-    np.testing.assert_array_equal(model.encode_preprocessed(preprocessed).vectors, model.encode_images(PHOTOS).vectors)
+    preprocessed = [model.engine.preprocess(photo) for photo in PHOTOS]
+    encodings = model.engine.encode_preprocessed(preprocessed)
+    np.testing.assert_array_equal(encodings.vectors, model.encode_images(PHOTOS))
 
 
 def test_nothing_is_opened_before_it_is_needed_and_then_once():
@@ -184,7 +183,7 @@ def test_a_model_in_memory_is_saved_and_loaded(matcher, vocabulary, tmp_path):
             getattr(model, unknown)
     model.save(tmp_path / "saved")
     again = Model.load(tmp_path / "saved", "cpu")
-    np.testing.assert_array_equal(again.encode_texts(TEXTS).vectors, model.encode_texts(TEXTS).vectors)
+    np.testing.assert_array_equal(again.encode_texts(TEXTS), model.encode_texts(TEXTS))
     with pytest.raises(RunError, match="exists already"):
         model.save(tmp_path / "saved")
 
@@ -211,14 +210,14 @@ def test_sets_are_searched_by_their_mean_and_scored_by_the_model(vocabulary):
     matcher = settings.build().eval()
     model = Model.from_matcher(matcher, vocabulary)
     assert (model.embedding_dim, model.is_inner_product) == (5, False)
-    texts = model.encode_texts(TEXTS)
+    texts = model.engine.encode_texts(TEXTS)
     assert [len(words) for words in texts.sets] == [5, 4, 3]  # with <start> and <end>
     for vector, words in zip(texts.vectors, texts.sets, strict=True):
         mean = words.sum(0)
         np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-6)
-    images = model.encode_preprocessed(list(np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)))
-    alone = model.score(images.take([1]), texts.take([2]))
-    np.testing.assert_allclose(model.score(images, texts)[1, 2], alone[0, 0], atol=1e-6)
+    images = model.engine.encode_preprocessed(list(np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)))
+    alone = model.engine.score(images.take([1]), texts.take([2]))
+    np.testing.assert_allclose(model.engine.score(images, texts)[1, 2], alone[0, 0], atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -301,6 +301,8 @@ class Model:
 
         The image may also be given as its embedding, such as `model.encode_images(images)[0]`.
         """
+        if not isinstance(text, str):
+            raise DataError(f"text: {text!r:.40} is not a string")
         if are_embeddings(image):
             embedding = check_one_image(image, self.engine)
         else:

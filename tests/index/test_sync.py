@@ -211,7 +211,7 @@ def test_every_remaining_image_has_its_own_vector_and_text(photos, tmp_path):
     for number in range(9):
         vector, texts, text_vectors, *_ = found[f"sub/{number}.png" if number % 2 else f"{number}.png"]
         model = Fake()
-        assert vector == model.encode_images([draw(number)]).vectors.tobytes()
+        assert vector == model.encode_preprocessed([model.preprocess(draw(number))]).vectors.tobytes()
         assert texts == [f"text {number}"]
         assert text_vectors == [model.encode_texts(texts).vectors.tobytes()]
     assert [key for key, _ in problems] == ["1broken.jpg", "3broken.jpg", "5broken.jpg"]

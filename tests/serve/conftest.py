@@ -26,7 +26,7 @@ class FakeModel(Model):
     """A text is the sum of its words, an image the word for its colour; records the size of each pass."""
 
     address, identity, embedding_dim, is_inner_product = "runs/fake", "fake", 64, True
-    reads_pictures, localises = True, False
+    reads_pictures, localises, encodes_vectors = True, False, True
 
     def __init__(self):
         super().__init__(lambda: self)

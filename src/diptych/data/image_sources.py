@@ -58,7 +58,7 @@ def as_pictures(images: Iterable[ImageSource]) -> list[Picture]:
     if isinstance(images, str | bytes | os.PathLike | Image.Image) or _is_single_array(images):
         raise DataError("images: one image, not a list; pass [image]")
     if isinstance(images, Mapping) or not isinstance(images, Iterable):
-        raise DataError(f"images: {_kind(images)}, not a list of images")
+        raise DataError(f"images: {images!r:.40} is not a list of images")
     return [as_picture(image, f"images[{position}]") for position, image in enumerate(images)]
 
 
@@ -70,12 +70,12 @@ def as_picture(image: ImageSource, name: str = "the image") -> Picture:
         return ArrayPicture(_checked(image, name))
     if isinstance(image, str | os.PathLike):
         path = os.fspath(image)
-        if not isinstance(path, str):
-            raise DataError(f"{name}: a path of bytes; {_ACCEPTED}")
+        if not isinstance(path, str) or not path:
+            raise DataError(f"{name}: {path!r} is not a path; {_ACCEPTED}")
         if "://" in path:
             raise DataError(f"{name}: {path!r} is a URL, and Diptych never downloads; save the file first")
         return PictureFile(Path(path))
-    raise DataError(f"{name}: {_kind(image)}; {_ACCEPTED}")
+    raise DataError(f"{name}: {image!r:.40} is not an image; {_ACCEPTED}")
 
 
 def _checked(values: NDArray[Any], name: str) -> NDArray[np.uint8]:
@@ -92,7 +92,3 @@ def _checked(values: NDArray[Any], name: str) -> NDArray[np.uint8]:
 
 def _is_single_array(images: object) -> bool:
     return isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim < 4
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"

@@ -121,7 +121,7 @@ def check_texts(texts: Iterable[str], name: str = "texts") -> list[str]:
     if isinstance(texts, str):
         raise DataError(f"{name}: one string, not a list; pass [{name[:-1]}]")
     if not isinstance(texts, Iterable):
-        raise DataError(f"{name}: a {type(texts).__name__}, not a list of strings")
+        raise DataError(f"{name}: {texts!r:.40} is not a list of strings")
     listed = list(texts)
     for position, text in enumerate(listed):
         if not isinstance(text, str):

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from diptych.errors import DataError, ImageError, RunError
-from diptych.evaluation.localisation.localise import (
+from diptych.features import proposals
+from diptych.models.explain.localise import (
     LocatedRegion,
     check_can_localise,
     check_phrases,
     localise_in_picture,
     localise_phrases,
 )
-from diptych.features import proposals
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.tower import FittedTextTower
 from diptych.models.towers.region.features import RegionFeatureSettings
@@ -22,30 +22,32 @@ LEFT, RIGHT, WHOLE, NONE = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0), (0.0, 0.0
 def test_all_phrases_of_a_photo_are_scored_in_one_product(model):
     boxes = np.array([LEFT, NONE, RIGHT, WHOLE], np.float32)
     regions = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 2]], np.float32)
-    red, blue = localise_phrases(model, boxes, regions, ["a red thing", "a blue thing"], top=5)
+    red, blue = localise_phrases(model.engine, boxes, regions, ["a red thing", "a blue thing"], top=5)
     assert model.matcher.calls == [("images", (3, 3)), ("texts", 2), ("score", (3, 2))]
     assert [region.box for region in red] == [LEFT, WHOLE, RIGHT]
     assert [region.box for region in blue] == [RIGHT, WHOLE, LEFT]
     assert [region.score for region in red] == pytest.approx([1, 5**-0.5, 0])
-    assert [len(regions) for regions in localise_phrases(model, boxes, regions, ["red", "blue"])] == [1, 1]
-    assert localise_phrases(model, np.zeros((4, 4), np.float32), regions, ["red"]) == [[]]
-    assert localise_phrases(model, boxes, regions, []) == []
+    assert [len(regions) for regions in localise_phrases(model.engine, boxes, regions, ["red", "blue"])] == [1, 1]
+    assert localise_phrases(model.engine, np.zeros((4, 4), np.float32), regions, ["red"]) == [[]]
+    assert localise_phrases(model.engine, boxes, regions, []) == []
 
 
 def test_regions_of_any_picture_are_in_its_pixels(model, proposed, broken, two_colours):
-    found = localise_in_picture(model, two_colours("red", "blue", size=(301, 90)), ["the blue thing", "red"], top=2)
+    found = localise_in_picture(
+        model.engine, two_colours("red", "blue", size=(301, 90)), ["the blue thing", "red"], top=2
+    )
     assert proposed.photos == 1
     assert [region.box for region in found[0]] == [(150, 0, 301, 90), (0, 0, 301, 90)]
     assert found[1][0].box == (0, 0, 150, 90)
     assert found[0][0].score > found[0][1].score
     with pytest.raises(ImageError, match="truncated"):
-        localise_in_picture(model, broken, ["red"])
+        localise_in_picture(model.engine, broken, ["red"])
 
 
 def test_a_picture_without_a_proposed_region_is_refused(model, monkeypatch, proposed, two_colours):
     monkeypatch.setattr(proposals, "proposer", lambda regions: lambda photo: np.zeros((regions.count, 4), np.float32))
     with pytest.raises(DataError, match="the photo: no region was proposed"):
-        localise_in_picture(model, two_colours("red", "blue"), ["red"])
+        localise_in_picture(model.engine, two_colours("red", "blue"), ["red"])
 
 
 def test_regions_in_pixels_are_inside_and_have_an_area():
@@ -70,14 +72,14 @@ class KnowsOneWord(FittedTextTower):
 
 def test_phrases_without_a_known_word_are_refused(model, two_colours):
     with pytest.raises(DataError, match="'zebra unicorn': the run knows none of its words"):
-        check_phrases(model, ["a red thing", "zebra unicorn"])
+        check_phrases(model.engine, ["a red thing", "zebra unicorn"])
     with pytest.raises(DataError, match="a phrase is empty"):
-        check_phrases(model, ["red", "  "])
-    check_phrases(model, ["red zebra"])
+        check_phrases(model.engine, ["red", "  "])
+    check_phrases(model.engine, ["red zebra"])
     model.matcher.tower = KnowsOneWord(model.vocabulary.ids["red"])
-    check_phrases(model, ["red zebra"])
+    check_phrases(model.engine, ["red zebra"])
     with pytest.raises(DataError, match="'blue thing': the run knows none"):  # the tower has no vector for them
-        localise_in_picture(model, two_colours("red", "blue"), ["red", "blue thing"])
+        localise_in_picture(model.engine, two_colours("red", "blue"), ["red", "blue thing"])
 
 
 def test_a_model_that_scores_all_regions_together_is_refused(model):

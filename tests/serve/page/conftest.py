@@ -32,7 +32,7 @@ class FakeModel(Model):
     """A text is the sum of its words; an image is the text that it was taught for its pixels."""
 
     address, identity, embedding_dim, is_inner_product = "fake", "fake", 256, True
-    reads_pictures, localises = True, False
+    reads_pictures, localises, encodes_vectors = True, False, True
 
     def __init__(self):
         super().__init__(lambda: self)
