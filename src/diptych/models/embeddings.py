@@ -81,7 +81,7 @@ def check_embeddings(values: Any, side: Side, engine: Engine) -> Floats:
     if values.ndim not in dimensions or values.shape[-1] != size:
         wanted = " or ".join(f"({side}, {'places, ' if number == 3 else ''}{size})" for number in dimensions)
         raise ScoreError(f"{side}: an array of shape {values.shape}; the embeddings of this model are {wanted}")
-    finite = np.isfinite(values).reshape(len(values), -1).all(1)
+    finite = np.isfinite(values).all(tuple(range(1, values.ndim)))
     if not finite.all():
         raise ScoreError(f"{side}: row {int(np.argmin(finite))} is not finite; encode it again, or leave it out")
     array: Floats = np.ascontiguousarray(values, np.float32)
