@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from diptych.errors import DataError, ImageError, RunError
 from diptych.features import proposals
@@ -87,3 +88,36 @@ def test_a_model_that_scores_all_regions_together_is_refused(model):
     scan = SCANSettings(joint=4, image=RegionFeatureSettings(shape=(3, 4)), words=9).build()
     with pytest.raises(RunError, match="two-branch-phrases-small"):
         check_can_localise(scan)
+
+
+def test_a_model_localises_in_whatever_an_image_is(model, proposed, two_colours, tmp_path):
+    photo = two_colours("red", "blue").load()
+    photo.save(tmp_path / "photo.png")
+    wanted = localise_in_picture(model.engine, two_colours("red", "blue"), ["the blue thing", "red"], top=2)
+    assert wanted[0][0].box == (100, 0, 200, 100)
+    for image in (photo, tmp_path / "photo.png", str(tmp_path / "photo.png"), np.asarray(photo)):
+        assert model.localize(image, ["the blue thing", "red"], top=2) == wanted
+    assert len(model.localize(photo, ["red"])[0]) == 1
+    assert model.localize(photo, []) == []
+
+
+def test_a_model_is_asked_for_a_list_of_phrases(model, two_colours):
+    photo = two_colours("red", "blue").load()
+    for phrases, top, reason in (
+        ("red", 1, r"phrases: one string, not a list; pass \[phrase\]"),
+        (["red", 3], 1, r"phrases\[1\]: 3 is not a string"),
+        (["red"], 0, "top=0: not a whole number of at least 1"),
+    ):
+        with pytest.raises(DataError, match=reason):
+            model.localize(photo, phrases, top)
+    with pytest.raises(ImageError, match="the image: floating-point pixels"):
+        model.localize(Image.new("F", (2, 2)), ["red"])
+
+
+def test_a_photo_with_proposed_regions_is_a_set_and_a_phrase_a_vector(model, two_colours):
+    photos = [two_colours("red", "blue").load(), two_colours("blue", "green").load()]
+    images, texts = model.encode_images(photos), model.encode_texts(["red", "green"])
+    assert (images.shape, texts.shape) == ((2, 3, 3), (2, 3))
+    scores = model.score(images, texts)
+    assert scores.argmax(0).tolist() == [0, 1]
+    assert model.explain(photos[0], "a red thing").by_importance[0].word == "red"

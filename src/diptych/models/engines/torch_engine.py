@@ -153,9 +153,10 @@ class TorchEngine:
     ) -> Tensor:
         """Encode texts: (texts, ...)."""
         at_once = batch_size or TEXTS_AT_ONCE
-        # In alphabetical order neighbours share prefixes, which the text tower computes once.
-        order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
         table = self.vocabulary.encode_all(texts)
+        # Neighbours share prefixes, which the text tower computes once, or have equal lengths and need no padding.
+        keys: Sequence[Any] = texts if self.matcher.shares_prefixes else table.lengths.tolist()
+        order = np.array(sorted(range(len(texts)), key=keys.__getitem__), np.int64)
         rows, done = [], 0
         for chunk in np.split(order, range(at_once, len(order), at_once)):
             rows.append(self.matcher.encode_texts(self._tokens(*table.batch(chunk))))
