@@ -100,7 +100,7 @@ def main() -> None:
         texts="a file with one sentence per line to encode instead of drawn ones",
     )
     keep_freed_memory()
-    count, rounds = (16, 2) if options.quick else (300, 3)
+    count, rounds = (16, 2) if options.quick else (64, 6)
     model = load("starter", "cpu")
     model.encode_texts(["a"])  # open it
     of_texts, same_texts = compare_texts(model, options.texts, 3 * rounds)
