@@ -292,8 +292,9 @@ class Model:
         """
         check_devices(images, texts)
         engine = self.engine
-        left = check_embeddings(images, "images", engine) if are_embeddings(images) else self.encode_images(images)
+        # Texts first: they take less time, so that a mistake in them is reported sooner.
         right = check_embeddings(texts, "texts", engine) if are_embeddings(texts) else self.encode_texts(texts)
+        left = check_embeddings(images, "images", engine) if are_embeddings(images) else self.encode_images(images)
         return score_blocks(engine, left, right)
 
     def explain(self, image: ImageSource | Embeddings, text: str) -> Explanation:
