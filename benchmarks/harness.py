@@ -24,8 +24,8 @@ class Timing:
     cpu: float
 
 
-def arguments(description: str | None) -> argparse.Namespace:
-    """Parse `--quick`, and let torch use all cores.
+def arguments(description: str | None, **own: str) -> argparse.Namespace:
+    """Parse `--quick` and a benchmark's `own` options, each with its help, and let torch use all cores.
 
     The process restarts itself with OpenMP threads that spin only briefly: on a busy machine, spinning threads would
     measure the scheduler.
@@ -35,6 +35,8 @@ def arguments(description: str | None) -> argparse.Namespace:
         os.execv(sys.executable, [sys.executable, *sys.argv])
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="less work, in under 50 seconds")
+    for name, text in own.items():
+        parser.add_argument(f"--{name}", metavar="PATH", help=text)
     torch.set_num_threads(available_cores())
     return parser.parse_args()
 

@@ -7,7 +7,6 @@ folder (`--photos FOLDER`).
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import numpy as np
 import torch
 
 from diptych.data.images import IMAGE_SUFFIXES, PictureFile, decode
-from diptych.features.crops import resized_side
 from diptych.index.decoding import photo_options
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
@@ -44,7 +42,7 @@ def photos_of(folder: str | None, made: Path, count: int) -> tuple[Path, list[Pi
 def bare(model: Model, prepared: list[np.ndarray], at_once: int) -> np.ndarray:
     """The vectors of preprocessed photos."""
     parts = [
-        model.encode_preprocessed(prepared[begin : begin + at_once]).vectors
+        model.engine.encode_preprocessed(prepared[begin : begin + at_once]).vectors
         for begin in range(0, len(prepared), at_once)
     ]
     return np.concatenate(parts)
@@ -52,17 +50,15 @@ def bare(model: Model, prepared: list[np.ndarray], at_once: int) -> np.ndarray:
 
 def main() -> None:
     """Check that both give the same vectors, then compare the times."""
-    folder = sys.argv.pop(sys.argv.index("--photos") + 1) if "--photos" in sys.argv[:-1] else None
-    sys.argv = [word for word in sys.argv if word != "--photos"]
-    options = arguments(__doc__)
+    options = arguments(__doc__, photos="a folder of photos to index instead of drawn ones")
     keep_freed_memory()
     count, rounds = (48, 2) if options.quick else (2000, 2)
     model = Model.load(MODEL, "cpu")
-    at_once = photo_options(model).batch_size
+    at_once = photo_options(model.engine).batch_size
     with tempfile.TemporaryDirectory() as name:
-        photos, pictures = photos_of(folder, Path(name, "photos"), count)
-        side = model.preprocess(decode(pictures[0].path)).shape[-1]
-        prepared = [model.preprocess(decode(picture.path, resized_side(side))) for picture in pictures[:BARE]]
+        photos, pictures = photos_of(options.photos, Path(name, "photos"), count)
+        engine = model.engine
+        prepared = [engine.preprocess(decode(picture.path, engine.decode_size)) for picture in pictures[:BARE]]
         indexes = (Path(name, f"{number}.diptych") for number in range(1000))
         last = Path()
 

@@ -71,7 +71,7 @@ Seen = tuple[Vectors, Looks, Vectors]
 def seen(model: Model, photos: Sequence[Image.Image]) -> Seen:
     """What an index stores to find near-duplicates: vectors, hashes and colours."""
     parts = [photos[begin : begin + AT_ONCE] for begin in range(0, len(photos), AT_ONCE)]
-    vectors = [model.encode_images(part).vectors for part in parts]
+    vectors = [model.encode_images(part) for part in parts]
     return np.concatenate(vectors), *looks_of(photos)
 
 

@@ -1,7 +1,7 @@
 """Model: what a user loads. A matcher with its tokeniser and image reader, on torch or from an ONNX export.
 
-    model = Model.load("runs/mine")
-    images = model.encode_images([photo])
+    model = diptych.load("starter")
+    images = model.encode_images(["dog.jpg", "cat.jpg"])  # one row per image
     texts = model.encode_texts(["two dogs on a beach"])
     model.score(images, texts)  # (images, texts), higher is better
 
@@ -13,21 +13,44 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from typing_extensions import Unpack
 
 from diptych.data.corpus import Corpus, Floats
 from diptych.data.image_reader import ImageReader
-from diptych.errors import DataError, RunError
+from diptych.data.image_sources import ImageSource, as_picture, as_pictures
+from diptych.errors import DataError, DiptychError, RunError
+from diptych.machine import available_cores
 from diptych.models.address import ModelFiles
-from diptych.models.engines.engine import Encodings, Engine
+from diptych.models.embeddings import (
+    Embeddings,
+    are_embeddings,
+    check_devices,
+    check_embeddings,
+    check_one_image,
+    from_array,
+    normalized,
+    to_tensor,
+)
+from diptych.models.encode import (
+    EncodedImages,
+    ImageOptions,
+    OnError,
+    TextOptions,
+    check_texts,
+    encode_pictures,
+    encode_texts,
+    score_blocks,
+)
+from diptych.models.engines.engine import Engine
+from diptych.models.explain.word_importance import Explanation, explain
 from diptych.models.export.exported import new_folder
-from diptych.progress import ProgressCallback
+from diptych.progress import ProgressCallback, open_progress
 from diptych.text.tokenisers.treebank import tokenise
 from diptych.text.vocabulary import Vocabulary
 
@@ -36,13 +59,22 @@ if TYPE_CHECKING:
 
     from diptych.models.encoded_corpus import EncodedCorpus
     from diptych.models.engines.torch_engine import TorchEngine
+    from diptych.models.explain.localise import LocatedRegion
     from diptych.models.matcher import Matcher
+
+
+def load(address: str | Path, device: str = "auto", *, snapshot: str = "best") -> Model:
+    """Load the model of a run or an export by its folder, or `starter`, the model that comes with the package.
+
+    `device` is "auto", "cpu", "cuda", "cuda:1" or "mps"; `snapshot` is "best" or "last".
+    """
+    return Model.load(address, device, snapshot=snapshot)
 
 
 class Model:
     """A model that encodes images and texts and scores them; safe to share between threads.
 
-    Models come from `Model.load` (a run, an export or the starter) and from `Model.from_matcher` (a matcher in memory).
+    Models come from `load` (a run, an export or the starter) and from `Model.from_matcher` (a matcher in memory).
     """
 
     def __init__(
@@ -61,11 +93,10 @@ class Model:
     def load(
         cls, address: str | Path, device: str = "auto", *, snapshot: str = "best", stores: Path | None = None
     ) -> Model:
-        """The model of a run's or an export's folder, or `starter`, the one that comes with the package.
-
-        `stores` is a folder of feature stores to read the features of a corpus from.
-        """
+        """As `load`; `stores` is a folder of feature stores to read the features of a corpus from."""
         files = ModelFiles.find(address, snapshot)
+        if files.is_export and device not in ("auto", "cpu"):
+            raise DiptychError(f"{address}: an ONNX export runs on the CPU, not on {device!r}; use device 'cpu'")
 
         def open_engine() -> Engine:
             files.check_unchanged()
@@ -114,6 +145,11 @@ class Model:
             return self._identity
 
     @property
+    def _name(self) -> str:
+        """What errors call the model."""
+        return self._address or "the model"
+
+    @property
     def engine(self) -> Engine:
         """What encodes and scores; it is opened on first use."""
         with self._lock:
@@ -128,12 +164,12 @@ class Model:
 
     @property
     def embedding_dim(self) -> int:
-        """The size of `Encodings.vectors`."""
+        """The size of an embedding, or of each vector in a set of them."""
         return self.engine.embedding_dim
 
     @property
     def is_inner_product(self) -> bool:
-        """Whether inner products of `Encodings.vectors` rank as the score does; if not, `score` re-ranks them."""
+        """Whether the inner products of embeddings rank as `score` does."""
         return self.engine.is_inner_product
 
     @property
@@ -145,35 +181,153 @@ class Model:
         """Refuse a model that reads features instead of pictures."""
         if not self.engine.reads_pictures:
             raise DataError(
-                f"{self.address}: the run reads features that came with its data, and cannot see photos; "
+                f"{self._name}: the run reads features that came with its data, and cannot see photos; "
                 "take one that was trained on photos"
             )
 
     # Images and texts
 
-    def preprocess(self, image: Image.Image) -> NDArray[Any]:
-        """Turn an upright RGB image into the array that `encode_preprocessed` takes; work for many threads."""
-        return self.engine.preprocess(image)
+    @overload
+    def encode_images(
+        self,
+        images: Iterable[ImageSource],
+        *,
+        as_tensor: Literal[False] = False,
+        errors: Literal["raise"] = "raise",
+        **options: Unpack[ImageOptions],
+    ) -> Floats: ...
+    @overload
+    def encode_images(
+        self,
+        images: Iterable[ImageSource],
+        *,
+        as_tensor: Literal[True],
+        errors: Literal["raise"] = "raise",
+        **options: Unpack[ImageOptions],
+    ) -> torch.Tensor: ...
+    @overload
+    def encode_images(
+        self,
+        images: Iterable[ImageSource],
+        *,
+        as_tensor: Literal[False] = False,
+        errors: Literal["skip"],
+        **options: Unpack[ImageOptions],
+    ) -> EncodedImages[Floats]: ...
+    @overload
+    def encode_images(
+        self,
+        images: Iterable[ImageSource],
+        *,
+        as_tensor: Literal[True],
+        errors: Literal["skip"],
+        **options: Unpack[ImageOptions],
+    ) -> EncodedImages[torch.Tensor]: ...
 
-    def encode_preprocessed(self, preprocessed: Sequence[NDArray[Any]]) -> Encodings:
-        """Encode preprocessed images."""
-        return self.engine.encode_preprocessed(preprocessed)
+    def encode_images(
+        self,
+        images: Iterable[ImageSource],
+        *,
+        batch_size: int | None = None,
+        progress: bool | ProgressCallback | None = None,
+        as_tensor: bool = False,
+        normalize: bool = False,
+        errors: OnError = "raise",
+        workers: int | None = None,
+    ) -> Embeddings | EncodedImages[Any]:
+        """Encode images: paths, PIL images of any mode, or uint8 arrays, (height, width, 3) or (height, width).
 
-    def encode_images(self, images: Sequence[Image.Image]) -> Encodings:
-        """Encode upright RGB images."""
-        return self.encode_preprocessed([self.preprocess(image) for image in images])
+        Returns float32, one row per image: (images, size), or (images, places, size) padded with zeros for models that
+        encode an image as a set of vectors. An image that cannot be read raises ImageError with its name, or with its
+        position in the list; `errors="skip"` leaves it out and returns `EncodedImages`.
 
-    def encode_texts(self, texts: Sequence[str]) -> Encodings:
-        """Encode texts."""
-        return self.engine.encode_texts(texts)
+        `batch_size` is the largest number of images in one forward pass. `progress` is True for a bar, or a function
+        of the number of images done and the total. `as_tensor` returns a torch tensor on the model's device;
+        `normalize` scales all vectors to length one. `workers` threads read and decode ahead, by default one per core.
+        """
+        self.check_reads_pictures()
+        pictures = as_pictures(images)
+        workers = available_cores() if workers is None else workers
+        with open_progress(progress, "encoding images") as report:
+            array, skipped = encode_pictures(
+                self.engine, pictures, batch_size=batch_size, workers=workers, errors=errors, progress=report
+            )
+        embeddings = self._finished(array, as_tensor, normalize)
+        if errors == "raise":
+            return embeddings
+        kept = [position for position in range(len(pictures)) if position not in skipped]
+        return EncodedImages(embeddings, kept, skipped)
 
-    def encode_tokens(self, texts: Sequence[Sequence[str]]) -> Encodings:
-        """Encode texts that are already split into tokens."""
-        return self.engine.encode_tokens(texts)
+    @overload
+    def encode_texts(
+        self, texts: Iterable[str], *, as_tensor: Literal[False] = False, **options: Unpack[TextOptions]
+    ) -> Floats: ...
+    @overload
+    def encode_texts(
+        self, texts: Iterable[str], *, as_tensor: Literal[True], **options: Unpack[TextOptions]
+    ) -> torch.Tensor: ...
 
-    def score(self, images: Encodings, texts: Encodings) -> Floats:
-        """Score all images against all texts: (images, texts), higher is better."""
-        return self.engine.score(images, texts)
+    def encode_texts(
+        self,
+        texts: Iterable[str],
+        *,
+        batch_size: int | None = None,
+        progress: bool | ProgressCallback | None = None,
+        as_tensor: bool = False,
+        normalize: bool = False,
+    ) -> Embeddings:
+        """Encode texts: float32, (texts, size) or, padded with zeros, (texts, places, size).
+
+        The options are those of `encode_images`. Words that the model does not know are ignored or share one embedding;
+        `unknown_words` lists those of a text.
+        """
+        with open_progress(progress, "encoding texts") as report:
+            array = encode_texts(self.engine, check_texts(texts), batch_size=batch_size, progress=report)
+        return self._finished(array, as_tensor, normalize)
+
+    def score(self, images: Iterable[ImageSource] | Embeddings, texts: Iterable[str] | Embeddings) -> Floats:
+        """Score all images against all texts with the model's own score: float32, (images, texts), higher is better.
+
+        Both are embeddings from `encode_images` and `encode_texts`, or images and texts, which are encoded first.
+        """
+        check_devices(images, texts)
+        engine = self.engine
+        # Texts first: they take less time, so that a mistake in them is reported sooner.
+        right = check_embeddings(texts, "texts", engine) if are_embeddings(texts) else self.encode_texts(texts)
+        left = check_embeddings(images, "images", engine) if are_embeddings(images) else self.encode_images(images)
+        return score_blocks(engine, left, right)
+
+    def explain(self, image: ImageSource | Embeddings, text: str) -> Explanation:
+        """How important each word of a text is for its score with an image: the drop of the score without the word.
+
+        The image may also be given as its embedding, such as `model.encode_images(images)[0]`.
+        """
+        if not isinstance(text, str):
+            raise DataError(f"text: {text!r:.40} is not a string")
+        if are_embeddings(image):
+            embedding = check_one_image(image, self.engine)
+        else:
+            self.check_reads_pictures()
+            embedding, _ = encode_pictures(self.engine, [as_picture(image)])
+        return explain(self.engine, from_array(embedding), text)
+
+    def localize(self, image: ImageSource, phrases: Iterable[str], top: int = 1) -> list[list[LocatedRegion]]:
+        """The `top` best regions of an image for each phrase, best first, with boxes in pixels of the image.
+
+        Only models that were trained on phrases can do this (see `localises`).
+        """
+        from diptych.models.explain.localise import check_can_localise, localise_in_picture
+
+        engine = self.torch_engine
+        try:
+            check_can_localise(engine.matcher)
+        except RunError as reason:
+            raise RunError(f"{self._name}: {reason}") from None
+        return localise_in_picture(engine, as_picture(image), check_texts(phrases, "phrases"), top)
+
+    def _finished(self, array: Floats, as_tensor: bool, normalize: bool) -> Embeddings:
+        array = normalized(array) if normalize else array
+        return to_tensor(array, self.engine) if as_tensor else array
 
     def known_words(self, words: Sequence[str]) -> NDArray[np.bool_]:
         """Which of these words, one token each, the model knows: (words,)."""

@@ -13,10 +13,9 @@ from typer.testing import CliRunner
 
 from diptych.cli.explain import _coloured
 from diptych.cli.main import app
-from diptych.data.images import PictureFile
 from diptych.errors import DataError, ImageError, RunError
-from diptych.evaluation.analyses.word_importance import Explanation, WordImportance, explain
 from diptych.model import Model
+from diptych.models.explain.word_importance import Explanation, WordImportance
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.storage import save_matcher
 from diptych.models.towers.image.cnn import CNNSettings
@@ -56,8 +55,7 @@ def photo(tmp_path, monkeypatch):
 def test_score_words_and_table_are_printed(run, photo, invoke):
     result = invoke(run, photo, "Two red zebra circles")
     assert result.exit_code == 0, result.output
-    trained = Model.load(run, "cpu")
-    found = explain(trained, trained.torch_engine.picture_tensor(PictureFile(photo)), "Two red zebra circles")
+    found = Model.load(run, "cpu").explain(photo, "Two red zebra circles")
     lines = result.stdout.splitlines()
     assert lines[0] == f"score {found.score:.3f}"
     assert lines[1].split() == ["two", "red", "zebra", "circles"]

@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 
 from diptych.errors import DataError, ImageError, RunError
-from diptych.evaluation.localisation.localise import localise_in_picture
 from diptych.features import proposals
 from diptych.features.regions import Regions
 from diptych.model import Model
@@ -61,21 +60,13 @@ def test_boxes_are_printed_and_drawn(run, photo, tmp_path, invoke):
     assert "wrote holiday-localized.png" in result.output
     words = result.output.split()
     assert words.count("left") == 2
-    expected = localise_in_picture(Model.load(run, "cpu"), Photo(photo), ["a red ball", "the hat"])
+    expected = Model.load(run, "cpu").localize(Image.open(photo), ["a red ball", "the hat"])
     for (place,) in expected:
         assert f"{place.score:.3f}" in words
         assert all(str(edge) in words for edge in place.box)
     with Image.open(tmp_path / "holiday-localized.png") as drawn:
         assert drawn.size == (640, 256)
         assert (np.asarray(drawn)[:, :] != np.asarray(Image.open(photo).resize(drawn.size))).any()
-
-
-class Photo:
-    def __init__(self, path):
-        self.path = path
-
-    def load(self):
-        return Image.open(self.path).convert("RGB")
 
 
 def test_json_has_boxes_in_pixels_best_first(run, photo, invoke):

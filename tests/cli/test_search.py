@@ -11,17 +11,18 @@ from diptych.errors import DiptychError
 from diptych.index.sync import sync
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
+from support.own_engine import OwnEngine
 
 COLOURS = ("red", "lime", "blue", "white", "black")
 
 
-class FakeModel(Model):
+class FakeModel(OwnEngine):
     """Each picture by its first pixel and each text by its words."""
 
-    address, identity, embedding_dim, is_inner_product, reads_pictures = "", "fake", 8, True, True
+    address, identity, embedding_dim, is_inner_product = "", "fake", 8, True
 
     def __init__(self, address):
-        super().__init__(lambda: self)
+        super().__init__()
         self.address = str(address)
 
     def preprocess(self, photo):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
 
-from diptych.features.crops import Crops, fixed_crops, random_crop, random_window, resized_side, too_small
+from diptych.features.crops import Crops, decode_size, fixed_crops, random_crop, random_window, resized_side, too_small
 
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
 NAMES = ["1C", "10C", "whole", "mirrored", "views"]
@@ -246,3 +246,8 @@ def test_crops_are_strict_settings():
     for wrong in ({"name": "5C"}, {"resize": "long"}, {"side": 225}, {"sides": 224}):
         with pytest.raises(ValidationError):
             Crops.model_validate(wrong)
+
+
+def test_photos_are_decoded_for_the_square_that_crops_are_taken_from():
+    assert decode_size(224, Crops()) == resized_side(224) == 256
+    assert decode_size(32, None) == 32

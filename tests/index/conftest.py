@@ -12,8 +12,8 @@ from diptych.index.source import ImageInfo
 from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.writer import Writer
 from diptych.index.vectors import encode, encode_set
-from diptych.model import Model
 from diptych.models.engines.engine import Encodings
+from support.own_engine import OwnEngine
 
 SIZE = 6
 
@@ -24,13 +24,13 @@ def vectors_of(name, count=1):
     return np.frombuffer(digest, np.uint8)[: SIZE * count].reshape(count, SIZE).astype(np.float32) % 7 - 3
 
 
-class FakeModel(Model):
+class FakeModel(OwnEngine):
     """Encodes an item as a hash of its name; knows words of up to five letters."""
 
     address, identity, embedding_dim, is_inner_product, reads_pictures = "runs/fake", "fake", SIZE, True, True
 
     def __init__(self, is_inner_product=True, set_kinds=()):
-        super().__init__(lambda: self)
+        super().__init__()
         self.is_inner_product, self.set_kinds = is_inner_product, set_kinds  # the kinds that are encoded as sets
 
     def encodings(self, items, kind):

@@ -27,15 +27,16 @@ from diptych.index.sqlite.store import Store
 from diptych.index.sync import rebuild, sync
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
+from support.own_engine import OwnEngine
 
 
-class Fake(Model):
+class Fake(OwnEngine):
     """Vectors from a hash of what is to be encoded; counts what it encodes."""
 
-    address, identity, embedding_dim, is_inner_product, reads_pictures = "fake", "", 8, True, True
+    address, identity, embedding_dim, is_inner_product = "fake", "", 8, True
 
     def __init__(self, identity="f" * 64, pause=0.0, sets=False):
-        super().__init__(lambda: self)
+        super().__init__()
         self.identity, self.pause, self.sets = identity, pause, sets
         self.seen = []
 
@@ -211,7 +212,7 @@ def test_every_remaining_image_has_its_own_vector_and_text(photos, tmp_path):
     for number in range(9):
         vector, texts, text_vectors, *_ = found[f"sub/{number}.png" if number % 2 else f"{number}.png"]
         model = Fake()
-        assert vector == model.encode_images([draw(number)]).vectors.tobytes()
+        assert vector == model.encode_preprocessed([model.preprocess(draw(number))]).vectors.tobytes()
         assert texts == [f"text {number}"]
         assert text_vectors == [model.encode_texts(texts).vectors.tobytes()]
     assert [key for key, _ in problems] == ["1broken.jpg", "3broken.jpg", "5broken.jpg"]
@@ -241,7 +242,8 @@ def test_a_killed_sync_continues(tmp_path, monkeypatch):
     for number in range(24):
         put(folder / f"{number:02}.png", number)
         put(folder / f"{number:02}.txt", f"text {number % 7}".encode())
-    worker = subprocess.Popen([sys.executable, __file__, str(folder), str(index)])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # for the helpers in tests/support
+    worker = subprocess.Popen([sys.executable, __file__, str(folder), str(index)], env=environment)
     deadline = time.monotonic() + 60
     while worker.poll() is None and time.monotonic() < deadline and not (index.exists() and 4 <= len(ids(index)) < 24):
         time.sleep(0.01)

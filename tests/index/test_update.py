@@ -11,18 +11,17 @@ from diptych.index.backend import IndexSpec
 from diptych.index.source import FolderSource
 from diptych.index.sqlite.store import Store
 from diptych.index.update import Update
-from diptych.model import Model
 from diptych.models.engines.engine import Encodings
+from support.own_engine import OwnEngine
 
 
-class FakeModel(Model):
+class FakeModel(OwnEngine):
     """Encodes a photo as its colour, and a text as its length; records the size of each batch."""
 
     address, identity, embedding_dim, is_inner_product = "runs/fake", "fake", 3, True
-    reads_pictures, localises = True, False
 
     def __init__(self):
-        super().__init__(lambda: self)
+        super().__init__()
         self.batches = []
 
     def preprocess(self, photo):

@@ -21,6 +21,7 @@ from diptych.models.towers.image.regions import RegionSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.towers.text.mean import MeanSettings
+from diptych.models.towers.text.words import WordsSettings
 
 FEATURES = {"image": FeatureSettings(shape=(4,)), "text": GRUSettings(hidden=3, word=2), "words": 9}
 REGIONS = {"image": RegionFeatureSettings(shape=(2, 4)), "words": 9}
@@ -99,6 +100,16 @@ def test_a_head_passes_on_what_its_base_declares():
     projected = Projected(base, Head(hidden=5, output=2))
     declared = {"embedding_dim": 2, "compares_within_modality": True, "reads_views": True}
     assert {capability: getattr(projected, capability) for capability in DEFAULTS} == {**DEFAULTS, **declared}
+
+
+@pytest.mark.parametrize("name", ["vse", "order", "vsrn", "scan", "bfan"])
+def test_a_model_with_a_gru_shares_prefixes(name):
+    matcher = built(DECLARED[name][0])
+    assert matcher.shares_prefixes
+    if name == "vse":
+        assert Projected(matcher, Head(hidden=5, output=2)).shares_prefixes
+        words = VSESettings(joint=3, **{**FEATURES, "text": WordsSettings(word=2, hidden=3)})
+        assert not built(words).shares_prefixes
 
 
 def test_what_a_model_cannot_do_names_the_model():

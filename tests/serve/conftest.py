@@ -15,21 +15,20 @@ from starlette.testclient import TestClient
 from diptych.index.search import Searcher
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
-from diptych.model import Model
 from diptych.models.engines.engine import Encodings
 from diptych.serve.app import create_app
 from diptych.serve.schemas import SearchAnswer
 from diptych.text.tokenisers.treebank import tokenise
+from support.own_engine import OwnEngine
 
 
-class FakeModel(Model):
+class FakeModel(OwnEngine):
     """A text is the sum of its words, an image the word for its colour; records the size of each pass."""
 
     address, identity, embedding_dim, is_inner_product = "runs/fake", "fake", 64, True
-    reads_pictures, localises = True, False
 
     def __init__(self):
-        super().__init__(lambda: self)
+        super().__init__()
         self.passes = []  # the number of texts, or of images, in each
 
     def preprocess(self, photo):

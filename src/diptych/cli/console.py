@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from diptych import progress
 from diptych.plugins import PluginWarning
 
 if TYPE_CHECKING:
     from diptych.model import Model
-    from diptych.progress import ProgressCallback
 
 stdout = Console()
 stderr = Console(stderr=True)
@@ -79,15 +78,6 @@ def print_unknown_texts(model: Model, texts: Sequence[str]) -> None:
         )
 
 
-@contextmanager
-def progress_bar(title: str) -> Iterator[ProgressCallback]:
+def progress_bar(title: str) -> AbstractContextManager[progress.ProgressCallback]:
     """A progress bar on stderr; call it with the number of items done and the total."""
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    return progress.progress_bar(title, stderr)

@@ -212,7 +212,6 @@ def _score_with_phrases(
     encoded: Sequence[EncodedCorpus], run: str, options: EvaluationOptions, encoder: SourceEncoder
 ) -> Score:
     """The score of encodings, combined with that of a run trained on phrases for the phrases of each text."""
-    from diptych.evaluation.localisation.localise import check_can_localise
     from diptych.evaluation.protocols.sentence_phrases import (
         annotated_phrases,
         chunked_phrases,
@@ -220,6 +219,7 @@ def _score_with_phrases(
         phrase_score,
     )
     from diptych.evaluation.runs import ensemble_score
+    from diptych.models.explain.localise import check_can_localise
 
     sentence_score = ensemble_score(encoded)
     # the corpus as encoded, without the images that could not be read

@@ -17,8 +17,8 @@ from diptych.errors import DataError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from diptych.evaluation.analyses.word_importance import Explanation
     from diptych.model import Model
+    from diptych.models.explain.word_importance import Explanation
 
 # The smallest importance, relative to the largest, for which a style is used; styles of positive and negative words.
 _STYLES = ((0.5, "bold green", "bold red"), (0.15, "green", "red"))
@@ -52,13 +52,12 @@ def command(
 
         diptych explain runs/scan test/00017 "a dog on grass" --data data/precomputed --json
     """
-    from diptych.evaluation.analyses.word_importance import explain
     from diptych.machine import keep_freed_memory
     from diptych.model import Model
 
     keep_freed_memory()
     model = Model.load(run, device, stores=features)
-    found = explain(model, _encode_image(model, image, data), sentence)
+    found = model.explain(_find_image(model, image, data), sentence)
     if found.unknown:
         print_note(f"not known to the model: {', '.join(found.unknown)}")
     if as_json:
@@ -71,11 +70,10 @@ def command(
     stdout.print(_table(found, top))
 
 
-def _encode_image(model: Model, image: str, data: str | None) -> Tensor:
-    """Encode an image of the corpus by its id, or an image file: (1, ...)."""
+def _find_image(model: Model, image: str, data: str | None) -> Tensor | Path:
+    """The encoding of an image of the corpus, (1, ...), by the image's id, or the image file."""
     import numpy as np
 
-    from diptych.data.images import PictureFile
     from diptych.data.open import open_corpus
 
     if data is not None:
@@ -87,7 +85,7 @@ def _encode_image(model: Model, image: str, data: str | None) -> Tensor:
             raise DataError(f"{image}: neither the id of an image of {corpus.name} nor a file")
     if model.matcher.image_input.kind == "features":
         raise DataError(f"{image}: the run reads stored features; name the corpus with --data, and an image by its id")
-    return model.torch_engine.picture_tensor(PictureFile(Path(image)))
+    return Path(image)
 
 
 def _coloured(found: Explanation) -> Text:

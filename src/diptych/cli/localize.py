@@ -12,12 +12,12 @@ from rich.text import Text
 
 from diptych.cli.console import print_note, stdout
 from diptych.cli.options import AllowCode, Device, Run
-from diptych.errors import DataError, RunError
+from diptych.errors import DataError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from diptych.evaluation.localisation.localise import LocatedRegion
+    from diptych.models.explain.localise import LocatedRegion
 
 
 def command(
@@ -45,22 +45,15 @@ def command(
 
         diptych localize runs/phrases holiday.jpg "a red ball" --json
     """
-    from diptych.data.images import PictureFile
-    from diptych.evaluation.localisation.localise import check_can_localise, localise_in_picture
+    from diptych.data.images import decode
     from diptych.machine import keep_freed_memory
     from diptych.model import Model
 
     keep_freed_memory()
     into = _output_file(image, into)
-    model = Model.load(run, device)
-    try:
-        check_can_localise(model.matcher)
-    except RunError as reason:
-        raise RunError(f"{run}: {reason}") from None
-    picture = PictureFile(image)
-    found = localise_in_picture(model, picture, phrases, top)
+    found = Model.load(run, device).localize(image, phrases, top)
     regions_by_phrase = list(zip(phrases, found, strict=True))
-    photo = picture.load()
+    photo = decode(image)
     if as_json:
         stdout.print_json(json.dumps(_json(image, photo.size, regions_by_phrase, into)))
     else:

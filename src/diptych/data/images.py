@@ -41,6 +41,9 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 
+# Where Pillow keeps the EXIF and XMP blocks of a file, which both can hold the orientation.
+_ORIENTED = ("exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp")
+
 _EMPTY = "an empty file (0 bytes); copy it again"
 
 _PIL_FILTER = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
@@ -74,7 +77,7 @@ def picture_path(picture: Picture) -> Path | None:
     return picture.path if isinstance(picture, PictureFile) else None
 
 
-def load_for_side(picture: Picture, side: int) -> Image.Image:
+def load_for_side(picture: Picture, side: int | None) -> Image.Image:
     """Decode a picture that will be shown or cropped at this side; a large JPEG is decoded at a reduced size."""
     path = picture_path(picture)
     return picture.load() if path is None else decode(path, side)
@@ -114,8 +117,12 @@ def decode_bytes(content: bytes, name: str, size: int | None = None, limit: int 
 
 
 def upright_rgb(image: Image.Image, name: str) -> Image.Image:
-    """An image that somebody else opened as `decode` would have opened it; `name` is for the ImageError."""
+    """An image that somebody else opened, treated as `decode` treats a file; `name` names it in the ImageError."""
+    _silence_pil()
     try:
+        if getattr(image, "tile", None) and getattr(image, "fp", None) is None:
+            raise ImageError("its file was closed before it was decoded; pass the path, or call load() before closing")
+        _check_size(image, MAX_PIXELS)
         image.load()
         return _rgb(_upright(image))
     except Exception as reason:
@@ -162,12 +169,16 @@ def _decode(path: Path, size: int | None) -> Image.Image:
 def _decode_open(file: BinaryIO, size: int | None, limit: int) -> Image.Image:
     _silence_pil()
     with Image.open(file, formats=_formats()) as image:
-        if image.width * image.height > limit:
-            raise ImageError(_too_large(f"{image.width} x {image.height} pixels", limit))
+        _check_size(image, limit)
         if size is not None:
             image.draft(None, (2 * size, 2 * size))  # twice: antialiasing needs something to average
         image.load()
         return _rgb(_upright(image))
+
+
+def _check_size(image: Image.Image, limit: int) -> None:
+    if image.width * image.height > limit:
+        raise ImageError(_too_large(f"{image.width} x {image.height} pixels", limit))
 
 
 def _describe(error: Exception, limit: int = MAX_PIXELS) -> str:
@@ -207,7 +218,12 @@ def _upright(image: Image.Image) -> Image.Image:
         turn = _UPRIGHT.get(image.getexif().get(_ORIENTATION_TAG, 1))
     except Exception:  # a damaged EXIF block does not make the pixels unreadable
         return image
-    return image if turn is None else image.transpose(turn)
+    if turn is None:
+        return image
+    turned = image.transpose(turn)
+    for name in _ORIENTED:  # or whoever gets the upright image would turn it once more
+        turned.info.pop(name, None)
+    return turned
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -57,6 +57,11 @@ def resized_side(side: int) -> int:
     return round(side * 256 / 224)
 
 
+def decode_size(side: int, crops: Crops | None) -> int:
+    """The size that photos are decoded for (see `decode`): for crops of `side`, or for squares without crops."""
+    return side if crops is None else resized_side(side)
+
+
 def load_for_crops(picture: Picture, side: int) -> Image.Image:
     """Decode a picture that crops of `side` are taken from; a large JPEG is decoded at a fraction of its size."""
     return load_for_side(picture, resized_side(side))

@@ -9,9 +9,8 @@ from PIL import Image
 
 from diptych.features.crops import resized_side
 from diptych.index.thumbnails import LONGEST
-from diptych.model import Model
-
-CROPS_PER_BATCH = 32  # threads wait for each other less often than with 16
+from diptych.models.encode import images_per_batch
+from diptych.models.engines.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -25,11 +24,11 @@ class PhotoOptions:
     batch_size: int
 
 
-def photo_options(model: Model) -> PhotoOptions:
+def photo_options(engine: Engine) -> PhotoOptions:
     """The options that suit what a model reads: (3, side, side) or (crops, 3, side, side) bytes, or regions."""
-    sample = model.preprocess(Image.new("RGB", (64, 64)))
+    sample = engine.preprocess(Image.new("RGB", (64, 64)))
     reads_squares = sample.dtype == np.uint8 and sample.ndim >= 3
     return PhotoOptions(
         decode_size=max(resized_side(sample.shape[-1]), LONGEST // 2) if reads_squares else None,
-        batch_size=max(1, CROPS_PER_BATCH // (len(sample) if sample.ndim == 4 else 1)),
+        batch_size=images_per_batch(sample),
     )

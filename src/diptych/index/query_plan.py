@@ -149,7 +149,7 @@ class QueryPlan:
         """The model's own score of a query with some rows: (rows,)."""
         entries = Encodings(self._pool.vectors[rows], self._store.sets(self._pool.ids[rows]))
         images, texts = (entries, query) if self._query_kind == "text" else (query, entries)
-        return self._model.score(images, texts).ravel()
+        return self._model.engine.score(images, texts).ravel()
 
     def _hits(self, request: SearchRequest, found: _Candidates, threshold: float) -> list[Hit]:
         """The candidates as hits, with each near-duplicate listed under the best hit that shows the same."""

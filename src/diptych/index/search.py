@@ -95,16 +95,17 @@ class Searcher:
             raise DataError(f"the query {EMPTY_QUERY}")
         if not len(texts):
             return []
-        encoded = self.model.encode_texts(texts)
+        encoded = self.model.engine.encode_texts(texts)
         return self.search([Query(encoded.take([row]), "text", request, text) for row, text in enumerate(texts)])
 
     def search_image(self, photo: Image.Image, request: SearchRequest) -> Answer:
         """The answer for an upright RGB photo, which need not be in the index."""
-        return self.search([Query(self.model.encode_images([photo]), "image", request)])[0]
+        engine = self.model.engine
+        return self.search([Query(engine.encode_preprocessed([engine.preprocess(photo)]), "image", request)])[0]
 
     def search_file(self, path: str | Path, request: SearchRequest) -> Answer:
         """The answer for an image file, decoded as for indexing: an indexed file finds itself with a cosine of 1."""
-        return self.search_image(decode(Path(path), photo_options(self.model).decode_size), request)
+        return self.search_image(decode(Path(path), photo_options(self.model.engine).decode_size), request)
 
     def search_similar(self, id: int, request: SearchRequest) -> Answer:
         """Entries similar to an entry of the index, without the entry itself and its exact copies."""
@@ -137,7 +138,7 @@ class Searcher:
         answers: dict[int, Answer] = {}
         for (kind, _, _), positions in groups.items():
             group = [queries[position] for position in positions]
-            encodings = _concatenate([query.encoding for query in group])
+            encodings = Encodings.concatenate([query.encoding for query in group])
             found = self._answer_consistently(encodings, [query.request for query in group], kind)
             answers.update(zip(positions, found, strict=True))
         return [self._with_message(query, answers[position]) for position, query in enumerate(queries)]
@@ -200,11 +201,6 @@ class Searcher:
             self._build_failure = f"{file}: the cache cannot be written ({reason.strerror})"
         except RuntimeError as reason:  # raised by FAISS
             self._build_failure = f"{file}: the cache cannot be built ({' '.join(str(reason).split())[:200]})"
-
-
-def _concatenate(encodings: Sequence[Encodings]) -> Encodings:
-    sets = tuple(one for encoding in encodings for one in encoding.sets or ())
-    return Encodings(np.concatenate([encoding.vectors for encoding in encodings]), sets or None)
 
 
 def _message(query: Query, answer: Answer, *, knows_none: bool) -> str | None:

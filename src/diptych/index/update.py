@@ -172,13 +172,13 @@ class Update:
     def _prepare(
         self, key: str, digest: bytes, info: ImageInfo, photo: Image.Image, size_and_day: tuple[int, int, str | None]
     ) -> _ReadImage:
-        prepared = self._model.preprocess(photo)
+        prepared = self._model.engine.preprocess(photo)
         content = Content("image", digest, b"", None, difference_hash(photo), *size_and_day, thumbnail(photo))
         return _ReadImage(key, digest, info, prepared, content)
 
     @cached_property
     def _options(self) -> PhotoOptions:
-        return photo_options(self._model)
+        return photo_options(self._model.engine)
 
     def _is_known(self, digest: bytes) -> bool:
         return digest in self._new or self.writer.content("image", digest) is not None
@@ -203,7 +203,7 @@ class Update:
         if not self._batch:
             return
         prepared = [image.prepared for image in self._batch if image.prepared is not None]
-        encodings = self._model.encode_preprocessed(prepared)
+        encodings = self._model.engine.encode_preprocessed(prepared)
         for image, vector, vector_set in self._as_bytes(self._batch, encodings):
             image.prepared = None
             if vector is None or image.content is None:
@@ -223,7 +223,7 @@ class Update:
         contents = []
         for begin in range(0, len(new), TEXTS_PER_BATCH):
             part = new[begin : begin + TEXTS_PER_BATCH]
-            encodings = self._model.encode_texts([texts[digest] for digest in part])
+            encodings = self._model.engine.encode_texts([texts[digest] for digest in part])
             for digest, vector, vector_set in self._as_bytes(part, encodings):
                 if vector is None:
                     raise DataError(f"the model's encoding of the text {texts[digest][:60]!r} is not finite")

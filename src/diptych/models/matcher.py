@@ -81,6 +81,11 @@ class Matcher(nn.Module, ABC):
         """The text tower that is fitted to the training texts before training, if the model has one."""
         return next((part for part in self.modules() if isinstance(part, FittedTextTower)), None)
 
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether `encode_texts` computes a prefix that several texts of a batch share only once."""
+        return any(getattr(part, "shares_prefixes", False) for part in self.modules() if not isinstance(part, Matcher))
+
     # Capabilities
 
     @property

@@ -134,7 +134,7 @@ class QueryRunner:
         self, model: Model, queries: Sequence[SearchQuery]
     ) -> dict[SearchQuery, EncodedQuery | Exception]:
         texts = {query: query.subject for query in queries if isinstance(query.subject, str)}
-        rows = self._encode_items(model.identity, {text: text for text in texts.values()}, model.encode_texts)
+        rows = self._encode_items(model.identity, {text: text for text in texts.values()}, model.engine.encode_texts)
         return {query: _with_kind("text", rows[text]) for query, text in texts.items()}
 
     def _encode_photos(
@@ -142,7 +142,7 @@ class QueryRunner:
     ) -> dict[SearchQuery, EncodedQuery | Exception]:
         uploads = {query: query.subject for query in queries if isinstance(query.subject, Upload)}
         items = {upload.digest: upload.prepared for upload in uploads.values()}
-        rows = self._encode_items(model.identity, items, model.encode_preprocessed)
+        rows = self._encode_items(model.identity, items, model.engine.encode_preprocessed)
         return {query: _with_kind("image", rows[upload.digest]) for query, upload in uploads.items()}
 
     def _encode_items(

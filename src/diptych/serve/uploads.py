@@ -64,13 +64,13 @@ class Uploads:
         if prepared is None:
             prepared = self._prepared.get(key)
         if prepared is None:
-            prepared = model.preprocess(decode_upload(body, self._decode_size(model)))
+            prepared = model.engine.preprocess(decode_upload(body, self._decode_size(model)))
             self._prepared.put(key, prepared)
         return Upload(digest, prepared)
 
     def _decode_size(self, model: Model) -> int | None:
         if model.identity not in self._sizes:
-            self._sizes[model.identity] = photo_options(model).decode_size
+            self._sizes[model.identity] = photo_options(model.engine).decode_size
         return self._sizes[model.identity]
 
 

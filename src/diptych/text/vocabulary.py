@@ -116,8 +116,11 @@ class Vocabulary:
     def encode_all(self, texts: Iterable[str]) -> TokenTable:
         """Encode many texts into one table, four bytes per token."""
         flat, offsets = array("i"), array("q", [0])
+        get, unknown = self.ids.get, repeat(UNKNOWN)
         for text in texts:
-            flat.extend(self.encode(text))
+            flat.append(START)
+            flat.extend(map(get, tokenise(text), unknown))
+            flat.append(END)
             offsets.append(len(flat))
         return TokenTable(np.array(flat, np.int32), np.array(offsets, np.int64))
 

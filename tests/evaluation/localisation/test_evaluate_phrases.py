@@ -12,13 +12,13 @@ from diptych.data.phrases import Mentions, find_mentions
 from diptych.errors import DataError, RunError, ScoreError
 from diptych.evaluation.localisation import evaluate_phrases as module
 from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases, measure_phrases
-from diptych.evaluation.localisation.localise import localise_phrases
 from diptych.evaluation.localisation.phrase_metrics import correct_regions
 from diptych.features.crops import Crops
 from diptych.features.image_input import ImageInput
 from diptych.features.readers import FeatureReader, ProposalReader, RegionReader, StoreOptions, image_reader
 from diptych.features.regions import Regions
 from diptych.model import Model
+from diptych.models.explain.localise import localise_phrases
 
 CPU = torch.device("cpu")
 LEFT, RIGHT, WHOLE, NONE = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 1.0, 1.0), (0.0,) * 4
@@ -65,7 +65,7 @@ def test_ranks_equal_one_call_per_mention(model, monkeypatch):
     found = measure_phrases(model, mentions, with_boxes(regions, boxes), [str(row) for row in range(8)])
     expected = []
     for word, image, place in zip(words, mentions.images, places, strict=True):
-        (ordered,) = localise_phrases(model, boxes[image], regions[image], [word], top=30)
+        (ordered,) = localise_phrases(model.engine, boxes[image], regions[image], [word], top=30)
         right = [bool(correct_regions(np.array([each.box], np.float32), place[None])) for each in ordered]
         expected.append(right.index(True) + 1 if any(right) else math.inf)
     assert found.ranks.tolist() == expected

@@ -90,6 +90,15 @@ def test_many_texts_keep_their_order(engines, monkeypatch):
     np.testing.assert_allclose(other.encode_texts(said).vectors, vectors, atol=1e-4)
 
 
+def test_the_size_of_batches_of_texts_can_be_chosen(engines):
+    own, other = engines
+    said, seen = [" ".join(WORDS[: 1 + number % 7]) for number in range(10)], []
+    vectors = other.encode_texts(said, 4, lambda *numbers: seen.append(numbers)).vectors
+    np.testing.assert_allclose(vectors, own.encode_texts(said, 3).vectors, atol=1e-4)
+    assert seen == [(4, 10), (8, 10), (10, 10)]
+    assert own.decode_size == other.decode_size == 16
+
+
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_photos_agree_at_any_number(engines, monkeypatch, count):
     own, other = engines

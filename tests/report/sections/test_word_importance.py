@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from diptych.data.formats.scenes import make_scenes
-from diptych.evaluation.analyses.word_importance import Explanation, WordImportance, explain
 from diptych.model import Model
+from diptych.models.explain.word_importance import Explanation, WordImportance
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.text.gru import GRUSettings
@@ -39,7 +39,7 @@ def test_each_image_has_the_words_of_its_first_caption(trained, encoded):
     section = word_importance_section(trained, encoded, [3, 1])
     assert [photo.name for photo in section.photos] == [encoded.corpus.image_ids[row] for row in (3, 1)]
     for photo, row in zip(section.photos, (3, 1), strict=True):
-        found = explain(trained, encoded.images[row : row + 1], first_caption(encoded, row))
+        found = trained.explain(encoded.images[row], first_caption(encoded, row))
         assert photo.score == found.score
         assert photo.words == caption_words(found)
         assert photo.picture.startswith("data:image/")
@@ -50,7 +50,7 @@ def test_a_caption_without_a_known_word_is_replaced_by_the_next(trained, encoded
     own = np.flatnonzero(encoded.text_groups == encoded.image_groups[2])
     texts[own[0]] = "zebra unicorn"
     first = word_importance_section(trained, replace(encoded, corpus=replace(encoded.corpus, texts=texts)), [2])
-    assert first.photos[0].words == caption_words(explain(trained, encoded.images[2:3], texts[own[1]]))
+    assert first.photos[0].words == caption_words(trained.explain(encoded.images[2:3], texts[own[1]]))
     for row in own:
         texts[row] = "zebra"
     nothing = replace(encoded, corpus=replace(encoded.corpus, texts=texts))

@@ -17,10 +17,10 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.index.search import Searcher
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
-from diptych.model import Model
 from diptych.models.engines.engine import Encodings
 from diptych.serve.app import create_app
 from diptych.text.tokenisers.treebank import tokenise
+from support.own_engine import OwnEngine
 
 CHROMIUM = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -28,14 +28,13 @@ TIMEOUT = 20_000  # milliseconds, for busy machines
 MARKUP = "<img src=x onerror=window.broken=1>"
 
 
-class FakeModel(Model):
+class FakeModel(OwnEngine):
     """A text is the sum of its words; an image is the text that it was taught for its pixels."""
 
     address, identity, embedding_dim, is_inner_product = "fake", "fake", 256, True
-    reads_pictures, localises = True, False
 
     def __init__(self):
-        super().__init__(lambda: self)
+        super().__init__()
         self.taught = {}
 
     def teach(self, photo, text):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from diptych.evaluation.localisation import localise
+from diptych.models.explain.localise import LocatedRegion
 from diptych.serve.routes import entries
 from diptych.serve.schemas import Explained
 
@@ -151,11 +151,11 @@ def test_phrases_have_places_and_unknown_ones_have_none(kit, searcher, monkeypat
     )
     asked = []
 
-    def phrases_in(by, picture, phrases, top):
-        asked.append((by, picture.image.size, phrases, top))
-        return [[localise.LocatedRegion((15, 10, 60, 40), 0.5)] for _ in phrases]  # in pixels
+    def localize(image, phrases, top):
+        asked.append((image.size, phrases, top))
+        return [[LocatedRegion((15, 10, 60, 40), 0.5)] for _ in phrases]  # in pixels
 
-    monkeypatch.setattr(localise, "localise_in_picture", phrases_in)
+    monkeypatch.setattr(searcher.model, "localize", localize)
     with kit.served({"photos": searcher}) as client:
         assert client.get("/indexes").json()["indexes"][0]["localizes"]
         entry = client.get("/search?text=red&k=1").json()["hits"][0]["id"]
@@ -168,5 +168,5 @@ def test_phrases_have_places_and_unknown_ones_have_none(kit, searcher, monkeypat
             {"phrase": "a red thing", "places": [{"box": [0.25, 0.25, 1.0, 1.0], "score": 0.5}]},
         ],
     }
-    assert asked == [(searcher.model, (60, 40), ["a red thing"], 1)]
+    assert asked == [((60, 40), ["a red thing"], 1)]
     assert (none.status_code, "knows none of its words" in none.json()["error"]) == (422, True)

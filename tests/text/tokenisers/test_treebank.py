@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer
 
-from diptych.text.tokenisers.treebank import tokenise
+from diptych.text.tokenisers.treebank import _general, _plain_words, tokenise
 
 NLTK, TREEBANK = NLTKWordTokenizer(), TreebankWordTokenizer()
 
@@ -225,6 +225,21 @@ def captions(draw: st.DrawFn) -> str:
 @given(captions())
 def test_agrees_with_nltk_on_generated_captions(caption: str) -> None:
     assert tokenise(caption) == NLTK.tokenize(caption.lower())
+
+
+@given(st.text(alphabet="abc  .'-,1é\n", max_size=20) | captions())
+@example("they cannot jump .")
+@example("a dog on main st.")
+@example(" a .")
+@example("a b. c")
+@example(".")
+def test_plain_words_are_split_as_by_the_general_rules(text: str) -> None:
+    text = text.lower().strip()
+    words = _plain_words(text)
+    if words is not None and not {"cannot", "gonna"} & set(words):
+        assert words == _general(text)
+    plain = text.removesuffix(".").replace(" ", "")
+    assert (words is not None) == (plain.isascii() and plain.isalpha())
 
 
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=4).map(" ".join), min_size=1, max_size=4))

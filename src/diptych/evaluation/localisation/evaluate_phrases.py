@@ -17,11 +17,11 @@ from diptych.data.corpus import Corpus, Floats
 from diptych.data.phrases import Mentions, find_mentions
 from diptych.data.read_ahead import read_ahead
 from diptych.errors import ScoreError
-from diptych.evaluation.localisation.localise import check_can_localise, valid_regions
 from diptych.evaluation.localisation.phrase_metrics import MIN_OVERLAP, GroundingResult, correct_regions, phrase_ranks
 from diptych.evaluation.runs import FEATURES, open_for_run, open_run
 from diptych.features.readers import InputReader
 from diptych.model import Model
+from diptych.models.explain.localise import check_can_localise, valid_regions
 from diptych.progress import ProgressCallback
 
 PHOTOS_AT_ONCE = 16

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diptych.data.corpus import Floats
+from diptych.progress import ProgressCallback
 from diptych.text.vocabulary import Vocabulary
 
 
@@ -35,6 +36,14 @@ class Encodings:
         """These rows, in this order."""
         sets = None if self.sets is None else tuple(self.sets[row] for row in rows)
         return Encodings(self.vectors[np.asarray(rows, np.int64)], sets)
+
+    @staticmethod
+    def concatenate(parts: Sequence[Encodings]) -> Encodings:
+        """The rows of several encodings by the same model, of which there must be at least one."""
+        vectors = np.concatenate([part.vectors for part in parts])
+        if parts[0].sets is None:
+            return Encodings(vectors)
+        return Encodings(vectors, tuple(members for part in parts for members in part.sets or ()))
 
 
 class Engine(Protocol):
@@ -65,6 +74,16 @@ class Engine(Protocol):
         """Whether the model can find a phrase in an image."""
         ...
 
+    @property
+    def encodes_vectors(self) -> bool:
+        """Whether an image and a text are one vector each, rather than a set of vectors."""
+        ...
+
+    @property
+    def decode_size(self) -> int | None:
+        """The size that photos are decoded for, as in training; None for their own."""
+        ...
+
     def preprocess(self, image: Image.Image) -> NDArray[Any]:
         """Turn an upright RGB image into the array that the image tower reads."""
         ...
@@ -73,8 +92,10 @@ class Engine(Protocol):
         """Encode preprocessed images."""
         ...
 
-    def encode_texts(self, texts: Sequence[str]) -> Encodings:
-        """Encode texts."""
+    def encode_texts(
+        self, texts: Sequence[str], batch_size: int | None = None, progress: ProgressCallback | None = None
+    ) -> Encodings:
+        """Encode texts, at most `batch_size` in one forward pass."""
         ...
 
     def encode_tokens(self, texts: Sequence[Sequence[str]]) -> Encodings:

@@ -15,10 +15,11 @@ from PIL import Image
 from diptych.data.corpus import Floats, Integers
 from diptych.data.images import square_array
 from diptych.errors import DataError, DiptychError, RunError
-from diptych.features.crops import fixed_crops
+from diptych.features.crops import decode_size, fixed_crops
 from diptych.machine import available_cores
 from diptych.models.engines.engine import Encodings
 from diptych.models.export.exported import Exported
+from diptych.progress import ProgressCallback
 from diptych.text.tokenisers.treebank import tokenise
 from diptych.text.vocabulary import Vocabulary, pad_ids
 
@@ -32,6 +33,7 @@ class OnnxEngine:
     is_inner_product = True
     reads_pictures = True
     localises = False
+    encodes_vectors = True
 
     def __init__(self, folder: Path, exported: Exported, vocabulary: Vocabulary) -> None:
         self.exported = exported
@@ -51,6 +53,12 @@ class OnnxEngine:
             raise RunError(str(reason)) from None
         return cls(folder, exported, vocabulary)
 
+    @property
+    def decode_size(self) -> int | None:
+        """That of the exported image tower."""
+        image_input = self.exported.image_input
+        return decode_size(image_input.shape[-1], image_input.crops)
+
     def preprocess(self, image: Image.Image) -> NDArray[Any]:
         """The image's crops, (crops, 3, side, side), or pixels, (3, side, side), as bytes."""
         image_input = self.exported.image_input
@@ -67,19 +75,29 @@ class OnnxEngine:
             vectors[part] = self._image.run(None, {"images": np.stack(preprocessed[part])})[0]
         return Encodings(vectors)
 
-    def encode_texts(self, texts: Sequence[str]) -> Encodings:
+    def encode_texts(
+        self, texts: Sequence[str], batch_size: int | None = None, progress: ProgressCallback | None = None
+    ) -> Encodings:
         """Encode texts."""
-        return self.encode_tokens([tokenise(text) for text in texts])
+        return self._encode_ids([self.vocabulary.encode(text) for text in texts], batch_size, progress)
 
     def encode_tokens(self, texts: Sequence[Sequence[str]]) -> Encodings:
-        """Encode texts that are already split into tokens, in batches of similar length."""
-        rows = [self.vocabulary.encode_tokens(words) for words in texts]
+        """Encode texts that are already split into tokens."""
+        return self._encode_ids([self.vocabulary.encode_tokens(words) for words in texts])
+
+    def _encode_ids(
+        self, rows: list[list[int]], batch_size: int | None = None, progress: ProgressCallback | None = None
+    ) -> Encodings:
+        """Encode texts as ids, in batches of similar length."""
         order = np.argsort([len(row) for row in rows], kind="stable")
         vectors = self._empty(len(rows))
-        for begin in range(0, len(rows), TEXTS_AT_ONCE):
-            part: Integers = order[begin : begin + TEXTS_AT_ONCE]
+        at_once = batch_size or TEXTS_AT_ONCE
+        for begin in range(0, len(rows), at_once):
+            part: Integers = order[begin : begin + at_once]
             ids, lengths = pad_ids([rows[row] for row in part.tolist()])
             vectors[part] = self._text.run(None, {"ids": ids, "lengths": lengths})[0]
+            if progress:
+                progress(begin + len(part), len(rows))
         return Encodings(vectors)
 
     def score(self, images: Encodings, texts: Encodings) -> Floats:

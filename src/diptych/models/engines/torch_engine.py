@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from diptych.data.corpus import Corpus, Floats, Integers, Picture
+from diptych.data.corpus import Corpus, Floats, Integers
 from diptych.data.image_reader import ImageReader
 from diptych.data.images import DecodedPicture
 from diptych.data.read_ahead import read_ahead
 from diptych.errors import DataError, ImageError, RunError
+from diptych.features.crops import decode_size
 from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.machine import choose_device
 from diptych.models.encoded_corpus import EncodedCorpus
@@ -81,11 +82,26 @@ class TorchEngine:
         """The matcher's."""
         return self.matcher.localises
 
+    @property
+    def encodes_vectors(self) -> bool:
+        """Whether the matcher has embeddings."""
+        return self.matcher.embedding_dim is not None
+
+    @property
+    def decode_size(self) -> int | None:
+        """That of the matcher's image input."""
+        image_input = self.matcher.image_input
+        return decode_size(image_input.shape[-1], image_input.crops)
+
     # Images and texts as numpy arrays
 
     def preprocess(self, image: Image.Image) -> NDArray[Any]:
         """The image's crops, pixels or regions, as the image tower reads them."""
-        row: NDArray[Any] = self._read(DecodedPicture(image))[0]
+        reader = image_reader([DecodedPicture(image)], self.matcher.image_input, self.matcher.pretrained)
+        values, readable = reader.read(np.array([0]))
+        if not readable.all():
+            raise ImageError(reader.skipped[0])
+        row: NDArray[Any] = values[0]
         return row
 
     @torch.inference_mode()
@@ -93,9 +109,11 @@ class TorchEngine:
         """Encode preprocessed images in one batch."""
         return _encodings(self.matcher.encode_images(self._to_device(np.stack(preprocessed))))
 
-    def encode_texts(self, texts: Sequence[str]) -> Encodings:
+    def encode_texts(
+        self, texts: Sequence[str], batch_size: int | None = None, progress: ProgressCallback | None = None
+    ) -> Encodings:
         """Encode texts."""
-        return _encodings(self.text_tensor(texts))
+        return _encodings(self.text_tensor(texts, progress, batch_size))
 
     def encode_tokens(self, texts: Sequence[Sequence[str]]) -> Encodings:
         """Encode texts that are already split into tokens, in one batch."""
@@ -130,18 +148,17 @@ class TorchEngine:
     # Images and texts as tensors on the device
 
     @torch.inference_mode()
-    def picture_tensor(self, picture: Picture) -> Tensor:
-        """Encode one picture: (1, ...)."""
-        return self.matcher.encode_images(self._to_device(self._read(picture)))
-
-    @torch.inference_mode()
-    def text_tensor(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Tensor:
+    def text_tensor(
+        self, texts: Sequence[str], progress: ProgressCallback | None = None, batch_size: int | None = None
+    ) -> Tensor:
         """Encode texts: (texts, ...)."""
-        # In alphabetical order neighbours share prefixes, which the text tower computes once.
-        order = np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
+        at_once = batch_size or TEXTS_AT_ONCE
         table = self.vocabulary.encode_all(texts)
+        # Neighbours share prefixes, which the text tower computes once, or have equal lengths and need no padding.
+        keys: Sequence[Any] = texts if self.matcher.shares_prefixes else table.lengths.tolist()
+        order = np.array(sorted(range(len(texts)), key=keys.__getitem__), np.int64)
         rows, done = [], 0
-        for chunk in np.split(order, range(TEXTS_AT_ONCE, len(order), TEXTS_AT_ONCE)):
+        for chunk in np.split(order, range(at_once, len(order), at_once)):
             rows.append(self.matcher.encode_texts(self._tokens(*table.batch(chunk))))
             done += len(chunk)
             if progress:
@@ -221,14 +238,6 @@ class TorchEngine:
             raise DataError(f"{corpus.name}: no image of {splits or 'it'} could be read; first reason: {first}")
         return concatenate_encodings(rows), np.concatenate(numbers), skipped
 
-    def _read(self, picture: Picture) -> NDArray[Any]:
-        """What the image tower reads of one picture: (1, ...)."""
-        reader = image_reader([picture], self.matcher.image_input, self.matcher.pretrained)
-        values, readable = reader.read(np.array([0]))
-        if not readable.all():
-            raise ImageError(reader.skipped[0])
-        return values
-
     def _tokens(self, ids: Integers, lengths: Integers) -> Tokens:
         return Tokens(self._to_device(ids), self._to_device(lengths))
 
@@ -245,5 +254,6 @@ def _encodings(encoded: Tensor) -> Encodings:
     if encoded.dim() == 2:
         return Encodings(encoded.float().cpu().numpy())
     means = torch.nn.functional.normalize(encoded.sum(1), dim=1)
-    sets = tuple(row[filled].float().cpu().numpy() for row, filled in zip(encoded, present(encoded), strict=True))
+    rows, filled = encoded.float().cpu(), present(encoded).cpu()
+    sets = tuple(row[places].numpy() for row, places in zip(rows, filled, strict=True))
     return Encodings(means.float().cpu().numpy(), sets)

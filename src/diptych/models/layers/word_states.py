@@ -29,6 +29,8 @@ class WordStates(nn.Module):
     `<start>` and `<end>` are words like any other.
     """
 
+    shares_prefixes = True
+
     def __init__(self, words: int, word_size: int, size: int) -> None:
         super().__init__()
         self.words = nn.Embedding(words, word_size, padding_idx=PAD)

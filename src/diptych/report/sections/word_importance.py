@@ -10,9 +10,9 @@ import numpy as np
 
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError
-from diptych.evaluation.analyses.word_importance import Explanation, explain
 from diptych.model import Model
 from diptych.models.encoded_corpus import EncodedCorpus
+from diptych.models.explain.word_importance import Explanation
 from diptych.report.thumbnails import corpus_thumbnail_uri
 
 TOP_WORDS = 3  # words per caption in bold
@@ -68,7 +68,7 @@ def _photo(model: Model, encoded: EncodedCorpus, corpus: Corpus, row: int) -> Ex
     image = encoded.images[row : row + 1]
     for text in np.flatnonzero(encoded.text_groups == encoded.image_groups[row]):
         with suppress(DataError):  # a caption without known words: try the next one
-            found = explain(model, image, corpus.texts[int(text)])
+            found = model.explain(image, corpus.texts[int(text)])
             picture = corpus_thumbnail_uri(corpus, row)
             return ExplainedPhoto(corpus.image_ids[row], picture, found.score, caption_words(found))
     return None

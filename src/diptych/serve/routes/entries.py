@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
-from numpy.typing import NDArray
 from PIL import Image
 
-from diptych.data.images import DecodedPicture, decode, decode_bytes
+from diptych.data.images import decode, decode_bytes
 from diptych.errors import DataError, ImageError
-from diptych.evaluation.analyses.word_importance import leave_one_out
 from diptych.index.entries import Entry
 from diptych.index.search import Searcher
+from diptych.models.embeddings import to_array
 from diptych.serve.errors import RequestError
 from diptych.serve.openapi import errors, parameters, read_parameters
 from diptych.serve.queries import stored_encoding
@@ -157,11 +156,7 @@ def encode_jpeg(photo: Image.Image) -> bytes:
 def explain_words(searcher: Searcher, query: EntryAndText) -> dict[str, Any]:
     """The importance of each word, from the stored encoding of the image; its file is not needed."""
     image, _ = stored_encoding(searcher, image_entry(searcher, query.id).id)
-
-    def scores(texts: list[list[str]]) -> NDArray[np.float64]:
-        return np.asarray(searcher.model.score(image, searcher.model.encode_tokens(texts))[0], np.float64)
-
-    found = leave_one_out(query.text, searcher.model.known_words, scores)
+    found = searcher.model.explain(to_array(image), query.text)
     words = [word.to_json() for word in found.words]
     return {"id": query.id, "text": query.text, "score": found.score, "words": words}
 
@@ -171,14 +166,12 @@ def localise_phrases(searcher: Searcher, query: EntryAndText) -> dict[str, Any]:
     model = searcher.model
     if not model.localises:
         raise RequestError(409, "the model of this index scores whole images and cannot localise phrases")
-    from diptych.evaluation.localisation.localise import localise_in_picture
-
     photo = _photo(searcher, query.id)
     phrases = list(dict.fromkeys(noun_phrases(query.text) or [query.text]))[:MAX_PHRASES]
     known = [phrase for phrase, known in zip(phrases, model.known_texts(phrases).tolist(), strict=True) if known]
     if not known:
         raise DataError(f"{query.text!r}: the model knows none of its words; try other words")
-    found = dict(zip(known, localise_in_picture(model, DecodedPicture(photo), known, PLACES), strict=True))
+    found = dict(zip(known, model.localize(photo, known, PLACES), strict=True))
     scale = np.array([photo.width, photo.height] * 2)
     places = {
         phrase: [{"box": (np.array(place.box) / scale).tolist(), "score": place.score} for place in places]

@@ -66,6 +66,24 @@ def tokenise(text: str) -> list[str]:
     if not (text.isascii() and text.isprintable()):
         text = unicodedata.normalize("NFC", text.translate(_PLAIN_FORMS))
     text = text.strip()
+    tokens = _plain_words(text)
+    if tokens is not None and _CONTRACTIONS.keys().isdisjoint(tokens):
+        return tokens
+    return _general(text)
+
+
+def _plain_words(text: str) -> list[str] | None:
+    """The tokens of plain words with at most a period at the end, as most captions are; None for any other text."""
+    words, period, rest = text.partition(".")
+    if rest or not (text.isascii() and words.replace(" ", "").isalpha()):
+        return None
+    tokens = words.split()
+    if period:
+        tokens.append(period)
+    return tokens
+
+
+def _general(text: str) -> list[str]:
     quoted = '"' in text or "'" in text
     if quoted:
         text = _OPENING_QUOTE.sub("``", text)

@@ -14,6 +14,7 @@ from diptych.features.crops import Crops
 from diptych.features.readers import StoreOptions, image_reader
 from diptych.features.regions import Regions
 from diptych.model import Model
+from diptych.models.encode import encode_pictures
 from diptych.models.matcher import Matcher
 from diptych.models.towers import pretrained as module
 from diptych.models.towers.region.backbone import RegionBackboneSettings
@@ -106,8 +107,9 @@ def test_a_photo_that_nobody_has_seen_gives_what_the_store_gives(tmp_path, regio
     torch.testing.assert_close(filed, live, atol=1e-3, rtol=1e-3)  # stored as float16
     from_store = trained(tmp_path, regions=regions, side=side)
     assert torch.equal(from_store.torch_engine.encode_corpus_images(PHOTOS)[0], filed)
-    for number, picture in enumerate(PHOTOS.pictures):
-        torch.testing.assert_close(model.torch_engine.picture_tensor(picture)[0], live[number])
+    found = torch.from_numpy(encode_pictures(model.engine, PHOTOS.pictures)[0])
+    torch.testing.assert_close(found, live[:, : found.shape[1]])
+    assert not live[:, found.shape[1] :].any()
 
 
 def test_a_photo_that_cannot_be_read_is_left_out_and_nobody_moves_up():
@@ -119,7 +121,7 @@ def test_a_photo_that_cannot_be_read_is_left_out_and_nobody_moves_up():
     torch.testing.assert_close(found, whole[[1, 2, 4]])
     assert skipped == {PHOTOS.image_ids[number]: "broken.jpg: truncated" for number in (0, 3)}
     with pytest.raises(ImageError, match=r"broken\.jpg: truncated"):
-        model.torch_engine.picture_tensor(Broken())
+        encode_pictures(model.engine, [Broken()])
 
 
 def test_cells_of_pixels_and_stored_ones_as_they_are():

@@ -28,6 +28,8 @@ class GRUSettings(TextTowerSettings):
 class TextGRU(TextTower):
     """Word embedding U(-0.1, 0.1), one GRU layer, the state at `<end>`."""
 
+    shares_prefixes = True
+
     def __init__(self, words: int, word_size: int, hidden: int) -> None:
         super().__init__()
         self.words = nn.Embedding(words, word_size, padding_idx=PAD)

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import DataError, ScoreError
-from diptych.evaluation.analyses import word_importance as words
-from diptych.evaluation.analyses.word_importance import Explanation, WordImportance, explain
 from diptych.model import Model
+from diptych.models.embeddings import from_array
+from diptych.models.explain import word_importance
+from diptych.models.explain.word_importance import MAX_WORDS, Explanation, WordImportance
 from diptych.models.matchers.dual_path import DualPathSettings
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.similarity_net import SimilarityNetSettings
@@ -52,6 +53,10 @@ def built(name):
     shape = (1, 3, 4) if name == "scan" else (1, 4)
     with torch.inference_mode():
         return trained, matcher.encode_images(torch.randn(shape, generator=torch.Generator().manual_seed(1)))
+
+
+def explain(trained, image, sentence):
+    return word_importance.explain(trained.engine, from_array(image.numpy()), sentence)
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -121,7 +126,7 @@ def test_refusals_are_one_line():
         ("", "the sentence is empty"),
         ("  \n", "the sentence is empty"),
         ("zebra unicorn", "'zebra unicorn': the run knows none of its words"),
-        ("dog " * (words.MAX_WORDS + 1), f"at most {words.MAX_WORDS}"),
+        ("dog " * (MAX_WORDS + 1), f"at most {MAX_WORDS}"),
     ):
         with pytest.raises(DataError, match=reason) as error:
             explain(trained, image, sentence)

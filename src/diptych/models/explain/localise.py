@@ -14,7 +14,8 @@ import torch
 from diptych.data.corpus import Floats, Integers, Picture
 from diptych.errors import DataError, ImageError, RunError
 from diptych.features.readers import image_reader
-from diptych.model import Model
+from diptych.models.encode import check_count
+from diptych.models.engines.torch_engine import TorchEngine
 from diptych.models.matcher import Matcher
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -36,7 +37,7 @@ class LocatedRegion:
 
 @torch.inference_mode()
 def localise_phrases(
-    model: Model, boxes: Floats, regions: Floats, phrases: Sequence[str], top: int = 1
+    engine: TorchEngine, boxes: Floats, regions: Floats, phrases: Sequence[str], top: int = 1
 ) -> list[list[LocatedRegion]]:
     """The `top` best regions of a photo for each phrase, best first, with boxes relative to the photo.
 
@@ -45,8 +46,8 @@ def localise_phrases(
     valid = valid_regions(boxes, regions)
     if not len(valid) or not len(phrases):
         return [[] for _ in phrases]
-    values = torch.from_numpy(regions[valid]).to(model.device)
-    scores = model.matcher.score(model.matcher.encode_images(values), model.torch_engine.text_tensor(phrases))
+    values = torch.from_numpy(regions[valid]).to(engine.device)
+    scores = engine.matcher.score(engine.matcher.encode_images(values), engine.text_tensor(phrases))
     best_scores, best_rows = scores.topk(min(top, len(valid)), dim=0)  # (top, phrases)
     corners = [(left, top, right, bottom) for left, top, right, bottom in boxes[valid].tolist()]
     return [
@@ -65,15 +66,15 @@ def valid_regions(boxes: Floats, regions: Floats) -> Integers:
 
 
 def localise_in_picture(
-    model: Model, picture: Picture, phrases: Sequence[str], top: int = 1
+    engine: TorchEngine, picture: Picture, phrases: Sequence[str], top: int = 1
 ) -> list[list[LocatedRegion]]:
     """The `top` best regions of any picture for each phrase, best first, with boxes in pixels of the picture.
 
-    The regions are proposed, pooled and encoded once for all phrases.
+    The regions are proposed, pooled and encoded once for all phrases. The matcher must be one that localises.
     """
-    check_can_localise(model.matcher)
-    check_phrases(model, phrases)
-    reader = image_reader([picture], model.matcher.image_input, model.matcher.pretrained)
+    check_count("top", top, 1)
+    check_phrases(engine, phrases)
+    reader = image_reader([picture], engine.matcher.image_input, engine.matcher.pretrained)
     values, readable = reader.read(np.array([0]))
     if not readable.all():
         raise ImageError(reader.skipped[0])
@@ -82,7 +83,7 @@ def localise_in_picture(
         name = getattr(picture, "path", "the photo")
         raise DataError(f"{name}: no region was proposed to look for phrases in; try a larger or clearer photo")
     width, height = picture.load().size
-    found = localise_phrases(model, reader.boxes[0], values[0], phrases, top)
+    found = localise_phrases(engine, reader.boxes[0], values[0], phrases, top)
     return [[region.to_pixels(width, height) for region in regions] for regions in found]
 
 
@@ -95,9 +96,9 @@ def check_can_localise(matcher: Matcher) -> None:
         )
 
 
-def check_phrases(model: Model, phrases: Sequence[str]) -> None:
+def check_phrases(engine: TorchEngine, phrases: Sequence[str]) -> None:
     """Raise a DataError if a phrase is empty or has no word that the model knows."""
-    for phrase, known in zip(phrases, model.known_texts(phrases).tolist(), strict=True):
+    for phrase, known in zip(phrases, engine.known_texts(phrases).tolist(), strict=True):
         if not phrase.strip():
             raise DataError("a phrase is empty; describe a thing, such as 'a red ball'")
         if not known:

@@ -2,28 +2,19 @@
 
     importance(word) = s(image, sentence) - s(image, sentence without the word)
 
-(Zheng et al. 2020, dual-path, section VI-D and Fig. 11.) It needs only scores, so it works with any matcher.
+(Zheng et al. 2020, dual-path, section VI-D and Fig. 11.) It needs only scores, so it works with any model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diptych.errors import DataError, ScoreError
+from diptych.models.engines.engine import Encodings, Engine
 from diptych.text.tokenisers.treebank import tokenise
-
-if TYPE_CHECKING:  # an exported model is served without torch
-    from torch import Tensor
-
-    from diptych.model import Model
-
-KnownWords = Callable[[Sequence[str]], NDArray[np.bool_]]
-TextScores = Callable[[list[list[str]]], NDArray[np.float64]]
 
 MAX_WORDS = 256  # the sentence is encoded once more for each of its words
 
@@ -70,21 +61,8 @@ class Explanation:
         }
 
 
-def explain(model: Model, image: Tensor, sentence: str) -> Explanation:
-    """The importance of each word of a sentence for one encoded image, (1, ...)."""
-    import torch
-
-    @torch.inference_mode()
-    def scores(texts: list[list[str]]) -> NDArray[np.float64]:
-        encoded = model.torch_engine.token_tensor(texts)
-        found: NDArray[np.float64] = model.matcher.score(image.to(model.device), encoded)[0].double().cpu().numpy()
-        return found
-
-    return leave_one_out(sentence, model.known_words, scores)
-
-
-def leave_one_out(sentence: str, known_words: KnownWords, scores: TextScores) -> Explanation:
-    """Score a sentence without each of its known words; `scores` maps tokenised texts to an image's scores.
+def explain(engine: Engine, image: Encodings, sentence: str) -> Explanation:
+    """The importance of each word of a sentence for one encoded image.
 
     The sentence and its shortened versions are scored as one batch. A single word leaves the empty text.
     """
@@ -93,14 +71,14 @@ def leave_one_out(sentence: str, known_words: KnownWords, scores: TextScores) ->
         raise DataError("the sentence is empty; describe something, such as 'two red circles'")
     if len(words) > MAX_WORDS:
         raise DataError(f"a sentence of {len(words):,} words; at most {MAX_WORDS} can be explained, shorten it")
-    known = known_words(words)
+    known = engine.known_words(words)
     if not known.any():
         raise DataError(f"{sentence!r}: the run knows none of its words; use words of the training texts")
     shortened = [words[:position] + words[position + 1 :] for position in np.flatnonzero(known).tolist()]
-    found = scores([words, *shortened])
-    if not np.isfinite(found).all():
+    scores = engine.score(image, engine.encode_tokens([words, *shortened]))[0].astype(np.float64)
+    if not np.isfinite(scores).all():
         raise ScoreError(f"{sentence!r}: its score with the image is not a finite number; is the run damaged?")
-    drops = iter((found[0] - found[1:]).tolist())
+    drops = iter((scores[0] - scores[1:]).tolist())
     importances = (next(drops) if is_known else None for is_known in known)
     explained = map(WordImportance, range(len(words)), words, importances)
-    return Explanation(sentence, float(found[0]), tuple(explained))
+    return Explanation(sentence, float(scores[0]), tuple(explained))
