@@ -213,7 +213,7 @@ def test_words_are_explained_for_an_image_or_its_embedding(model, photos):
         model.explain(photos[0], None)
     with pytest.raises(ImageError, match="the image: floating-point"):
         model.explain(Image.new("F", (2, 2)), "red")
-    with pytest.raises(DataError, match="the image: 3 is not an image"):
+    with pytest.raises(DataError, match="the image: the image is of type int"):
         model.explain(3, "red")
 
 

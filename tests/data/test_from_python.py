@@ -230,7 +230,7 @@ def test_bad_pairs(texts, options, message):
     [
         ("missing.jpg", "no image 'missing.jpg' in "),
         ("", "the image is empty"),
-        ("https://example.com/a.jpg", "'https://example.com/a.jpg' is a URL, and Diptych downloads nothing"),
+        ("https://example.com/a.jpg", "'https://example.com/a.jpg' is a URL, and Diptych never downloads"),
         (None, "no image"),
         (np.zeros((3, 4)), "the image is an array of float64"),
     ],

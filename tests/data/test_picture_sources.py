@@ -104,7 +104,7 @@ def test_a_photo_that_was_opened_may_be_loaded_by_many_threads(tmp_path):
         (RED / 255, "an array of float64; convert its pixels to uint8"),
         (RED.transpose(2, 0, 1), r"shape \(3, 6, 8\); it must be \(height, width\)"),
         (RED[:0], r"shape \(0, 8, 3\)"),
-        ("https://example.com/a.jpg", "'https://example.com/a.jpg' is a URL, and Diptych downloads nothing"),
+        ("https://example.com/a.jpg", "'https://example.com/a.jpg' is a URL, and Diptych never downloads"),
         ("s3://bucket/a.jpg", "is a URL"),
         ("data:image/png;base64,AAAA", "is a URL"),
     ],

@@ -49,6 +49,9 @@ _EMPTY = "an empty file (0 bytes); copy it again"
 _PIL_FILTER = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 _filter_lock = threading.Lock()
 
+# Pillow decodes an image from `Image.open` in place when it is first used, and two threads may be given the same one.
+_LOAD_LOCKS = tuple(threading.Lock() for _ in range(64))
+
 
 @dataclass(frozen=True)
 class PictureFile:
@@ -123,7 +126,8 @@ def upright_rgb(image: Image.Image, name: str) -> Image.Image:
         if getattr(image, "tile", None) and getattr(image, "fp", None) is None:
             raise ImageError("its file was closed before it was decoded; pass the path, or call load() before closing")
         _check_size(image, MAX_PIXELS)
-        image.load()
+        with _LOAD_LOCKS[hash(id(image)) % len(_LOAD_LOCKS)]:
+            image.load()
         return _rgb(_upright(image))
     except Exception as reason:
         raise ImageError(" ".join(f"{name}: {_describe(reason)}".splitlines())) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,6 @@ from diptych.errors import DataError, ImageError, one_line
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|data:")
 _KINDS = "a path, a PIL image, a uint8 array, the bytes of a file, or an object with load()"
-_load_lock = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +49,10 @@ def image_path(value: object) -> str | None:
     path = os.fspath(value)
     if not isinstance(path, str):
         raise DataError("the path is of type bytes, not a string")
+    if not path:
+        raise DataError("the image is empty; give its path")
     if _URL.match(path):
-        raise DataError(f"{path[:60]!r} is a URL, and Diptych downloads nothing; download the image and name its file")
+        raise DataError(f"{path[:60]!r} is a URL, and Diptych never downloads; save the file first")
     return path
 
 
@@ -67,7 +67,7 @@ def as_picture(value: object, name: str) -> Picture:
 def _opener(value: object, name: str) -> Callable[[], object]:
     """The function that opens an image which is not a path."""
     if isinstance(value, Image.Image):
-        return partial(_loaded, value)
+        return lambda: value
     if isinstance(value, np.ndarray):
         return partial(Image.fromarray, _pixels(value))
     if isinstance(value, bytes | bytearray):
@@ -91,12 +91,6 @@ def decode_stored(stored: Mapping[str, Any], name: str) -> Image.Image:
     if path is None:
         raise ImageError(f"{name}: neither bytes nor a path")
     return decode(Path(path))
-
-
-def _loaded(image: Image.Image) -> Image.Image:
-    with _load_lock:  # an image that was opened but not loaded must not be loaded by two threads
-        image.load()
-    return image
 
 
 def _pixels(array: NDArray[Any]) -> NDArray[np.uint8]:
