@@ -1,6 +1,7 @@
 """Diptych: image-text matching. Train on captioned images, measure, and search both ways.
 
-The names below are loaded when they are first used: importing the package costs nothing, torch costs seconds.
+The names below are the public interface, with those of `diptych.objectives`; docs/reference describes them. They are
+loaded when they are first used: importing the package costs nothing, torch costs seconds.
 """
 
 from __future__ import annotations
@@ -11,36 +12,149 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from diptych.data.corpus import Box, Corpus, Phrase
     from diptych.data.open import open_corpus
+    from diptych.errors import (
+        CallbackError,
+        DataError,
+        DiptychError,
+        ImageError,
+        IndexFileError,
+        PluginError,
+        RecipeError,
+        RunError,
+        ScoreError,
+    )
+    from diptych.evaluation.arrays import ScoreComparison, compare_scores, evaluate_embeddings, evaluate_scores
+    from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
+    from diptych.evaluation.protocols.retrieval import RetrievalResult
     from diptych.evaluation.runs import evaluate
     from diptych.index.entries import Filters, SearchRequest
     from diptych.index.search import Searcher, open_index
     from diptych.index.sync import sync
-    from diptych.model import Model
+    from diptych.mining.arrays import MinedNegatives, mine_embeddings
+    from diptych.model import Model, load
+    from diptych.models.encode import EncodedImages
+    from diptych.models.explain.localise import LocatedRegion
+    from diptych.models.explain.word_importance import Explanation, WordImportance
+    from diptych.plugins import PluginWarning, allow_code
+    from diptych.serve.app import create_app
+    from diptych.training.engine.callbacks import Callback, StopTraining
+    from diptych.training.engine.events import (
+        Checkpoint,
+        EpochEnd,
+        Message,
+        Preparation,
+        StageStart,
+        StepEnd,
+        TrainingEnd,
+        TrainingStart,
+    )
+    from diptych.training.loggers.mlflow import MLflowLogger
+    from diptych.training.loggers.tensorboard import TensorBoardLogger
+    from diptych.training.loggers.wandb import WandbLogger
+    from diptych.training.recipe import Recipe
     from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
 
-_HOMES = {
-    "SearchRequest": "diptych.index.entries",
-    "Filters": "diptych.index.entries",
-    "Searcher": "diptych.index.search",
-    "Model": "diptych.model",
-    "evaluate": "diptych.evaluation.runs",
-    "load_recipe": "diptych.training.recipe_loader",
-    "open_corpus": "diptych.data.open",
-    "open_index": "diptych.index.search",
-    "sync": "diptych.index.sync",
-    "train": "diptych.training.train",
+_NAMES = {
+    "diptych.data.corpus": ("Box", "Corpus", "Phrase"),
+    "diptych.data.open": ("open_corpus",),
+    "diptych.errors": (
+        "CallbackError",
+        "DataError",
+        "DiptychError",
+        "ImageError",
+        "IndexFileError",
+        "PluginError",
+        "RecipeError",
+        "RunError",
+        "ScoreError",
+    ),
+    "diptych.evaluation.arrays": ("ScoreComparison", "compare_scores", "evaluate_embeddings", "evaluate_scores"),
+    "diptych.evaluation.localisation.evaluate_phrases": ("evaluate_phrases",),
+    "diptych.evaluation.protocols.retrieval": ("RetrievalResult",),
+    "diptych.evaluation.runs": ("evaluate",),
+    "diptych.index.entries": ("Filters", "SearchRequest"),
+    "diptych.index.search": ("Searcher", "open_index"),
+    "diptych.index.sync": ("sync",),
+    "diptych.mining.arrays": ("MinedNegatives", "mine_embeddings"),
+    "diptych.model": ("Model", "load"),
+    "diptych.models.encode": ("EncodedImages",),
+    "diptych.models.explain.localise": ("LocatedRegion",),
+    "diptych.models.explain.word_importance": ("Explanation", "WordImportance"),
+    "diptych.plugins": ("PluginWarning", "allow_code"),
+    "diptych.serve.app": ("create_app",),
+    "diptych.training.engine.callbacks": ("Callback", "StopTraining"),
+    "diptych.training.engine.events": (
+        "Checkpoint",
+        "EpochEnd",
+        "Message",
+        "Preparation",
+        "StageStart",
+        "StepEnd",
+        "TrainingEnd",
+        "TrainingStart",
+    ),
+    "diptych.training.loggers.mlflow": ("MLflowLogger",),
+    "diptych.training.loggers.tensorboard": ("TensorBoardLogger",),
+    "diptych.training.loggers.wandb": ("WandbLogger",),
+    "diptych.training.recipe": ("Recipe",),
+    "diptych.training.recipe_loader": ("load_recipe",),
+    "diptych.training.train": ("train",),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
+    "Box",
+    "Callback",
+    "CallbackError",
+    "Checkpoint",
+    "Corpus",
+    "DataError",
+    "DiptychError",
+    "EncodedImages",
+    "EpochEnd",
+    "Explanation",
     "Filters",
+    "ImageError",
+    "IndexFileError",
+    "LocatedRegion",
+    "MLflowLogger",
+    "Message",
+    "MinedNegatives",
     "Model",
+    "Phrase",
+    "PluginError",
+    "PluginWarning",
+    "Preparation",
+    "Recipe",
+    "RecipeError",
+    "RetrievalResult",
+    "RunError",
+    "ScoreComparison",
+    "ScoreError",
     "SearchRequest",
     "Searcher",
+    "StageStart",
+    "StepEnd",
+    "StopTraining",
+    "TensorBoardLogger",
+    "TrainingEnd",
+    "TrainingStart",
+    "WandbLogger",
+    "WordImportance",
     "__version__",
+    "allow_code",
+    "compare_scores",
+    "create_app",
     "evaluate",
+    "evaluate_embeddings",
+    "evaluate_phrases",
+    "evaluate_scores",
+    "load",
     "load_recipe",
+    "mine_embeddings",
     "open_corpus",
     "open_index",
     "sync",
@@ -52,3 +166,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'diptych' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
