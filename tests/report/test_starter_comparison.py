@@ -85,7 +85,7 @@ def test_the_published_rows_of_the_recipe_are_there_without_the_starter(run, sta
     (folder / "recipe.toml").write_text(recipe.to_toml())
     rows = published_figures(folder)
     assert list(rows.values()) == [row for row in recipe.paper.row if row.i2t]
-    assert list(rows)[0] == "Faghri et al. 2018, VSE++, Table 3.17, Flickr30K"
+    assert next(iter(rows)) == "Faghri et al. 2018, VSE++, Table 3.17, Flickr30K"
     encoded, result = measured(folder, photos)
     alone = compare_with_starter(folder, encoded, result, None)
     assert (alone.starter, alone.difference, alone.published) == (None, None, rows)
