@@ -1,10 +1,7 @@
 """The commands of README and docs that train name recipes and settings that are there, and word vectors if needed."""
 
-import ast
-import importlib
 import re
 import shlex
-import textwrap
 from itertools import pairwise
 from pathlib import Path
 
@@ -54,24 +51,6 @@ def test_the_commands_are_found():
     found = {command for page in PAGES.values() for command in commands(page.read_text(encoding="utf-8"))}
     assert len(found) > 20
     assert {"dual-path-small", "dual-path-pedes-small", "vsrn", "cca-small"} <= {command[2] for command in found}
-
-
-def imports(text):
-    """The modules and names that a page's Python blocks import from the package."""
-    for block in re.findall(r"^ *```python\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
-        for node in ast.walk(ast.parse(textwrap.dedent(block))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "diptych":
-                yield from ((node.module, alias.name) for alias in node.names)
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if not page.startswith("docs/extend/")])
-def test_what_python_examples_import_exists(page):
-    for module, name in imports(PAGES[page].read_text(encoding="utf-8")):
-        assert hasattr(importlib.import_module(module), name), f"{module} has no {name}"
-
-
-def test_the_imports_are_found():
-    assert ("diptych.mining.lists", "HardNegativeLists") in imports(PAGES["docs/mining.md"].read_text(encoding="utf-8"))
 
 
 PAGE = """Text with `diptych train nothing DATA`.

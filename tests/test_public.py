@@ -27,7 +27,7 @@ def names_for_type_checkers(package):
 
 def test_the_names_of_the_package_agree():
     typed = names_for_type_checkers(diptych)
-    assert diptych._HOMES == typed
+    assert typed == diptych._HOMES
     assert sorted(diptych.__all__) == sorted([*typed, "__version__"])
     assert dir(diptych) == sorted(diptych.__all__)
 

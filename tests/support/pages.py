@@ -12,7 +12,10 @@ from PIL import Image
 
 from diptych.data.open import open_corpus
 from diptych.index.sync import sync
+from diptych.mining.lists import weights_digest
+from diptych.mining.mine import mine
 from diptych.model import Model
+from diptych.models.export.onnx import export_onnx
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
@@ -21,7 +24,10 @@ PAGES = {page.relative_to(ROOT).as_posix(): page for page in [ROOT / "README.md"
 
 SCENES = "scenes:train=24,val=6,test=10,texts=2"
 TINY = ("model.joint=16", "model.text.hidden=16", "model.text.word=8", "model.image.width=2", "model.image.pixels=32")
-TINY_PHRASES = ("model.image.side=64", "model.image.regions.count=20", "model.image_layers=[8,4]", "model.text_layers=[8,4]")
+TINY_PHRASES = (
+    *("model.image.side=64", "model.image.regions.count=20", "model.image_layers=[8,4]", "model.text_layers=[8,4]"),
+    *("stage.1.epochs=1", "stage.1.batches.size=16"),
+)
 
 
 def python_blocks(text):
@@ -61,7 +67,8 @@ def make_photos(folder):
 
 def make_photo(path):
     """One drawn photo, larger than the model's input."""
-    open_corpus("scenes:train=1,val=0,test=0").pictures[0].load().resize((320, 240), Image.Resampling.BICUBIC).save(path)
+    photo = open_corpus("scenes:train=1,val=0,test=0").pictures[0].load()
+    photo.resize((320, 240), Image.Resampling.BICUBIC).save(path)
 
 
 def make_run(folder):
@@ -70,9 +77,21 @@ def make_run(folder):
     train(recipe, open_corpus(SCENES), folder, device="cpu", workers=0)
 
 
+def make_lists(path):
+    """The hard negatives that a tiny model mines."""
+    corpus = open_corpus(SCENES).split("train")
+    mine(Model.load(path.parent, "cpu"), corpus, path, weights=weights_digest(path.parent))
+
+
+def make_export(folder):
+    """A tiny model as ONNX."""
+    make_run(folder.parent / "runs-of-the-export")
+    export_onnx(folder.parent / "runs-of-the-export", folder)
+
+
 def make_phrase_run(folder):
     """A tiny model for phrase localisation."""
-    recipe = load_recipe("phrases-scenes", [*TINY_PHRASES, "stage.1.epochs=1", "stage.1.batches.size=16"])
+    recipe = load_recipe("phrases-scenes", TINY_PHRASES)
     train(recipe, open_corpus("scenes:train=6,val=3,test=3,texts=2"), folder, device="cpu", workers=0)
 
 
@@ -89,6 +108,8 @@ FILES = {
     "holiday.jpg": make_photo,
     "dog.jpg": make_photo,
     "runs/first": make_run,
+    "runs/first/lists.safetensors": make_lists,
+    "first-onnx": make_export,
     "runs/second": make_run,
     "runs/phrases": make_phrase_run,
     "Pictures.diptych": make_index,
