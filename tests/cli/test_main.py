@@ -70,15 +70,6 @@ def test_help_has_examples(invoke):
         assert "diptych " + " ".join(words) in text.partition("Usage")[2].partition("Example")[2], words
 
 
-def test_the_readme_example_runs(tmp_path, monkeypatch):
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    code = readme.split("```python\n")[1].split("```")[0]
-    assert len(code.strip().splitlines()) < 15
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code, "README.md", "exec"), {})
-    assert (tmp_path / "runs" / "readme" / "best" / "weights.safetensors").is_file()
-
-
 def test_a_run_on_phrases_is_indexed_and_searched_as_any_other(
     phrase_runs, phrase_scenes, phrase_backbone, tmp_path, invoke
 ):

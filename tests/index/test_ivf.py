@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from diptych.errors import DiptychError
 from diptych.index import ivf
@@ -102,3 +103,12 @@ def test_a_cache_of_few_entries(entries, tmp_path):
     made = ivf.build(tmp_path / "x", Pool(np.arange(entries), vectors), vectors[:0], "model", 1)
     assert made.header.cells == 1
     assert len(made.candidates(vectors[:1], 100)[0]) == entries
+
+
+def test_the_number_of_threads_is_left_as_it_was(pool, tmp_path, monkeypatch):
+    """FAISS shares it with torch, whose results depend on it."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr(ivf, "available_cores", lambda: before + 1)
+    found = ivf.build(tmp_path / "x.image.ivf", pool, pool.vectors[:5], "model", 7)
+    found.candidates(pool.vectors[:2], 5)
+    assert torch.get_num_threads() == before

@@ -142,6 +142,7 @@ def test_a_misspelt_argument():
 
 
 PROCESS = """
+import os
 import sys
 import torch
 from torch import nn
@@ -174,7 +175,10 @@ for ours, theirs in zip(together, alone, strict=True):
 assert len(together) == 5 and all(gradient.abs().sum() > 0 for gradient in together)
 wrapped = DDP(Contrastive(learn_temperature=True).as_module())
 assert list(wrapped(torch.eye(3)).terms) == ["image_to_text", "text_to_image"]
+torch.distributed.barrier()
 torch.distributed.destroy_process_group()
+sys.stderr.flush()
+os._exit(0)  # without the interpreter's shutdown, in which threads of gloo sometimes abort
 """
 
 

@@ -13,6 +13,8 @@ import importlib.util
 import json
 import math
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -98,8 +100,9 @@ def build(file: Path, pool: Pool, other: Floats, identity: str, generation: int)
     )
     index.cp.min_points_per_centroid, index.cp.max_points_per_centroid = 1, _PER_CELL
     some = np.random.default_rng(0).permutation(len(pool.ids))[: cells * _PER_CELL]
-    index.train(pool.vectors[np.sort(some)])
-    index.add(pool.vectors)
+    with _all_cores(faiss):
+        index.train(pool.vectors[np.sort(some)])
+        index.add(pool.vectors)
     probes, recall, asked = _choose_probes(index, pool, other)
     payload = faiss.serialize_index(index)
     header = Header(
@@ -158,8 +161,18 @@ def _faiss() -> Any:
         faiss = importlib.import_module("faiss")
     except ImportError:
         raise DiptychError(f"an IVF {NEEDS_FAISS}") from None
-    faiss.omp_set_num_threads(available_cores())
     return faiss
+
+
+@contextmanager
+def _all_cores(faiss: Any) -> Iterator[None]:
+    """Let FAISS use all cores for a while: it shares its number of threads with torch, and so with a training."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(available_cores())
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
 
 
 def _cells(entries: int) -> int:
@@ -171,7 +184,8 @@ def _probe(index: Any, queries: Floats, count: int, probes: int, allowed: Intege
     parameters = faiss.SearchParametersIVF(nprobe=probes)
     if allowed is not None:
         parameters = faiss.SearchParametersIVF(nprobe=probes, sel=faiss.IDSelectorBatch(allowed))
-    _, rows = index.search(np.ascontiguousarray(queries), min(count, index.ntotal), params=parameters)
+    with _all_cores(faiss):
+        _, rows = index.search(np.ascontiguousarray(queries), min(count, index.ntotal), params=parameters)
     return [np.sort(found[found >= 0]) for found in rows]
 
 
