@@ -4,6 +4,7 @@ import json
 import struct
 
 import pytest
+import wandb
 from wandb.proto.wandb_internal_pb2 import Record
 
 from diptych.training.loggers.wandb import WandbLogger
@@ -43,6 +44,7 @@ def offline_runs(logged_run):
         for name in ("WANDB_MODE", "WANDB_PROJECT"):
             patch.delenv(name, raising=False)
         logged_run.train_with_interruption(lambda: WandbLogger(every=2))
+    wandb.teardown()  # its service writes the end of a file a moment after a run has finished
     files = sorted((logged_run.folder / "wandb").glob("offline-run-*/*.wandb"), key=lambda file: file.stat().st_mtime)
     return [list(records(file)) for file in files]
 
