@@ -9,7 +9,7 @@ from torch import Tensor
 class LossTensor(Tensor):
     """A loss of one number, with the named `terms` that it is the sum of.
 
-    The terms are differentiable, too, so a caller can weigh them anew. `error_rates`, if any, are shares of
+    The terms are differentiable, too, so a caller can weight them differently. `error_rates`, if any, are shares of
     misclassified pairs, which are reported and not minimised. Whatever is computed from the loss is a plain tensor.
 
     Examples:
