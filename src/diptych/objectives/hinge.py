@@ -31,9 +31,9 @@ Negatives = Annotated[Literal["max", "sum", "next"] | float, BeforeValidator(_kn
 class Hinge(Ranking):
     """Triplet ranking with the negatives of the batch: sum of hinges, max of hinges, and anything in between.
 
-        sum:  sum_c' [m - s(i, c) + s(i, c')]+  +  sum_i' [m - s(i, c) + s(i', c)]+        (Faghri et al. 2018, Eq. 5)
-        max:  max_c' [m + s(i, c') - s(i, c)]+  +  max_i' [m + s(i', c) - s(i, c)]+        (Eq. 6)
-        soft: (sum_c' [.]+^p)^(1/p)  +  (sum_i' [.]+^p)^(1/p),  p = 1 / softness           (the spectrum of section 2.2)
+        sum:  sum_c' [m - s(i, c) + s(i, c')]+  +  sum_i' [m - s(i, c) + s(i', c)]+  (Faghri et al. 2018, Eq. 5)
+        max:  max_c' [m + s(i, c') - s(i, c)]+  +  max_i' [m + s(i', c) - s(i, c)]+  (Eq. 6)
+        soft: (sum_c' [.]+^p)^(1/p)  +  (sum_i' [.]+^p)^(1/p),  p = 1 / softness     (the spectrum of section 2.2)
         next: [m + s(i, c') - s(i, c)]+  +  [m + s(i', c) - s(i, c)]+,  i' and c' of one other pair
 
     Reference: VSE++: Improving Visual-Semantic Embeddings with Hard Negatives, BMVC 2018.

@@ -27,9 +27,9 @@ CLASSIFIER, BIAS = "classifier", "classifier_bias"  # names of the parameters
 class Instance(Objective):
     """Instance loss: every group is a class, and images and texts share one classifier.
 
-        L = rank L_rank + visual L_visual + textual L_textual                                (Zheng et al. 2020, Eq. 9)
-        L_visual = -log softmax(W^T f_img)(c),  L_textual = -log softmax(W^T f_text)(c)      (Eq. 5-8, the same W)
-        L_rank = [m - (s(i, t) - s(i, t'))]+ + [m - (s(i, t) - s(i', t))]+                   (Eq. 4, margin 1)
+        L = rank L_rank + visual L_visual + textual L_textual                             (Zheng et al. 2020, Eq. 9)
+        L_visual = -log softmax(W^T f_img)(c),  L_textual = -log softmax(W^T f_text)(c)   (Eq. 5-8, the same W)
+        L_rank = [m - (s(i, t) - s(i, t'))]+ + [m - (s(i, t) - s(i', t))]+                (Eq. 4, margin 1)
 
     Reference: Dual-Path Convolutional Image-Text Embeddings with Instance Loss, ACM TOMM 2020, section IV.
 
