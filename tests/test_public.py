@@ -58,6 +58,12 @@ def test_the_reference_describes_every_public_name_and_nothing_else():
     assert sorted(described) == sorted(public - {"diptych.__version__"})
 
 
+@pytest.mark.parametrize("package", PACKAGES.values(), ids=PACKAGES)
+def test_docstrings_refer_to_nothing_that_the_reference_lacks(package):
+    for name in set(package.__all__) - {"__version__"}:
+        assert "module docstring" not in getattr(package, name).__doc__, name
+
+
 def test_the_error_tree_is_public():
     errors = importlib.import_module("diptych.errors")
     tree = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}

@@ -62,11 +62,12 @@ def evaluate_embeddings(  # noqa: PLR0913 (options, by keyword only)
         draws: of groups, for the intervals.
         seed: of the draws.
 
-    >>> import numpy as np
-    >>> images = np.eye(3, 8)
-    >>> result = evaluate_embeddings(images, np.repeat(images, 2, axis=0), text_groups=np.repeat(np.arange(3), 2))
-    >>> result.metrics.i2t_r1, result.intervals.rsum
-    (100.0, (600.0, 600.0))
+    Examples:
+        >>> import numpy as np
+        >>> images = np.eye(3, 8)
+        >>> result = evaluate_embeddings(images, np.repeat(images, 2, axis=0), text_groups=np.repeat(np.arange(3), 2))
+        >>> result.metrics.i2t_r1, result.intervals.rsum
+        (100.0, (600.0, 600.0))
     """
     embeddings = read_embeddings(images, texts, similarity)
     groups = read_groups(image_groups, text_groups, *map(len, embeddings))
@@ -101,9 +102,10 @@ def evaluate_scores(  # noqa: PLR0913 (options, by keyword only)
 
     The matrix may be memory-mapped. See `evaluate_embeddings` for the groups and the options.
 
-    >>> import numpy as np
-    >>> evaluate_scores(np.array([[0.9, 0.2], [0.95, 0.3]])).metrics.i2t_r1
-    50.0
+    Examples:
+        >>> import numpy as np
+        >>> evaluate_scores(np.array([[0.9, 0.2], [0.95, 0.3]])).metrics.i2t_r1
+        50.0
     """
     score = read_matrix_score(matrix)
     return evaluate_score(
@@ -184,10 +186,11 @@ def compare_scores(  # noqa: PLR0913 (options, by keyword only)
     `evaluate_embeddings` or `evaluate_scores`; results bring their own groups, folds and gallery. Both models are
     measured on every draw of groups, so that only their difference varies.
 
-    >>> import numpy as np
-    >>> comparison = compare_scores(np.array([[0.9, 0.2], [0.95, 0.3]]), np.eye(2))
-    >>> comparison.differences.i2t_r1.value
-    50.0
+    Examples:
+        >>> import numpy as np
+        >>> comparison = compare_scores(np.array([[0.9, 0.2], [0.95, 0.3]]), np.eye(2))
+        >>> comparison.differences.i2t_r1.value
+        50.0
     """
     if isinstance(first, RetrievalResult) and isinstance(second, RetrievalResult):
         given = image_groups is not None or text_groups is not None or gallery is not None

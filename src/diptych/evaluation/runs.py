@@ -48,7 +48,9 @@ def evaluate(  # noqa: PLR0913 (options, by keyword only)
 ) -> RetrievalResult:
     """Measure retrieval in both directions, of a run on one split of a corpus or of the data at an address.
 
-    See `open_run` for `features`. By default, mAP is measured if a text has several correct images.
+    `features` is a folder of feature stores: features of the run's backbone are read from it, and those that it lacks
+    are added to it. With None, all features are computed. By default, mAP is measured if a text has several correct
+    images.
     """
     corpus = open_for_run(corpus, run)
     encoded = open_run(run, device, features).encode_corpus(corpus.split(split), workers, progress)

@@ -90,7 +90,12 @@ class Searcher:
                 self._loaded = LoadedIndex(self.store)
 
     def search_texts(self, texts: Sequence[str], request: SearchRequest) -> list[Answer]:
-        """One answer per text."""
+        """One answer per text.
+
+        `answer.hits` are the hits, best first, each with a `score` and an `entry` (`entry.key`, `entry.path`, ...);
+        `answer.unknown_words` are the words that the model does not know, and `answer.message` is a sentence for
+        people, or None.
+        """
         if any(not text.strip() for text in texts):
             raise DataError(f"the query {EMPTY_QUERY}")
         if not len(texts):

@@ -101,9 +101,10 @@ def mine_embeddings(  # noqa: PLR0913 (options, by keyword only)
     negative either. `progress` receives the number of texts compared and their total. See `evaluate_embeddings` for
     arrays, groups and similarity. Of equal scores, the earlier row comes first.
 
-    >>> mined = mine_embeddings(np.eye(3, 4), np.eye(3, 4) + 0.1 * np.eye(3, 4, 1), top_texts=1, top_images=1)
-    >>> mined.texts.ravel(), mined.images.ravel()
-    (array([1, 0, 1], dtype=int32), array([1, 2, 0], dtype=int32))
+    Examples:
+        >>> mined = mine_embeddings(np.eye(3, 4), np.eye(3, 4) + 0.1 * np.eye(3, 4, 1), top_texts=1, top_images=1)
+        >>> mined.texts.ravel(), mined.images.ravel()
+        (array([1, 0, 1], dtype=int32), array([1, 2, 0], dtype=int32))
     """
     if top_texts < 1 or top_images < 1:
         raise ScoreError(f"lists of {top_texts} texts and {top_images} images; give lengths from 1 on")

@@ -1,20 +1,4 @@
-"""Contrastive matching: softmax cross-entropy of each pair against its negatives in the batch, with a temperature.
-
-    sum:                 -log( exp(s(i, c) / t) / sum_c' exp(s(i, c') / t) )  +  the same over images       (Eq. 6-8)
-    max without margin:  -log( exp(s(i, c) / t) / exp(s(i, c*) / t) )  +  the same over images              (Eq. 9-11)
-    max with margin:     [ -log( exp(s(i, c) / t) / exp((s(i, c*) + m) / t) ) ]+  +  the same over images   (Eq. 12-14)
-
-c* is the hardest negative text in the batch.
-
-Reference: Jain and Verma, Contrastive Learning of Visual-Semantic Embeddings: ConVSE is `sum`, ConVSE++ is `max` with a
-margin. The sum is the loss of CLIP up to a factor.
-Needs: the scores of the batch, preferably cosines, and the positives mask.
-When to use it: `sum` learns from the first step, where max of hinges stays near chance for epochs; it works best with
-large batches. `max` needs a model that is already trained.
-Relation to others: with a margin, `max` equals max of hinges divided by (pairs x temperature). There the temperature
-only scales the loss; Adam is invariant to that scale, so it merely changes how soon the gradient is clipped. Without a
-margin the loss never reaches zero. The loss is the mean over the pairs. Pairs of the same group are never negatives.
-"""
+"""Contrastive matching: softmax cross-entropy of each pair against its negatives in the batch, with a temperature."""
 
 from __future__ import annotations
 
@@ -34,7 +18,32 @@ from diptych.settings import Number
 
 
 class Contrastive(Tempered):
-    """Cross-entropy over the batch, or against the hardest negatives only; see the module docstring."""
+    """Contrastive matching: softmax cross-entropy of each pair against its negatives in the batch, with a temperature.
+
+        sum:                -log( exp(s(i, c) / t) / sum_c' exp(s(i, c') / t) )  +  the same over images    (Eq. 6-8)
+        max without margin: -log( exp(s(i, c) / t) / exp(s(i, c*) / t) )  +  the same over images           (Eq. 9-11)
+        max with margin:    [ -log( exp(s(i, c) / t) / exp((s(i, c*) + m) / t) ) ]+  +  the same over images (Eq. 12-14)
+
+    c* is the hardest negative text in the batch.
+
+    Reference: Jain and Verma, Contrastive Learning of Visual-Semantic Embeddings: ConVSE is `sum`, ConVSE++ is `max`
+    with a margin. The sum is the loss of CLIP up to a factor.
+
+    Needs: the scores of the batch, preferably cosines, and the positives mask.
+
+    When to use it: `sum` learns from the first step, where max of hinges stays near chance for epochs; it works best
+    with large batches. `max` needs a model that is already trained.
+
+    Relation to others: with a margin, `max` equals max of hinges divided by (pairs x temperature). There the
+    temperature only scales the loss; Adam is invariant to that scale, so it merely changes how soon the gradient is
+    clipped. Without a margin the loss never reaches zero. The loss is the mean over the pairs. Pairs of the same group
+    are never negatives.
+
+    - `temperature`: what scores are divided by; the lower it is, the more the hardest negatives count.
+    - `learn_temperature`: makes the temperature a parameter; call `as_module()` to train it.
+    - `negatives`: "sum" for all negatives of the batch, "max" for the hardest only.
+    - `margin`: only with "max"; by default there is none.
+    """
 
     name: Literal["contrastive"] = "contrastive"
     negatives: Literal["sum", "max"] = "sum"

@@ -1,19 +1,4 @@
-"""Triplet ranking with the negatives of the batch: sum of hinges, max of hinges, and anything in between.
-
-    sum:  sum_c' [m - s(i, c) + s(i, c')]+  +  sum_i' [m - s(i, c) + s(i', c)]+        (Faghri et al. 2018, Eq. 5)
-    max:  max_c' [m + s(i, c') - s(i, c)]+  +  max_i' [m + s(i', c) - s(i, c)]+        (Eq. 6)
-    soft: (sum_c' [.]+^p)^(1/p)  +  (sum_i' [.]+^p)^(1/p),  p = 1 / softness           (the spectrum of section 2.2)
-    next: [m + s(i, c') - s(i, c)]+  +  [m + s(i', c) - s(i, c)]+,  i' and c' of one other pair
-
-Reference: VSE++: Improving Visual-Semantic Embeddings with Hard Negatives, BMVC 2018.
-Needs: the scores of the batch and the positives mask.
-When to use it: `max` is VSE++ and works better once training has warmed up; `sum` (VSE0) starts faster. A number from 0
-(exactly max) to 1 (exactly sum) is a softness in between: all negatives contribute, harder ones more. `next` uses the
-next pair of the batch, whose order is random, as the only negative: Eq. 4 of the dual-path paper.
-Relation to others: the loss is summed over the pairs, as in the authors' public code and unlike the mean of Eq. 4;
-clipping the gradient norm at 2.0 assumes that scale. Pairs of the same group are never negatives; `mask_same_group =
-false` reproduces the public code, which excludes only the pair itself.
-"""
+"""Triplet ranking with the negatives of the batch: sum of hinges, max of hinges, and anything in between."""
 
 from __future__ import annotations
 
@@ -44,7 +29,29 @@ Negatives = Annotated[Literal["max", "sum", "next"] | float, BeforeValidator(_kn
 
 
 class Hinge(Ranking):
-    """Hinges over the negatives of the batch; see the module docstring."""
+    """Triplet ranking with the negatives of the batch: sum of hinges, max of hinges, and anything in between.
+
+        sum:  sum_c' [m - s(i, c) + s(i, c')]+  +  sum_i' [m - s(i, c) + s(i', c)]+  (Faghri et al. 2018, Eq. 5)
+        max:  max_c' [m + s(i, c') - s(i, c)]+  +  max_i' [m + s(i', c) - s(i, c)]+  (Eq. 6)
+        soft: (sum_c' [.]+^p)^(1/p)  +  (sum_i' [.]+^p)^(1/p),  p = 1 / softness     (the spectrum of section 2.2)
+        next: [m + s(i, c') - s(i, c)]+  +  [m + s(i', c) - s(i, c)]+,  i' and c' of one other pair
+
+    Reference: VSE++: Improving Visual-Semantic Embeddings with Hard Negatives, BMVC 2018.
+
+    Needs: the scores of the batch and the positives mask.
+
+    When to use it: `max` is VSE++ and works better once training has warmed up; `sum` (VSE0) starts faster. A number
+    from 0 (exactly max) to 1 (exactly sum) is a softness in between: all negatives contribute, harder ones more. `next`
+    uses the next pair of the batch, whose order is random, as the only negative: Eq. 4 of the dual-path paper.
+
+    Relation to others: the loss is summed over the pairs, as in the authors' public code and unlike the mean of Eq. 4;
+    clipping the gradient norm at 2.0 assumes that scale. Pairs of the same group are never negatives; `mask_same_group
+    = false` reproduces the public code, which excludes only the pair itself.
+
+    - `negatives`: "max", "sum", "next", or a softness from 0 (max) to 1 (sum).
+    - `margin`: how much higher the positive should score than a negative.
+    - `mask_same_group`: whether pairs of the same group are left out of the negatives.
+    """
 
     name: Literal["hinge"] = "hinge"
     negatives: Negatives = "max"

@@ -1,18 +1,4 @@
-"""Instance loss: every group is a class, and images and texts share one classifier.
-
-    L = rank L_rank + visual L_visual + textual L_textual                                   (Zheng et al. 2020, Eq. 9)
-    L_visual = -log softmax(W^T f_img)(c),  L_textual = -log softmax(W^T f_text)(c)         (Eq. 5-8, the same W)
-    L_rank = [m - (s(i, t) - s(i, t'))]+ + [m - (s(i, t) - s(i', t))]+                      (Eq. 4, margin 1)
-
-Reference: Dual-Path Convolutional Image-Text Embeddings with Instance Loss, ACM TOMM 2020, section IV.
-Needs: features of the batch's images and texts and the class of each pair; for the ranking term, scores and positives.
-When to use it: alone in a first stage, before the towers agree on anything; then together with the ranking term.
-Relation to others: all terms are means over the pairs. The ranking term is that of `hinge` with one negative, as in
-Eq. 4 of the paper (`next`); `negatives = "max"` takes the hardest of the batch, close to the authors' code, which takes
-the hardest of 256 texts. W has no bias, as in Eq. 5; `bias = true` adds the one of the code. The classifier belongs to
-the training, not to the model. `sampled` compares with that many classes per step, `classes_at_once` bounds the memory
-and changes nothing else, and `clusters` joins the groups into that many classes, by K-means of their images' features.
-"""
+"""Instance loss: every group is a class, and images and texts share one classifier."""
 
 from __future__ import annotations
 
@@ -39,7 +25,32 @@ CLASSIFIER, BIAS = "classifier", "classifier_bias"  # names of the parameters
 
 
 class Instance(Objective):
-    """Classification terms for both sides, and a ranking term; see the module docstring."""
+    """Instance loss: every group is a class, and images and texts share one classifier.
+
+        L = rank L_rank + visual L_visual + textual L_textual                             (Zheng et al. 2020, Eq. 9)
+        L_visual = -log softmax(W^T f_img)(c),  L_textual = -log softmax(W^T f_text)(c)   (Eq. 5-8, the same W)
+        L_rank = [m - (s(i, t) - s(i, t'))]+ + [m - (s(i, t) - s(i', t))]+                (Eq. 4, margin 1)
+
+    Reference: Dual-Path Convolutional Image-Text Embeddings with Instance Loss, ACM TOMM 2020, section IV.
+
+    Needs: features of the batch's images and texts and the class of each pair; for the ranking term, scores and
+    positives.
+
+    When to use it: alone in a first stage, before the towers agree on anything; then together with the ranking term.
+
+    Relation to others: all terms are means over the pairs. The ranking term is that of `hinge` with one negative, as in
+    Eq. 4 of the paper (`next`); `negatives = "max"` takes the hardest of the batch, close to the authors' code, which
+    takes the hardest of 256 texts. W has no bias, as in Eq. 5; `bias = true` adds the one of the code. The classifier
+    belongs to the training, not to the model.
+
+    - `rank`, `visual`, `textual`: the weights of the terms; a term with weight 0 is not computed.
+    - `margin`, `negatives`: of the ranking term, as for `Hinge`.
+    - `bias`: adds a bias to the classifier.
+    - `sampled`: how many classes each step compares with; by default all.
+    - `classes_at_once`: how many classes are computed at a time, which bounds the memory and changes nothing else.
+    - `clusters`: joins the groups into this many classes, by K-means of their images' features; by default one class
+      per group.
+    """
 
     name: Literal["instance"] = "instance"
     rank: Weight = 0.0

@@ -1,16 +1,4 @@
-"""Logistic regression on matching and non-matching pairs: the similarity network's loss.
-
-    sum_ij log(1 + exp(-z_ij p_ij)),  z = +1 for a pair of the corpus, -1 for one with a drawn negative        (Eq. 7)
-
-Reference: Wang, Li, Lazebnik 2018, Learning Two-Branch Neural Networks for Image-Text Matching Tasks, section 3.3.
-Needs: each pair's own score and those of the negatives drawn for it (`batches.rivals` or `phrases`). Called with the
-scores of all pairs and no `NegativeScores`, all positives and all negatives of the batch count.
-When to use it: with `similarity_net`, whose score is a logit.
-Relation to others: each pair is classified by itself, where hinges compare pairs. The paper writes a sum; here it is
-divided by the number of pairs, so that the learning rate does not depend on the batch size. The paper finds that
-training needs as many positives as negatives: one negative per pair gives that, and with more of them `balanced` weighs
-all negatives together as much as all positives.
-"""
+"""Logistic regression on matching and non-matching pairs: the similarity network's loss."""
 
 from __future__ import annotations
 
@@ -29,7 +17,24 @@ UNDECIDED = 0.02  # logits this close to 0 carry no decision
 
 
 class Logistic(Objective):
-    """Classifies each pair and each of its drawn negatives; see the module docstring."""
+    """Logistic regression on matching and non-matching pairs: the similarity network's loss.
+
+        sum_ij log(1 + exp(-z_ij p_ij)),  z = +1 for a pair of the corpus, -1 for one with a drawn negative    (Eq. 7)
+
+    Reference: Wang, Li, Lazebnik 2018, Learning Two-Branch Neural Networks for Image-Text Matching Tasks, section 3.3.
+
+    Needs: each pair's own score and those of the negatives drawn for it (`batches.rivals` or `phrases`). Called with
+    the scores of all pairs and no `NegativeScores`, all positives and all negatives of the batch count.
+
+    When to use it: with `similarity_net`, whose score is a logit.
+
+    Relation to others: each pair is classified by itself, where hinges compare pairs. The paper writes a sum; here it
+    is divided by the number of pairs, so that the learning rate does not depend on the batch size. The paper finds that
+    training needs as many positives as negatives: one negative per pair gives that, and with more of them `balanced`
+    weighs all negatives together as much as all positives.
+
+    - `balanced`: weighs all negatives together as much as all positives.
+    """
 
     name: Literal["logistic"] = "logistic"
     scores_all_pairs: ClassVar[bool] = False

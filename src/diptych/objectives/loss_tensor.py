@@ -9,12 +9,13 @@ from torch import Tensor
 class LossTensor(Tensor):
     """A loss of one number, with the named `terms` that it is the sum of.
 
-    The terms are differentiable, too, so a caller can weigh them anew. `error_rates`, if any, are shares of
+    The terms are differentiable, too, so a caller can weight them differently. `error_rates`, if any, are shares of
     misclassified pairs, which are reported and not minimised. Whatever is computed from the loss is a plain tensor.
 
-    >>> loss = LossTensor.of(torch.tensor(3.0), {"one": torch.tensor(1.0), "two": torch.tensor(2.0)})
-    >>> loss.item(), sorted(loss.terms), type(loss / 2).__name__
-    (3.0, ['one', 'two'], 'Tensor')
+    Examples:
+        >>> loss = LossTensor.of(torch.tensor(3.0), {"one": torch.tensor(1.0), "two": torch.tensor(2.0)})
+        >>> loss.item(), sorted(loss.terms), type(loss / 2).__name__
+        (3.0, ['one', 'two'], 'Tensor')
     """
 
     terms: dict[str, Tensor]

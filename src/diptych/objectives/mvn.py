@@ -1,14 +1,4 @@
-"""The contrastive baseline whose negatives come from both modalities, as in multi-modal versatile networks.
-
-    -log( exp(s(i, c) / t) / (exp(s(i, c) / t) + sum_c' exp(s(i, c') / t) + sum_i' exp(s(i, i') / t)) )
-    -log( exp(s(i, c) / t) / (exp(s(i, c) / t) + sum_i' exp(s(i', c) / t) + sum_c' exp(s(c, c') / t)) )
-
-Reference: Alayrac et al. 2020, as Jain and Verma (ConVSE, section III-B) adapt it: 2 (N - 1) negatives for each anchor.
-They give no temperature for it; the default is that of their own losses.
-Needs: the scores of the batch, of its images with each other and of its texts with each other, and the positives mask.
-When to use it: as a baseline. It also pushes images away from images, which matching does not require.
-Relation to others: without the last sum of each line it is `contrastive`.
-"""
+"""The contrastive baseline whose negatives come from both modalities, as in multi-modal versatile networks."""
 
 from __future__ import annotations
 
@@ -22,7 +12,24 @@ from diptych.objectives.temperature import Tempered
 
 
 class MVN(Tempered):
-    """Cross-entropy over both modalities of the batch; see the module docstring."""
+    """The contrastive baseline whose negatives come from both modalities, as in multi-modal versatile networks.
+
+        -log( exp(s(i, c) / t) / (exp(s(i, c) / t) + sum_c' exp(s(i, c') / t) + sum_i' exp(s(i, i') / t)) )
+        -log( exp(s(i, c) / t) / (exp(s(i, c) / t) + sum_i' exp(s(i', c) / t) + sum_c' exp(s(c, c') / t)) )
+
+    Reference: Alayrac et al. 2020, as Jain and Verma (ConVSE, section III-B) adapt it: 2 (N - 1) negatives for each
+    anchor. They give no temperature for it; the default is that of their own losses.
+
+    Needs: the scores of the batch, of its images with each other and of its texts with each other, and the positives
+    mask.
+
+    When to use it: as a baseline. It also pushes images away from images, which matching does not require.
+
+    Relation to others: without the last sum of each line it is `contrastive`.
+
+    - `temperature`: what scores are divided by; the lower it is, the more the hardest negatives count.
+    - `learn_temperature`: makes the temperature a parameter; call `as_module()` to train it.
+    """
 
     name: Literal["mvn"] = "mvn"
 

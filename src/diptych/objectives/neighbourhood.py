@@ -1,29 +1,4 @@
-"""The two-branch loss: rank in both directions and within each modality, counting the largest violations.
-
-With d = -score, m the margin, and [t]+ = max(0, t), each sum over the pairs or neighbours of the batch:
-
-    image_to_text:   l1 [m + d(x_i, y_j) - d(x_i, y_k)]+        y_j is x_i's, y_k of another group        (Eq. 1)
-    text_to_image:   l2 [m + d(x_j, y_i) - d(x_k, y_i)]+        x_j is y_i's, x_k of another group        (Eq. 2)
-    image_to_image:  l3 [m + d(x_i, x_j) - d(x_i, x_k)]+        x_j is a neighbour of x_i, x_k is not     (Eq. 4)
-    text_to_text:    l4 [m + d(y_i, y_j) - d(y_i, y_k)]+        y_j is a neighbour of y_i, y_k is not     (Eq. 5)
-
-and their sum is Eq. 6. Of the triplets of one (anchor, positive), only the `most` largest violations count.
-
-In the first two, each pair of the batch that is a query (`PairRoles`) is an (anchor, positive), as often as it was
-drawn. Its negatives are the distinct texts, or images, of other groups in the batch; if negatives were drawn for each
-pair, such as other regions of the same photo, those and no others. In the last two, an anchor is a distinct image or
-text, and its neighbours are the others of its group in the batch. (The paper's N(x) also contains regions of other
-photos that are described by the same words; its Algorithm 1 draws none of those.)
-
-Reference: Wang, Li, Lazebnik 2018, Learning Two-Branch Neural Networks for Image-Text Matching Tasks, sections 3.2,
-4.1 (Algorithm 1) and 5.1.
-Needs: the scores of the batch and the positives mask; with l3 or l4, the scores within each side, and batches that
-contain neighbours (`batches.neighbours`).
-When to use it: with `two_branch`. l2 = 1 and all others 0 is the paper's single-directional loss.
-Relation to others: `hinge` with `sum` counts every violation, with `max` the largest. The paper writes a sum; here each
-term is divided by the number of pairs in the batch, queries or not, so that the learning rate does not depend on the
-batch size and the weights mean what they do in Eq. 6. The terms include their weights.
-"""
+"""The two-branch loss: rank in both directions and within each modality, counting the largest violations."""
 
 from __future__ import annotations
 
@@ -44,9 +19,39 @@ TERMS = ("image_to_text", "text_to_image", "image_to_image", "text_to_text")
 
 
 class Neighbourhood(Objective):
-    """The largest violations of four kinds, each with its weight; see the module docstring.
+    """The two-branch loss: rank in both directions and within each modality, counting the largest violations.
 
-    A kind with weight 0 is not computed.
+    With d = -score, m the margin, and [t]+ = max(0, t), each sum over the pairs or neighbours of the batch:
+
+        image_to_text:   l1 [m + d(x_i, y_j) - d(x_i, y_k)]+        y_j is x_i's, y_k of another group        (Eq. 1)
+        text_to_image:   l2 [m + d(x_j, y_i) - d(x_k, y_i)]+        x_j is y_i's, x_k of another group        (Eq. 2)
+        image_to_image:  l3 [m + d(x_i, x_j) - d(x_i, x_k)]+        x_j is a neighbour of x_i, x_k is not     (Eq. 4)
+        text_to_text:    l4 [m + d(y_i, y_j) - d(y_i, y_k)]+        y_j is a neighbour of y_i, y_k is not     (Eq. 5)
+
+    and their sum is Eq. 6. Of the triplets of one (anchor, positive), only the `most` largest violations count.
+
+    In the first two, each pair of the batch that is a query (`PairRoles`) is an (anchor, positive), as often as it was
+    drawn. Its negatives are the distinct texts, or images, of other groups in the batch; if negatives were drawn for
+    each pair, such as other regions of the same photo, those and no others. In the last two, an anchor is a distinct
+    image or text, and its neighbours are the others of its group in the batch. (The paper's N(x) also contains regions
+    of other photos that are described by the same words; its Algorithm 1 draws none of those.)
+
+    Reference: Wang, Li, Lazebnik 2018, Learning Two-Branch Neural Networks for Image-Text Matching Tasks, sections 3.2,
+    4.1 (Algorithm 1) and 5.1.
+
+    Needs: the scores of the batch and the positives mask; with l3 or l4, the scores within each side, and batches that
+    contain neighbours (`batches.neighbours`).
+
+    When to use it: with `two_branch`. l2 = 1 and all others 0 is the paper's single-directional loss.
+
+    Relation to others: `hinge` with `sum` counts every violation, with `max` the largest. The paper writes a sum; here
+    each term is divided by the number of pairs in the batch, queries or not, so that the learning rate does not depend
+    on the batch size and the weights mean what they do in Eq. 6. The terms include their weights.
+
+    - `margin`: m.
+    - `most`: how many of the largest violations count for each (anchor, positive).
+    - `image_to_text`, `text_to_image`, `image_to_image`, `text_to_text`: the weights l1 to l4; a term with weight 0 is
+      not computed.
     """
 
     name: Literal["neighbourhood"] = "neighbourhood"

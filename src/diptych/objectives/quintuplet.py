@@ -1,20 +1,4 @@
-"""The adaptive offline quintuplet loss: hinges against the hardest negative of the batch and against mined negatives.
-
-For a pair (i, t) with score S, t_on and i_on are the hardest negatives of the batch, t_off and i_off are drawn from
-mined lists, i~ is an image of t_off's group and t~ a text of i_off's group:
-
-    Eq. 3, offline triplets:     [m1 - S + S(i, t_on)]+  +  [m2 - S + S(i, t_off)]+, and the same for images
-    Eq. 4, offline quintuplets:  ... + [m2 - S + S(i_off, t_off)]+ + [m2 - S + S(i~, t~)]+
-    Eq. 5, adaptive, instead of the first:  (beta - (S(i, t_off) - S(i, t_on)) / alpha) [m1 - S + S(i, t_on)]+
-
-Reference: Chen, Deng, Luo 2020, Adaptive Offline Quintuplet Loss for Image-Text Matching, ECCV.
-Needs: the scores of the batch, the positives mask, and offline scores (a stage with an `offline` table).
-When to use it: for a second round, from scratch, with lists mined by the model of the first round.
-Relation to others: without `derived` and `adaptive` it is Eq. 3, without `adaptive` Eq. 4. The weights of Eq. 5 carry
-gradient, as Eq. 6 requires, and are not clamped: they are negative once S_off - S_on exceeds alpha beta. The rows of
-Table 3 are settings: `online = false` (OnlyOffline), `derived = "online"` (OnlineQuin), `adaptive = "positive"`
-(without OfflineAdap); `squared` gives the squared hinges mentioned in section 3.3. The loss is summed over the pairs.
-"""
+"""The adaptive offline quintuplet loss: hinges against the hardest negatives of the batch and mined negatives."""
 
 from __future__ import annotations
 
@@ -30,7 +14,37 @@ from diptych.settings import Flag, Number
 
 
 class Quintuplet(Objective):
-    """Online, offline and derived hinges; see the module docstring."""
+    """The adaptive offline quintuplet loss: hinges against the hardest negatives of the batch and mined negatives.
+
+    For a pair (i, t) with score S, t_on and i_on are the hardest negatives of the batch, t_off and i_off are drawn from
+    mined lists, i~ is an image of t_off's group and t~ a text of i_off's group:
+
+        Eq. 3, offline triplets:     [m1 - S + S(i, t_on)]+  +  [m2 - S + S(i, t_off)]+, and the same for images
+        Eq. 4, offline quintuplets:  ... + [m2 - S + S(i_off, t_off)]+ + [m2 - S + S(i~, t~)]+
+        Eq. 5, adaptive, instead of the first:  (beta - (S(i, t_off) - S(i, t_on)) / alpha) [m1 - S + S(i, t_on)]+
+
+    Reference: Chen, Deng, Luo 2020, Adaptive Offline Quintuplet Loss for Image-Text Matching, ECCV.
+
+    Needs: the scores of the batch, the positives mask, and offline scores (a stage with an `offline` table).
+
+    When to use it: for a second round, from scratch, with lists mined by the model of the first round.
+
+    Relation to others: without `derived` and `adaptive` it is Eq. 3, without `adaptive` Eq. 4. The weights of Eq. 5
+    carry gradient, as Eq. 6 requires, and are not clamped: they are negative once S_off - S_on exceeds alpha beta. The
+    rows of Table 3 are settings: `online = false` (OnlyOffline), `derived = "online"` (OnlineQuin), `adaptive =
+    "positive"` (without OfflineAdap); `squared` gives the squared hinges mentioned in section 3.3. The loss is summed
+    over the pairs.
+
+    - `margin`: m1, for the hardest negatives of the batch.
+    - `offline_margin`: m2, for mined negatives.
+    - `online`: whether the hardest negatives of the batch count.
+    - `derived`: where the quintuplets of Eq. 4 come from: "offline" (mined negatives), "online" (those of the batch),
+      or "none".
+    - `adaptive`: what the weights of Eq. 5 are computed from: "offline" scores, "positive" scores, or "none" for no
+      weights.
+    - `alpha`, `beta`: of Eq. 5.
+    - `squared`: squares the hinges.
+    """
 
     name: Literal["quintuplet"] = "quintuplet"
     margin: Annotated[Number, Field(ge=0)] = 0.2

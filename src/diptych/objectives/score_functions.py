@@ -28,8 +28,9 @@ Kind = TypeVar("Kind", bound=Settings)
 
 
 def order_scores(images: Tensor, texts: Tensor, *, root: bool = False) -> Tensor:
-    """-|| max(0, text - image) ||^2 of embeddings, (images, size) and (texts, size); with `root`, without the square.
+    """The score of order embeddings: -|| max(0, text - image) ||^2, or without the square with `root`.
 
+    Images are (images, size), texts are (texts, size), and the scores (images, texts), higher is better.
     Order0 scores the absolute values of unit vectors: pass `images.abs()` and `texts.abs()`.
     """
     _check_sides({"images": images, "texts": texts}, dimensions=2)

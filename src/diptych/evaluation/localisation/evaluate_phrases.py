@@ -40,7 +40,8 @@ def evaluate_phrases(
 ) -> GroundingResult:
     """Measure how well a run finds the phrases of one split of a corpus, or of the data at an address.
 
-    See `diptych.evaluation.runs.open_run` for `features`.
+    `features` is a folder of feature stores: features of the run's backbone are read from it, and those that it lacks
+    are added to it. With None, all features are computed.
     """
     corpus = open_for_run(corpus, run).split(split)
     model = open_run(run, device, features)
