@@ -29,7 +29,7 @@ def test_the_names_of_the_package_agree():
     typed = names_for_type_checkers(diptych)
     assert typed == diptych._HOMES
     assert sorted(diptych.__all__) == sorted([*typed, "__version__"])
-    assert dir(diptych) == sorted(diptych.__all__)
+    assert dir(diptych) == sorted([*diptych.__all__, "objectives"])
 
 
 @pytest.mark.parametrize("package", PACKAGES.values(), ids=PACKAGES)
@@ -48,6 +48,11 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_importing_the_package_imports_no_torch():
     program = "import sys, diptych; dir(diptych); sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_objectives_need_no_import_of_their_own():
+    program = "import diptych; diptych.objectives.Hinge"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

@@ -163,10 +163,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "objectives":  # the public subpackage
+        return import_module("diptych.objectives")
     if name not in _HOMES:
         raise AttributeError(f"module 'diptych' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "objectives"]
