@@ -81,7 +81,7 @@ def test_a_class_inside_of_the_package_keeps_its_name():
     from diptych.objectives.hinge import Hinge
 
     assert Hinge().name == "hinge"
-    with pytest.raises(RecipeError, match="^Hinge: name = 'other': input should be 'hinge'$"):
+    with pytest.raises(RecipeError, match=r"^Hinge: name = 'other': input should be 'hinge'$"):
         Hinge(name="other")
 
 

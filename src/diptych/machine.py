@@ -31,7 +31,7 @@ def choose_device(name: str = "auto") -> torch.device:
     if kind == "auto":
         return torch.device(next(kind for kind, is_available in available.items() if is_available))
     if not available[kind]:
-        raise DiptychError(f"device {name!r} is not available; use --device cpu")
+        raise DiptychError(f"device {name!r} is not available; use the device 'cpu'")
     try:
         return torch.device(name)
     except RuntimeError:

@@ -32,7 +32,7 @@ class _ClearErrors(ModelMetaclass):
     Recipes are read by `model_validate`, which does not come here: their errors also say where in the recipe.
     """
 
-    def __call__(cls, *args: Any, **settings: Any) -> Any:
+    def __call__(cls, *args: Any, **settings: Any) -> Any:  # noqa: N805 (of a metaclass)
         try:
             return super().__call__(*args, **settings)
         except ValidationError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from diptych.files import file_hash
 from diptych.models.export.exported import CARD, FILES, Exported
 
 STARTER = "starter"  # the model that comes with the package
+SNAPSHOTS = ("best", "last")
 
 
 def run_folder(address: str | Path) -> Path:
@@ -35,6 +37,8 @@ class ModelFiles:
     @classmethod
     def find(cls, address: str | Path, snapshot: str = "best") -> ModelFiles:
         """Find the files at an address; an incomplete folder is an error that says what is missing."""
+        if snapshot not in SNAPSHOTS:
+            raise RunError(f"snapshot {snapshot!r}: not one of {', '.join(SNAPSHOTS)}")
         folder = run_folder(address)
         if (folder / CARD).is_file():
             names: tuple[str, ...] = (*FILES, CARD)
@@ -69,7 +73,9 @@ class ModelFiles:
 
 def _check_run(folder: Path, weights: str) -> None:
     if not folder.is_dir():
-        raise RunError(f"{folder}: no such run; train one with `diptych train RECIPE DATA --into {folder}`")
+        hint = f"train one with `diptych train RECIPE DATA --into {folder}`"
+        close = difflib.get_close_matches(str(folder), [STARTER])
+        raise RunError(f"{folder}: no such run; {f'did you mean {STARTER!r}?' if close else hint}")
     if not (folder / "vocabulary.json").exists():
         raise RunError(f"{folder}: not a run: it has no vocabulary.json; name a folder that `diptych train` made")
     if not (folder / weights).is_file():
