@@ -292,6 +292,11 @@ def test_a_bar_is_shown_only_on_a_terminal(run, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_an_unknown_device_is_refused_at_once(run):
+    with pytest.raises(DiptychError, match="device 'gpu': not one of auto, cpu, cuda, mps"):
+        load(run, "gpu")
+
+
 def test_an_export_runs_on_the_cpu(export):
     with pytest.raises(DiptychError, match="export: an ONNX export runs on the CPU, not on 'cuda'"):
         load(export, "cuda")

@@ -25,7 +25,7 @@ from diptych.data.corpus import Corpus, Floats
 from diptych.data.image_reader import ImageReader
 from diptych.data.image_sources import ImageSource, as_picture, as_pictures
 from diptych.errors import DataError, DiptychError, RunError
-from diptych.machine import available_cores
+from diptych.machine import available_cores, device_kind
 from diptych.models.address import ModelFiles
 from diptych.models.embeddings import (
     Embeddings,
@@ -95,7 +95,7 @@ class Model:
     ) -> Model:
         """As `load`; `stores` is a folder of feature stores to read the features of a corpus from."""
         files = ModelFiles.find(address, snapshot)
-        if files.is_export and device not in ("auto", "cpu"):
+        if device_kind(device) not in ("auto", "cpu") and files.is_export:
             raise DiptychError(f"{address}: an ONNX export runs on the CPU, not on {device!r}; use device 'cpu'")
 
         def open_engine() -> Engine:
