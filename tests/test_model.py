@@ -353,7 +353,7 @@ def test_an_incomplete_run_is_refused_at_once(copy, tmp_path):
         Model.load(tmp_path / "none")
     with pytest.raises(RunError, match=r"strter: no such run; did you mean 'starter'\?"):
         load("strter")
-    with pytest.raises(RunError, match="snapshot 'first': not one of best, last"):
+    with pytest.raises(RunError, match=r"starter: no snapshot 'first'; known: best$"):
         load("starter", snapshot="first")
     (copy / "best/weights.safetensors").unlink()
     with pytest.raises(RunError, match=r"weights\.safetensors: no such file; is this the folder of a run\?"):

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 def load(address: str | Path, device: str = "auto", *, snapshot: str = "best") -> Model:
     """Load the model of a run or an export by its folder, or `starter`, the model that comes with the package.
 
-    `device` is "auto", "cpu", "cuda", "cuda:1" or "mps"; `snapshot` is "best" or "last".
+    `device` is "auto", "cpu", "cuda", "cuda:1" or "mps"; `snapshot` is "best", "last" or another of the run.
     """
     return Model.load(address, device, snapshot=snapshot)
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import diptych
-from diptych.errors import RunError
+from diptych.errors import RunError, did_you_mean
 from diptych.files import file_hash
 from diptych.models.export.exported import CARD, FILES, Exported
 
 STARTER = "starter"  # the model that comes with the package
-SNAPSHOTS = ("best", "last")
 
 
 def run_folder(address: str | Path) -> Path:
@@ -37,8 +36,6 @@ class ModelFiles:
     @classmethod
     def find(cls, address: str | Path, snapshot: str = "best") -> ModelFiles:
         """Find the files at an address; an incomplete folder is an error that says what is missing."""
-        if snapshot not in SNAPSHOTS:
-            raise RunError(f"snapshot {snapshot!r}: not one of {', '.join(SNAPSHOTS)}")
         folder = run_folder(address)
         if (folder / CARD).is_file():
             names: tuple[str, ...] = (*FILES, CARD)
@@ -79,6 +76,9 @@ def _check_run(folder: Path, weights: str) -> None:
     if not (folder / "vocabulary.json").exists():
         raise RunError(f"{folder}: not a run: it has no vocabulary.json; name a folder that `diptych train` made")
     if not (folder / weights).is_file():
+        if snapshots := [file.parent.name for file in folder.glob(f"*/{Path(weights).name}")]:
+            snapshot = Path(weights).parent.name
+            raise RunError(f"{folder}: no snapshot {snapshot!r}; {did_you_mean(snapshot, snapshots)}")
         raise RunError(f"{folder / weights}: no such file; is this the folder of a run?")
 
 
