@@ -18,7 +18,7 @@ def test_devices():
     for name in ("cuda", "mps"):
         available = torch.cuda.is_available() if name == "cuda" else torch.backends.mps.is_available()
         if not available:
-            with pytest.raises(DiptychError, match="use --device cpu"):
+            with pytest.raises(DiptychError, match="use the device 'cpu'"):
                 choose_device(name)
 
 

@@ -168,8 +168,34 @@ def test_an_image_that_cannot_be_read_is_named_or_skipped(model, photos, tmp_pat
     nothing = model.encode_images(mixed[:1], errors="skip", as_tensor=True)
     assert isinstance(nothing, EncodedImages)
     assert (nothing.embeddings.shape, nothing.kept) == ((0, 8), [])
-    with pytest.raises(DataError, match=r"images\[1\]: 'https://a/b.jpg' is a URL"):  # a mistake, not a bad image
-        model.encode_images([photos[0], "https://a/b.jpg"], errors="skip")
+
+
+def test_what_is_not_an_image_is_refused_or_skipped(model, photos):
+    mixed = [None, photos[0], "https://a/b.jpg", np.zeros((4, 4, 3)), photos[1]]
+    with pytest.raises(DataError, match=r"images\[0\]: no image"):
+        model.encode_images(mixed)
+    found = model.encode_images(mixed, errors="skip")
+    np.testing.assert_allclose(found.embeddings, model.encode_images(photos[:2]), atol=1e-6)
+    assert (found.kept, sorted(found.skipped)) == ([1, 4], [0, 2, 3])
+    assert found.skipped[0] == "images[0]: no image"
+    assert found.skipped[2].startswith("images[2]: 'https://a/b.jpg' is a URL, and Diptych never downloads")
+    with pytest.raises(
+        DataError, match=r"images: what encode_images returned with errors='skip'; pass its .embeddings"
+    ):
+        model.score(found, TEXTS)
+
+
+def test_tensors_without_values_are_refused(run):
+    model = load(run, "cpu")
+    images, texts = (torch.empty(2, model.embedding_dim, device="meta") for _ in range(2))
+    with pytest.raises(ScoreError, match="texts: on the device 'meta', where tensors have no values"):
+        model.score(images, texts)
+
+
+def test_a_model_is_shown_by_its_address(run, matcher, vocabulary):
+    assert repr(load("starter")) == "Model(starter)"
+    assert repr(load(run)) == f"Model({run})"
+    assert repr(Model.from_matcher(matcher, vocabulary)) == "Model(in memory)"
 
 
 def test_scores_of_embeddings_and_of_what_they_come_from(model, photos):
@@ -266,6 +292,11 @@ def test_a_bar_is_shown_only_on_a_terminal(run, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_an_unknown_device_is_refused_at_once(run):
+    with pytest.raises(DiptychError, match="device 'gpu': not one of auto, cpu, cuda, mps"):
+        load(run, "gpu")
+
+
 def test_an_export_runs_on_the_cpu(export):
     with pytest.raises(DiptychError, match="export: an ONNX export runs on the CPU, not on 'cuda'"):
         load(export, "cuda")
@@ -320,6 +351,10 @@ def test_loading_reads_no_weights_and_imports_no_torch(run, export):
 def test_an_incomplete_run_is_refused_at_once(copy, tmp_path):
     with pytest.raises(RunError, match=r"none: no such run; train one with `diptych train"):
         Model.load(tmp_path / "none")
+    with pytest.raises(RunError, match=r"strter: no such run; did you mean 'starter'\?"):
+        load("strter")
+    with pytest.raises(RunError, match=r"starter: no snapshot 'first'; known: best$"):
+        load("starter", snapshot="first")
     (copy / "best/weights.safetensors").unlink()
     with pytest.raises(RunError, match=r"weights\.safetensors: no such file; is this the folder of a run\?"):
         Model.load(copy)

@@ -3,6 +3,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, ValidationError
 
+from diptych.errors import RecipeError
 from diptych.settings import Count, Flag, NamedSettings, Number, Settings, first_error
 
 
@@ -80,5 +81,28 @@ def test_a_class_inside_of_the_package_keeps_its_name():
     from diptych.objectives.hinge import Hinge
 
     assert Hinge().name == "hinge"
-    with pytest.raises(ValidationError):
+    with pytest.raises(RecipeError, match=r"^Hinge: name = 'other': input should be 'hinge'$"):
         Hinge(name="other")
+
+
+def test_objectives_that_are_made_wrongly_say_so_in_one_sentence():
+    from diptych.objectives import Hinge, Instance
+
+    for make, message in (
+        (lambda: Hinge(margn=0.1), "Hinge: unknown key 'margn'; did you mean 'margin'?"),
+        (lambda: Hinge(margin=-1), "Hinge: margin = -1: input should be greater than or equal to 0"),
+        (lambda: Instance(visual=0, textual=0), "Instance: nothing to minimise; set rank, visual or textual above 0"),
+        (lambda: Base(size=0), "Base: size = 0: input should be greater than or equal to 1"),
+    ):
+        with pytest.raises(RecipeError) as caught:
+            make()
+        assert str(caught.value) == message
+
+
+def test_errors_inside_of_other_settings_still_say_where():
+    class Outer(Settings):
+        inner: Base
+
+    with pytest.raises(ValidationError) as caught:
+        Outer.model_validate({"inner": {"size": 0}})
+    assert first_error(caught.value, Outer) == "inner.size = 0: input should be greater than or equal to 1"

@@ -20,18 +20,24 @@ if TYPE_CHECKING:
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
+def device_kind(name: str) -> str:
+    """The kind of the named device, such as `cuda` for `cuda:1`; an unknown one is an error."""
+    kind = name.split(":", maxsplit=1)[0]
+    if kind not in DEVICES:
+        raise DiptychError(f"device {name!r}: not one of {', '.join(DEVICES)}")
+    return kind
+
+
 def choose_device(name: str = "auto") -> torch.device:
     """The named device; `auto` is the fastest one available."""
     import torch  # not at the top: serving an exported model must not load it
 
-    kind = name.split(":", maxsplit=1)[0]
-    if kind not in DEVICES:
-        raise DiptychError(f"device {name!r}: not one of {', '.join(DEVICES)}")
+    kind = device_kind(name)
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if kind == "auto":
         return torch.device(next(kind for kind, is_available in available.items() if is_available))
     if not available[kind]:
-        raise DiptychError(f"device {name!r} is not available; use --device cpu")
+        raise DiptychError(f"device {name!r} is not available; use the device 'cpu'")
     try:
         return torch.device(name)
     except RuntimeError:

@@ -25,7 +25,7 @@ from diptych.data.corpus import Corpus, Floats
 from diptych.data.image_reader import ImageReader
 from diptych.data.image_sources import ImageSource, as_picture, as_pictures
 from diptych.errors import DataError, DiptychError, RunError
-from diptych.machine import available_cores
+from diptych.machine import available_cores, device_kind
 from diptych.models.address import ModelFiles
 from diptych.models.embeddings import (
     Embeddings,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 def load(address: str | Path, device: str = "auto", *, snapshot: str = "best") -> Model:
     """Load the model of a run or an export by its folder, or `starter`, the model that comes with the package.
 
-    `device` is "auto", "cpu", "cuda", "cuda:1" or "mps"; `snapshot` is "best" or "last".
+    `device` is "auto", "cpu", "cuda", "cuda:1" or "mps"; `snapshot` is "best", "last" or another of the run.
     """
     return Model.load(address, device, snapshot=snapshot)
 
@@ -95,7 +95,7 @@ class Model:
     ) -> Model:
         """As `load`; `stores` is a folder of feature stores to read the features of a corpus from."""
         files = ModelFiles.find(address, snapshot)
-        if files.is_export and device not in ("auto", "cpu"):
+        if device_kind(device) not in ("auto", "cpu") and files.is_export:
             raise DiptychError(f"{address}: an ONNX export runs on the CPU, not on {device!r}; use device 'cpu'")
 
         def open_engine() -> Engine:
@@ -126,6 +126,9 @@ class Model:
 
         engine = TorchEngine(matcher, vocabulary, torch.device(device), stores)
         return cls(lambda: engine)
+
+    def __repr__(self) -> str:
+        return f"Model({self._address or 'in memory'})"
 
     @property
     def address(self) -> str:
@@ -239,14 +242,14 @@ class Model:
 
         Returns float32, one row per image: (images, size), or (images, places, size) padded with zeros for models that
         encode an image as a set of vectors. An image that cannot be read raises ImageError with its name, or with its
-        position in the list; `errors="skip"` leaves it out and returns `EncodedImages`.
+        position in the list; `errors="skip"` leaves it out, like entries such as None, and returns `EncodedImages`.
 
         `batch_size` is the largest number of images in one forward pass. `progress` is True for a bar, or a function
         of the number of images done and the total. `as_tensor` returns a torch tensor on the model's device;
         `normalize` scales all vectors to length one. `workers` threads read and decode ahead, by default one per core.
         """
         self.check_reads_pictures()
-        pictures = as_pictures(images)
+        pictures = as_pictures(images, defer_errors=errors == "skip")
         workers = available_cores() if workers is None else workers
         with open_progress(progress, "encoding images") as report:
             array, skipped = encode_pictures(
@@ -343,7 +346,7 @@ class Model:
         return self.engine.known_texts(texts)
 
     def save(self, folder: str | Path) -> None:
-        """Write a new folder that `load` opens: a copy of an export, or the weights and words of any other model."""
+        """Write a new folder that `load` opens: a copy of an export, or the weights in memory, with a new identity."""
         with new_folder(Path(folder)) as temporary:
             if self._files is not None and self._files.is_export:
                 for file in self._files.paths:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from pydantic.fields import FieldInfo
 
-from diptych.errors import did_you_mean
+from diptych.errors import RecipeError, did_you_mean
 from diptych.plugins import is_outside
+
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
 
 Flag = StrictBool
 Count = Annotated[int, Field(ge=1, strict=True)]  # 1 or more; neither 2.0 nor true
@@ -21,7 +26,20 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class NamedSettings(Settings):
+class _ClearErrors(ModelMetaclass):
+    """Makes calls such as `Hinge(margn=0.1)` raise a RecipeError of one sentence.
+
+    Recipes are read by `model_validate`, which does not come here: their errors also say where in the recipe.
+    """
+
+    def __call__(cls, *args: Any, **settings: Any) -> Any:  # noqa: N805 (of a metaclass)
+        try:
+            return super().__call__(*args, **settings)
+        except ValidationError as error:
+            raise RecipeError(f"{cls.__name__}: {first_error(error, cast('type[BaseModel]', cls))}") from None
+
+
+class NamedSettings(Settings, metaclass=_ClearErrors):
     """Settings whose class a recipe finds by `name`: the name of its file, of an entry point, or `module:Class`.
 
     A class inside of the package declares its one name. Any other class is called `module:Class` until an entry point
@@ -52,7 +70,8 @@ def first_error(error: ValidationError, settings: type[BaseModel]) -> str:
     if details["type"] == "union_tag_invalid":
         context = details["ctx"]
         return f"{key}.{context['discriminator'].strip(chr(39))} = {context['tag']!r}: use {context['expected_tags']}"
-    return f"{key} = {details['input']!r}: {details['msg'][0].lower()}{details['msg'][1:]}"
+    message = f"{details['msg'][0].lower()}{details['msg'][1:]}"
+    return f"{key} = {details['input']!r}: {message}" if key else message
 
 
 def _resolve_location(settings: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[str], set[str]]:

@@ -112,3 +112,8 @@ def test_one_region_per_image_is_read_from_any_part(lengths: list[int], wanted: 
     found = features.read_regions(images, regions)
     assert found.dtype == np.float32
     assert found.tolist() == np.stack([order[images], regions], axis=1).tolist()
+
+
+def test_a_corpus_is_shown_by_its_sizes():
+    corpus = Corpus.from_pairs(None, [["a", "b"], ["c"]], ["train", "test"], features=np.ones((2, 3)), name="mine")
+    assert repr(corpus) == "Corpus('mine': 2 images, 3 texts; images: train 1, test 1)"

@@ -303,3 +303,11 @@ def test_the_digest_is_the_same_in_every_process():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == corpus.digest()
     assert replace(corpus, name="other").digest() == corpus.digest()
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_features_that_are_not_finite_are_refused(value):
+    features = np.ones((3, 2, 4), np.float32)
+    features[1, 1, 2] = value
+    with pytest.raises(DataError, match=r"^pairs, row 1 \(counted from 0\): its features have a NaN or an infinite"):
+        Corpus.from_pairs(None, ["a", "b", "c"], features=features)

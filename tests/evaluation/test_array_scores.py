@@ -166,6 +166,10 @@ SQUARE = IMAGES.astype(np.float32)
             *(SQUARE, torch.ones(20, 6, device="meta"), "dot"),
             "images and texts have different devices, cpu and meta; move one of them",
         ),
+        (
+            *(torch.ones(20, 6, device="meta"), torch.ones(20, 6, device="meta"), "dot"),
+            "images: on the device 'meta', where tensors have no values; move the model to a real one",
+        ),
         (SQUARE, SQUARE, "cosin", "no similarity 'cosin'; did you mean 'cosine'?"),
         (with_value(np.nan, 13), SQUARE, "cosine", "image 13: its embedding has a NaN (rows count from 0)"),
         (SQUARE, with_value(-np.inf, 17), "dot", "text 17: its embedding is infinite (rows count from 0)"),

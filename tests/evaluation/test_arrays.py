@@ -195,6 +195,15 @@ RESULT = evaluate_scores(np.eye(4), draws=2)
         ),
         (lambda: evaluate_embeddings(MATCHED, MATCHED, folds=5), "5 folds of 4 groups; take between 1 and 4 folds"),
         (lambda: evaluate_embeddings(MATCHED, MATCHED, folds=0), "0 folds of 4 groups; take between 1 and 4 folds"),
+        (lambda: evaluate_embeddings(MATCHED, MATCHED, folds=1.5), "1.5 folds of 4 groups; take between 1 and 4 folds"),
+        (
+            lambda: evaluate_embeddings(MATCHED, MATCHED, gallery=2.5),
+            "a gallery of 2.5 from a corpus of 4 images; take between 1 and 4",
+        ),
+        (
+            lambda: evaluate_scores(torch.ones(4, 4, device="meta")),
+            "scores: on the device 'meta', where tensors have no values; move the model to a real one",
+        ),
         (
             lambda: evaluate_embeddings(MATCHED, MATCHED, gallery=5),
             "a gallery of 5 from a corpus of 4 images; take between 1 and 4",

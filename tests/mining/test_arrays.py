@@ -166,7 +166,8 @@ NAN = np.where(np.arange(180).reshape(30, 6) == 20, np.nan, IMAGES).astype(np.fl
 @pytest.mark.parametrize(
     ("kind", "images", "options", "message"),
     [
-        (ScoreError, IMAGES, {"top_texts": 0}, "lists of 0 texts and 60 images; give lengths from 1 on"),
+        (ScoreError, IMAGES, {"top_texts": 0}, "lists of 0 texts and 60 images; give integers from 1 on"),
+        (ScoreError, IMAGES, {"top_images": 1.5}, "lists of 300 texts and 1.5 images; give integers from 1 on"),
         (ScoreError, NAN, {}, "image 3: its embedding has a NaN (rows count from 0)"),
         (
             ScoreError,

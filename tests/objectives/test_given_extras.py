@@ -80,3 +80,8 @@ def test_half_precision_is_converted():
 
 def test_every_known_extra_is_checked():
     assert set(SHAPES) == {WithinScores, OfflineScores, NegativeScores, PairRoles}
+
+
+def test_an_extra_is_not_a_class():
+    with pytest.raises(ScoreError, match=r"^extras has the class Own; pass an object of it, Own\(\.\.\.\)$"):
+        check_extras([WITHIN, Own], 3, CPU)

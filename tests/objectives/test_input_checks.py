@@ -18,7 +18,7 @@ def test_values_are_checked_where_nobody_has_to_wait_for_them():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.zeros((2, 2)), "scores must be a torch tensor, not ndarray"),
+        (np.zeros((2, 2)), "scores must be a torch tensor, not ndarray; use torch.as_tensor"),
         (
             torch.zeros(2, 2, dtype=torch.int64),
             r"scores of torch.int64; convert to floating point, such as scores.float\(\)",
@@ -40,8 +40,13 @@ def test_floats_of_any_precision():
 
 def test_what_is_not_a_mask():
     check_flags("positives", torch.tensor([True]))
-    for mask, kind in ((torch.ones(2), "torch.float32"), (torch.ones(2).long(), "torch.int64"), ([True], "list")):
-        with pytest.raises(ScoreError, match=f"^positives must be a tensor of torch.bool, not {kind}; compare first"):
+    for mask, found in (
+        (torch.ones(2), "torch.float32; compare first, such as positives > 0"),
+        (torch.ones(2).long(), "torch.int64; compare first"),
+        ([True], "list; use torch.as_tensor"),
+        (np.array([True]), "ndarray; use torch.as_tensor"),
+    ):
+        with pytest.raises(ScoreError, match=f"^positives must be a tensor of torch.bool, not {found}"):
             check_flags("positives", mask)
 
 

@@ -15,6 +15,7 @@ FORMS = {
     "small": lambda groups: np.array(groups, np.int8),
     "unsigned": lambda groups: np.array(groups, np.uint64),
     "objects": lambda groups: np.array(groups, object),
+    "numpy objects": lambda groups: np.array([np.int64(group) for group in groups], object),
     "tensor": torch.tensor,
     "short": lambda groups: torch.tensor(groups, dtype=torch.int16),
     "strings": lambda groups: [f"image {group}" for group in groups],

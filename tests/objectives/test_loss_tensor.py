@@ -29,3 +29,8 @@ def test_what_is_computed_from_it_is_a_plain_tensor():
     loss = LossTensor.of(torch.tensor(3.0), {})
     for result in (loss / 2, 1 + loss, loss.detach(), loss.clone(), torch.stack([loss, loss]), loss.to(torch.float64)):
         assert type(result) is Tensor
+
+
+def test_it_is_printed_as_a_number():
+    loss = LossTensor.of(torch.tensor(3.25, requires_grad=True) * 2, {})
+    assert f"{loss:.1f} {loss:>6.2f}" == "6.5   6.50"

@@ -145,6 +145,10 @@ def test_they_are_computed_in_single_precision(function):
         (lambda: scan_scores(REGIONS, WORDS, word_counts=[1, 2, 3, 0, 1]), r"words\[3\] is empty; each needs at least"),
         (lambda: scan_scores(REGIONS * 0, WORDS), r"regions\[0\] is empty"),
         (lambda: scan_scores(REGIONS, WORDS, word_counts=[1, 2]), r"the counts of words of shape \(2,\); pass \(5,\)"),
+        (
+            lambda: scan_scores(REGIONS, WORDS, word_counts=[1, 2, 3, 99, 1]),
+            f"the counts of words go up to 99, but there are {WORDS.shape[1]} places",
+        ),
         (lambda: scan_scores(REGIONS, WORDS, norm="l3norm"), "norm = 'l3norm'"),
         (lambda: bfan_scores(REGIONS, WORDS, smooth=-1.0), "smooth = -1.0"),
     ],

@@ -65,3 +65,14 @@ def test_a_function_may_compare_sets():
     pairs = ComparedPairs(*sets, lambda images, texts: torch.einsum("ird,tsd->it", images, texts))
     pairs.check()
     assert pairs.scores().shape == (4, 4)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", distance])
+def test_sides_of_different_precision(similarity):
+    wanted = ComparedPairs(IMAGES.float().double(), TEXTS, similarity)
+    for pairs in (ComparedPairs(IMAGES.float(), TEXTS, similarity), ComparedPairs(TEXTS, IMAGES.float(), similarity)):
+        pairs.check()
+        assert pairs.scores().dtype == torch.float64
+        torch.testing.assert_close(
+            pairs.scores() if pairs.texts is TEXTS else pairs.scores().t(), wanted.scores(), atol=1e-12, rtol=1e-12
+        )

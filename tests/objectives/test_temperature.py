@@ -5,8 +5,8 @@ from typing import Literal
 
 import pytest
 import torch
-from pydantic import ValidationError
 
+from diptych.errors import RecipeError
 from diptych.objectives.objective import ObjectiveContext, ScoredPairs
 from diptych.objectives.ranking import Queries
 from diptych.objectives.temperature import MIN_LEARNED_TEMPERATURE, MIN_TEMPERATURE, Tempered
@@ -70,7 +70,7 @@ def test_a_learned_temperature_has_a_bound_at_which_it_keeps_its_gradient(start,
 
 
 def test_too_low_a_temperature_is_refused():
-    with pytest.raises(ValidationError, match="temperature"):
+    with pytest.raises(RecipeError, match="temperature"):
         Simple(temperature=MIN_TEMPERATURE / 2)
 
 

@@ -142,6 +142,10 @@ class Corpus:
     address: str | None = None
     split_origin: SplitOrigin = "source"
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.image_ids):,} images, {len(self.texts):,} texts; images: {size_list(self)}"
+        return f"Corpus({self.name!r}: {sizes})"
+
     def __post_init__(self) -> None:
         images, texts = len(self.image_ids), len(self.texts)
         image_columns = (

@@ -271,4 +271,7 @@ def _checked_features(features: Any, name: str) -> NDArray[Any] | None:
             f"{name}: features are {values.dtype} of shape {values.shape}; they must be floating-point numbers of "
             "shape (pairs, size) or (pairs, regions, size)"
         )
+    for row, value in enumerate(values):
+        if not np.isfinite(value).all():
+            raise DataError(f"{name}, row {row} (counted from 0): its features have a NaN or an infinite number")
     return values

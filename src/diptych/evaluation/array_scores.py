@@ -36,6 +36,7 @@ def read_matrix_score(matrix: Array | ArrayLike) -> Score:
     array = _read_array("scores", matrix)
     if array.ndim != 2:
         raise ScoreError(f"scores: shape {tuple(array.shape)}; give a matrix of shape (images, texts)")
+    _check_has_values("scores", array)
     images, texts = array.shape
     return Score(images, texts, lambda columns: lambda rows: _tensor(_take_columns(_take(array, rows), columns)))
 
@@ -161,6 +162,12 @@ def _check_alike(images: Array, texts: Array) -> None:
     for what, array in (("images", images), ("texts", texts)):
         if array.ndim < 2:
             raise ScoreError(f"{what}: shape {tuple(array.shape)}; give one row per {what[:-1]}")
+        _check_has_values(what, array)
+
+
+def _check_has_values(what: str, array: Array) -> None:
+    if _device(array) == "meta":
+        raise ScoreError(f"{what}: on the device 'meta', where tensors have no values; move the model to a real one")
 
 
 def _check_vectors(images: Array, texts: Array) -> None:

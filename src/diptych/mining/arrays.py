@@ -106,8 +106,8 @@ def mine_embeddings(  # noqa: PLR0913 (options, by keyword only)
         >>> mined.texts.ravel(), mined.images.ravel()
         (array([1, 0, 1], dtype=int32), array([1, 2, 0], dtype=int32))
     """
-    if top_texts < 1 or top_images < 1:
-        raise ScoreError(f"lists of {top_texts} texts and {top_images} images; give lengths from 1 on")
+    if not all(isinstance(top, int | np.integer) and top >= 1 for top in (top_texts, top_images)):
+        raise ScoreError(f"lists of {top_texts!r} texts and {top_images!r} images; give integers from 1 on")
     embeddings = read_embeddings(images, texts, similarity)
     groups = read_groups(image_groups, text_groups, *map(len, embeddings))
     _check_negatives(*groups)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import diptych
-from diptych.errors import RunError
+from diptych.errors import RunError, did_you_mean
 from diptych.files import file_hash
 from diptych.models.export.exported import CARD, FILES, Exported
 
@@ -69,10 +70,15 @@ class ModelFiles:
 
 def _check_run(folder: Path, weights: str) -> None:
     if not folder.is_dir():
-        raise RunError(f"{folder}: no such run; train one with `diptych train RECIPE DATA --into {folder}`")
+        hint = f"train one with `diptych train RECIPE DATA --into {folder}`"
+        close = difflib.get_close_matches(str(folder), [STARTER])
+        raise RunError(f"{folder}: no such run; {f'did you mean {STARTER!r}?' if close else hint}")
     if not (folder / "vocabulary.json").exists():
         raise RunError(f"{folder}: not a run: it has no vocabulary.json; name a folder that `diptych train` made")
     if not (folder / weights).is_file():
+        if snapshots := [file.parent.name for file in folder.glob(f"*/{Path(weights).name}")]:
+            snapshot = Path(weights).parent.name
+            raise RunError(f"{folder}: no snapshot {snapshot!r}; {did_you_mean(snapshot, snapshots)}")
         raise RunError(f"{folder / weights}: no such file; is this the folder of a run?")
 
 

@@ -74,6 +74,8 @@ def check_embeddings(values: Any, side: Side, engine: Engine) -> Floats:
     if _is_tensor(values):
         if not values.is_floating_point():
             raise ScoreError(f"{side}: a tensor of {values.dtype}; embeddings are floating-point")
+        if values.is_meta:
+            raise ScoreError(f"{side}: on the device 'meta', where tensors have no values; encode on a real one")
         values = values.detach().float().cpu().numpy()
     if values.dtype.kind != "f":
         raise ScoreError(f"{side}: an array of {values.dtype}; embeddings are floating-point")

@@ -44,6 +44,9 @@ def check_extras(extras: Sequence[Any], pairs: int, device: torch.device) -> Non
     """Raise a ScoreError unless the extras fit a batch."""
     if not isinstance(extras, Sequence):
         raise ScoreError(f"extras must be a list, such as [{type(extras).__name__}(...)]")
+    for extra in extras:
+        if isinstance(extra, type):
+            raise ScoreError(f"extras has the class {extra.__name__}; pass an object of it, {extra.__name__}(...)")
     for name, tensor in tensors_of(extras):
         check_device(name, tensor, device)
     for extra in extras:

@@ -21,7 +21,7 @@ def checks_values(device: torch.device) -> bool:
 def check_floats(name: str, values: object) -> None:
     """Raise a ScoreError unless the values are a tensor of floating point numbers with at least one row."""
     if not isinstance(values, Tensor):
-        raise ScoreError(f"{name} must be a torch tensor, not {type(values).__name__}")
+        raise ScoreError(f"{name} must be a torch tensor, not {type(values).__name__}; use torch.as_tensor")
     if not values.is_floating_point():
         raise ScoreError(f"{name} of {values.dtype}; convert to floating point, such as {name}.float()")
     if not values.dim() or not len(values):
@@ -30,9 +30,12 @@ def check_floats(name: str, values: object) -> None:
 
 def check_flags(name: str, values: object) -> None:
     """Raise a ScoreError unless the values are a boolean tensor."""
-    if not isinstance(values, Tensor) or values.dtype != torch.bool:
-        kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
-        raise ScoreError(f"{name} must be a tensor of torch.bool, not {kind}; compare first, such as {name} > 0")
+    if not isinstance(values, Tensor):
+        raise ScoreError(f"{name} must be a tensor of torch.bool, not {type(values).__name__}; use torch.as_tensor")
+    if values.dtype != torch.bool:
+        raise ScoreError(
+            f"{name} must be a tensor of torch.bool, not {values.dtype}; compare first, such as {name} > 0"
+        )
 
 
 def check_device(name: str, values: Tensor, device: torch.device) -> None:

@@ -55,7 +55,9 @@ def integers(values: Labels, items: int, device: torch.device, what: str) -> Ten
 def _group_numbers(groups: NDArray[Any], pairs: int) -> NDArray[Any]:
     """The groups as numbers below the number of pairs."""
     if groups.dtype.kind == "O":  # such as a column of a pandas table
-        is_right = all(isinstance(group, str | int) and not isinstance(group, bool) for group in groups.flat)
+        is_right = all(
+            isinstance(group, str | int | np.integer) and not isinstance(group, bool) for group in groups.flat
+        )
         _check("groups", groups.shape, pairs, GROUPS, is_right=is_right)
         known: dict[Any, int] = {}
         return np.array([known.setdefault(group, len(known)) for group in groups])

@@ -16,6 +16,8 @@ class LossTensor(Tensor):
         >>> loss = LossTensor.of(torch.tensor(3.0), {"one": torch.tensor(1.0), "two": torch.tensor(2.0)})
         >>> loss.item(), sorted(loss.terms), type(loss / 2).__name__
         (3.0, ['one', 'two'], 'Tensor')
+        >>> f"{loss:.3f}"
+        '3.000'
     """
 
     terms: dict[str, Tensor]
@@ -23,6 +25,10 @@ class LossTensor(Tensor):
 
     # As torch.nn.Parameter does: functions treat it as the tensor that it is.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    def __format__(self, format_spec: str) -> str:
+        """As for a plain tensor of one number, which torch does for no subclass."""
+        return format(self.detach().as_subclass(Tensor), format_spec)
 
     @classmethod
     def of(cls, total: Tensor, terms: dict[str, Tensor], error_rates: dict[str, Tensor] | None = None) -> LossTensor:

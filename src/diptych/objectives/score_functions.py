@@ -82,7 +82,7 @@ def bfan_scores(
 
 def _settings(kind: type[Kind], **options: Any) -> Kind:
     try:
-        return kind(**options)
+        return kind.model_validate(options)
     except ValidationError as error:
         raise ScoreError(first_error(error, kind)) from None
 
@@ -101,6 +101,10 @@ def _unit_set(name: str, sets: Tensor, counts: Labels | None) -> Tensor:
     units = normalize(at_least_float32(sets), dim=2)
     if counts is not None:
         numbers = integers(counts, len(sets), sets.device, f"the counts of {name}")
+        if (numbers > sets.shape[1]).any():
+            raise ScoreError(
+                f"the counts of {name} go up to {int(numbers.max())}, but there are {sets.shape[1]} places"
+            )
         is_there = torch.arange(sets.shape[1], device=sets.device) < numbers[:, None]  # (items, places)
         units = units * is_there[:, :, None]
     is_empty = ~present(units).any(1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
+import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -53,10 +54,14 @@ class ComparedPairs:
 
     @cached_property
     def _sides(self) -> tuple[Tensor, Tensor]:
-        """The images and texts, normalised for cosines."""
+        """The images and texts in the more precise of their types, normalised for cosines."""
+        images, texts = self.images, self.texts
+        if images.dtype != texts.dtype:
+            dtype = torch.promote_types(images.dtype, texts.dtype)
+            images, texts = images.to(dtype), texts.to(dtype)
         if self.similarity == "cosine":
-            return normalize(self.images, dim=1), normalize(self.texts, dim=1)
-        return self.images, self.texts
+            return normalize(images, dim=1), normalize(texts, dim=1)
+        return images, texts
 
     def _scored(self, rows: Tensor, columns: Tensor) -> Tensor:
         if not callable(self.similarity):

@@ -20,6 +20,7 @@ class Recalls(NamedValues[float]):
 def test_every_value_is_an_attribute_by_its_name():
     assert (Recalls().i2t_r1, Recalls().rsum) == (40.0, 99.5)
     assert {"i2t_r1", "rsum", "values", "by_name"} <= set(dir(Recalls()))
+    assert len(set(dir(Recalls()))) == len(dir(Recalls()))
 
 
 def test_a_name_that_was_not_measured_is_an_error_that_names_those_that_were():

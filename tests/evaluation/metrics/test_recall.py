@@ -110,7 +110,7 @@ def test_metrics_are_attributes_by_their_names():
         _ = metrics.i2t_r5
 
 
-@pytest.mark.parametrize("cutoffs", [(), (0,), (1, 5, 1), (1, 2.5), (-3, 1)])
+@pytest.mark.parametrize("cutoffs", [(), (0,), (1, 5, 1), (1, 2.5), (-3, 1), 5])
 def test_cutoffs_must_be_different_positive_integers(cutoffs):
     with pytest.raises(ScoreError, match=rf"^cutoffs {re.escape(str(cutoffs))}; give different integers from 1 on"):
         check_cutoffs(cutoffs)

@@ -62,6 +62,9 @@ def test_a_new_folder_is_there_whole_or_not_at_all(tmp_path):
         (temporary / "whole").write_text("")
         assert not list(into.iterdir())
     assert [path.name for path in into.iterdir()] == ["whole"]
-    with pytest.raises(RunError, match="own: exists already; choose another folder with --into"), new_folder(into):
+    with (
+        pytest.raises(RunError, match="own: exists already; choose another folder, or remove it first"),
+        new_folder(into),
+    ):
         pass
     assert [path.name for path in into.parent.iterdir()] == ["own"]

@@ -1,9 +1,9 @@
 import pytest
 import torch
-from pydantic import ValidationError
 from torch.nn.functional import normalize
 
 from diptych import registry
+from diptych.errors import RecipeError
 from diptych.models.layers.word_states import WordSettings
 from diptych.models.matcher import ModelSettings
 from diptych.models.matchers.scan import SCANSettings
@@ -88,7 +88,7 @@ def test_a_recipe_names_it_and_its_settings():
 
 @pytest.mark.parametrize("wrong", [{"direction": "both"}, {"norm": "l3"}, {"smooth": 0.0}, {"pool": "median"}], ids=str)
 def test_a_wrong_setting_is_refused(wrong):
-    with pytest.raises(ValidationError):
+    with pytest.raises(RecipeError):
         SCANSettings(**wrong)
 
 

@@ -33,4 +33,4 @@ class NamedValues(ABC, Generic[Value_co]):
         raise AttributeError(f"{type(self).__name__} has no {name}")
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.by_name()]
+        return sorted({*super().__dir__(), *self.by_name()})

@@ -5,7 +5,7 @@ recall@K = 100 |{queries with rank <= K}| / |queries|        rsum = sum of all r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,9 +38,9 @@ def recall_at(ranks: Integers, cutoff: int) -> float:
 
 def check_cutoffs(cutoffs: Sequence[int]) -> None:
     """Raise a ScoreError unless the cutoffs are different positive integers, at least one."""
-    valid = all(isinstance(cutoff, int | np.integer) and cutoff >= 1 for cutoff in cutoffs)
+    valid = isinstance(cutoffs, Iterable) and all(isinstance(k, int | np.integer) and k >= 1 for k in cutoffs)
     if not valid or len(set(cutoffs)) < max(1, len(cutoffs)):
-        raise ScoreError(f"cutoffs {tuple(cutoffs)}; give different integers from 1 on, such as {CUTOFFS}")
+        raise ScoreError(f"cutoffs {cutoffs}; give different integers from 1 on, such as {CUTOFFS}")
 
 
 def median_rank(ranks: Integers) -> float:

@@ -125,7 +125,7 @@ def evaluate_score(  # noqa: PLR0913 (options, by keyword only)
     first_images = _first_images(image_groups)
     if gallery is not None:
         first_images = _first_gallery(image_groups, first_images, gallery)
-    if not 1 <= folds <= len(first_images):
+    if not isinstance(folds, int | np.integer) or not 1 <= folds <= len(first_images):
         groups = len(first_images)
         raise ScoreError(f"{folds} folds of {groups} groups; take between 1 and {groups} folds")
     if average_precision is None:
@@ -157,7 +157,7 @@ def _first_images(image_groups: Integers) -> Integers:
 
 def _first_gallery(image_groups: Integers, first_images: Integers, gallery: int) -> Integers:
     """The first images of the groups that make up a gallery of `gallery` images."""
-    if not 1 <= gallery <= len(image_groups):
+    if not isinstance(gallery, int | np.integer) or not 1 <= gallery <= len(image_groups):
         images = len(image_groups)
         raise ScoreError(f"a gallery of {gallery} from a corpus of {images} images; take between 1 and {images}")
     _, numbers, sizes = np.unique(image_groups, return_inverse=True, return_counts=True)

@@ -80,7 +80,7 @@ class Exported(Settings):
 def new_folder(into: Path) -> Iterator[Path]:
     """A temporary folder beside `into`; on success it is renamed to `into`, else removed."""
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise RunError(f"{into}: exists already; choose another folder with --into, or remove it first")
+        raise RunError(f"{into}: exists already; choose another folder, or remove it first")
     into.parent.mkdir(parents=True, exist_ok=True)
     temporary = into.with_name(f".{into.name}.{uuid.uuid4().hex}.tmp")
     temporary.mkdir()

@@ -1,7 +1,7 @@
 import pytest
 import torch
-from pydantic import ValidationError
 
+from diptych.errors import RecipeError
 from diptych.models.towers.image.cnn import CNNSettings
 
 
@@ -38,5 +38,5 @@ def test_vectors_are_normalised_if_wanted():
 
 @pytest.mark.parametrize("wrong", [{"pixels": 15}, {"pixels": 513}, {"width": 0}], ids=str)
 def test_sizes_that_make_no_network_are_refused(wrong):
-    with pytest.raises(ValidationError):
+    with pytest.raises(RecipeError):
         CNNSettings(**wrong)
