@@ -134,6 +134,11 @@ def test_a_later_stage_from_a_run_with_other_words_is_refused(base, recipes, cor
     refused(RunError, rf"{other}: has another vocabulary", recipe, corpus, tmp_path / "run")
 
 
+def test_an_error_of_the_model_does_not_name_a_stage(recipes, corpus, tmp_path):
+    recipe = recipes(MODEL + BASE, "model.joint=8")
+    refused(RecipeError, "^the text tower's vectors have size 16 and model.joint is 8", recipe, corpus, tmp_path)
+
+
 def test_a_base_of_another_joint_size_is_refused(base, recipes, corpus, tmp_path):
     changes = ["model.joint=8", "model.text.hidden=8"]
     first = recipes(MODEL + HEAD, f"stage.1.start={base}", *changes)
