@@ -72,6 +72,8 @@ def _check_run(folder: Path, weights: str) -> None:
         raise RunError(f"{folder}: no such run; train one with `diptych train RECIPE DATA --into {folder}`")
     if not (folder / "vocabulary.json").exists():
         raise RunError(f"{folder}: not a run: it has no vocabulary.json; name a folder that `diptych train` made")
+    if not (folder / "best").exists() and (folder / "last").is_dir():
+        raise RunError(f"{folder}: no epoch has ended, so it has no model yet; continue its training with --resume")
     if not (folder / weights).is_file():
         raise RunError(f"{folder / weights}: no such file; is this the folder of a run?")
 
