@@ -61,7 +61,7 @@ def test_a_reference_with_other_characters_is_refused(own_modules, reference):
     assert "was_imported_by_mistake" not in sys.modules
 
 
-@pytest.mark.parametrize("module", ["", "my code", "my_code:Thing", "../x", ".x", "x.", "a-b", "*"])
+@pytest.mark.parametrize("module", ["", "my code", "my_code:Thing", "../x", ".x", "x.", "a-b", "*", sys, ["my_code"]])
 def test_only_modules_can_be_allowed(own_modules, module):
     assert "not the name of a module" in refusal(allow_code, "good", module)
     assert not is_allowed("good")  # all or none

@@ -40,7 +40,7 @@ def allow_code(*modules: str) -> None:
     """
     for module in modules:
         if not _is_module_name(module):
-            raise PluginError(f"{module!r}: not the name of a module; write it as for import, such as my_losses")
+            raise PluginError(f'{module!r}: not the name of a module; write it as for import, such as "my_losses"')
     _allowed.update(modules)
 
 
@@ -112,5 +112,5 @@ def _entry_points() -> tuple[EntryPoint, ...]:
     return tuple(point for group in groups for point in entry_points(group=group))
 
 
-def _is_module_name(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split("."))
+def _is_module_name(name: Any) -> bool:
+    return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))

@@ -228,7 +228,7 @@ def test_the_default_recipe_starts_from_the_starter_and_is_compared_with_it(star
     folder, result = started
     assert "words: 2,640 of starter, and " in result.output
     assert "epoch 0/1 (the start)" in result.output
-    assert "mine against the starter: 2 images, 2 texts" in result.stdout
+    assert "mine against the starter on val: 2 images, 2 texts" in result.stdout
     assert "difference" in result.stdout
     assert load_recipe(str(folder / "mine" / "recipe.toml")).stage[0].start == "starter"
     stores = list((folder / "features").iterdir())
@@ -244,6 +244,6 @@ def test_an_evaluation_compares_with_the_starter_unless_told_not_to(started, pho
     assert "starter" not in starter
     difference = found["starter"]["difference"]["differences"]["rsum"]["value"]
     assert difference == pytest.approx(found["metrics"]["rsum"] - starter["metrics"]["rsum"])
-    assert "mine against the starter: 2 images, 2 texts" in invoke(*command).stdout
+    assert "mine against the starter on test: 2 images, 2 texts" in invoke(*command).stdout
     without = invoke(*command, "--no-starter", "--json")
     assert json.loads(without.stdout) == {key: value for key, value in found.items() if key != "starter"}

@@ -24,8 +24,8 @@ def shown(terminal):
     output = io.StringIO()
     bar = TrainingBar(Console(file=output, force_terminal=terminal, width=120))
     callbacks = Callbacks([bar])
-    start = TrainingStart(None, None, False, 0, callbacks.send)
-    with callbacks.training(start, lambda reason, error: TrainingEnd(None, reason, error, {})):
+    with callbacks.training(lambda reason, error: TrainingEnd(None, reason, error, {})):
+        callbacks.start(TrainingStart(None, None, False, 0, callbacks.send))
         for done in (0, 2, 2):
             callbacks.send(Preparation("features", done, 2))
         callbacks.send(Message("[not markup] left out", "yellow"))

@@ -9,7 +9,7 @@ import pytest
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.open import open_corpus
-from diptych.data.origin import Origin, open_origin, split_as_trained
+from diptych.data.origin import Origin, check_start, open_origin, split_as_trained
 from diptych.data.splitting import SplitRule
 from diptych.errors import DataError, RunError
 
@@ -181,6 +181,18 @@ def test_a_run_with_other_splits_is_refused(tmp_path):
     elsewhere = open_corpus(many(tmp_path / "x/t.csv"))
     assert split_as_trained(elsewhere, [default], SplitRule(0.2))[0].split_sizes() == {"train": 16, "val": 4}
     assert "of the data, not val 0.1" in refused(a, run_on(tmp_path / "c", data))
+
+
+def test_a_run_to_start_from_must_have_had_the_same_splits_of_the_same_data(tmp_path):
+    table = many(tmp_path / "t.csv")
+    run, other = run_with_rule(tmp_path / "a", table, val=0.1, test=0.2), many(tmp_path / "other.csv")
+    plain = open_corpus(table)
+    check_start(run, plain.with_splits(val=0.1, test=0.2))
+    check_start(run, open_corpus(other))  # other data: nothing that is in its val or test was trained on
+    check_start(tmp_path, plain)  # does not say what it was trained on
+    for corpus, splits in ((plain, "those of the data"), (plain.with_splits(val=0.3, test=0.2), "val 0.3, test 0.2")):
+        with pytest.raises(RunError, match=rf"a: was trained with the splits val 0\.1, test 0\.2.*, not {splits}"):
+            check_start(run, corpus)
 
 
 def test_data_that_grew_since_may_have_moved_images_into_test(tmp_path):

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from diptych.errors import RunError
 from diptych.model import Model
 from diptych.models.address import ModelFiles, run_folder
 
@@ -27,3 +28,10 @@ def test_a_run_here_that_is_called_starter_comes_first(tmp_path, monkeypatch):
     assert run_folder("starter").is_absolute()
     (tmp_path / "starter" / "vocabulary.json").touch()
     assert run_folder("starter").resolve() == tmp_path / "starter"
+
+
+def test_a_run_that_was_stopped_before_the_end_of_its_first_epoch_has_no_model(tmp_path):
+    (tmp_path / "last").mkdir()
+    (tmp_path / "vocabulary.json").touch()
+    with pytest.raises(RunError, match=r": no epoch has ended, so it has no model yet; continue its training"):
+        ModelFiles.find(tmp_path)

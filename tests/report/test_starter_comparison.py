@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+import tomli_w
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.data.images import DecodedPicture
@@ -95,3 +96,11 @@ def test_the_published_rows_of_the_recipe_are_there_without_the_starter(run, sta
 
 def test_a_run_without_a_recipe_or_paper_has_no_rows(run, tmp_path):
     assert published_figures(run) == published_figures(tmp_path) == {}
+
+
+def test_a_run_whose_objective_is_a_plug_in_is_compared_without_that_plug_in(run, starter, photos, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    content = load_recipe("vsepp-rc-resnet152-ft").to_dict()
+    content["stage"][0]["objective"] = {"name": "module_that_is_not_there:Loss"}
+    (folder / "recipe.toml").write_text(tomli_w.dumps(content))
+    assert compare_with_starter(folder, *measured(folder, photos), starter).published == published_figures(folder) != {}

@@ -2,7 +2,7 @@ import pytest
 
 from diptych.errors import RecipeError
 from diptych.training.recipe_catalogue import catalogue
-from diptych.training.recipe_loader import load_recipe, recipe_content, trained_on_phrases
+from diptych.training.recipe_loader import load_recipe, paper_of_run, recipe_content, trained_on_phrases
 from support.recipes import TINY
 
 
@@ -310,6 +310,16 @@ def test_a_run_that_was_trained_on_phrases(tmp_path):
     for name, on_phrases in (("scenes", False), ("phrases-scenes", True)):
         (tmp_path / "recipe.toml").write_text(load_recipe(name).to_toml())
         assert trained_on_phrases(tmp_path) == on_phrases
+
+
+def test_the_paper_of_a_run(tmp_path):
+    assert paper_of_run(tmp_path) is None
+    recipe, file = load_recipe("vsepp"), tmp_path / "recipe.toml"
+    file.write_text(recipe.to_toml())
+    assert paper_of_run(tmp_path) == recipe.paper
+    file.write_text("[paper]\nreferenc = 'x'")
+    with pytest.raises(RecipeError, match=r"recipe\.toml: paper: .*referenc"):
+        paper_of_run(tmp_path)
 
 
 @pytest.mark.parametrize(

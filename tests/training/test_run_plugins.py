@@ -5,10 +5,11 @@ from importlib import import_module
 
 import pytest
 
+from diptych import plugins
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import RecipeError, RunError
 from diptych.evaluation.runs import evaluate
-from diptych.plugins import allow_code
+from diptych.plugins import PluginWarning, allow_code
 from diptych.training.recipe_loader import load_recipe, trained_on_phrases
 from diptych.training.run_plugins import FILE, check_plugins, save_plugins
 from diptych.training.sweep import train_runs
@@ -60,6 +61,18 @@ def test_the_objective_is_not_needed_to_measure_a_run(own, corpus, tmp_path):
     own.write("my_losses", "1 / 0")
     assert evaluate(run, corpus).metrics.image_to_text.recalls[1] >= 0
     assert not trained_on_phrases(run)
+
+
+def test_starting_from_a_run_names_its_file_if_its_plugin_has_changed_or_is_not_allowed(own, corpus, tmp_path):
+    base = train(recipe(), corpus, tmp_path / "base", device="cpu", workers=0)
+    file = own.write("my_towers", TOWER + "# edited")
+    later = load_recipe("scenes", [*CHANGES, f"stage.1.start={base}", "stage.1.epochs=1"]).first(1)
+    changed = rf"^{base}/best/weights.safetensors: the plug-in my_towers:Words has changed since \({file}\)"
+    with pytest.warns(PluginWarning, match=changed):
+        train(later, corpus, tmp_path / "later", device="cpu", workers=0)
+    plugins._allowed.discard("my_towers")
+    with pytest.raises(RunError, match=rf"^{base}/best/weights.safetensors: model.text.name = .* is not allowed"):
+        train(later.model_copy(update={"model": None}), corpus, tmp_path / "none", device="cpu", workers=0)
 
 
 def test_an_interrupted_run_resumes_with_its_plugins_only(own, corpus, tmp_path):

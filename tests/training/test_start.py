@@ -8,6 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from diptych.data.origin import Origin
+from diptych.data.splitting import SplitRule
 from diptych.errors import DataError, DiptychError, RecipeError, RunError
 from diptych.model import Model
 from diptych.text.vocabulary import Vocabulary
@@ -132,6 +134,18 @@ def test_a_later_stage_from_a_run_with_other_words_is_refused(base, recipes, cor
     Vocabulary.from_texts(["some quite different words"], 1).save(other / "vocabulary.json")
     recipe = recipes(MODEL + BASE + HEAD, f"stage.2.start={other}")
     refused(RunError, rf"{other}: has another vocabulary", recipe, corpus, tmp_path / "run")
+
+
+def test_a_base_that_was_trained_with_other_splits_of_the_data_is_refused(base, recipes, corpus, tmp_path):
+    other, addressed = shutil.copytree(base, tmp_path / "other"), replace(corpus, address="photos.csv")
+    Origin("photos.csv", "digest", SplitRule(0.15, 0.15)).save(other)
+    recipe = recipes(MODEL + BASE, f"stage.1.start={other}")
+    refused(RunError, rf"{other}: was trained with the splits val 0\.15", recipe, addressed, tmp_path / "run")
+
+
+def test_an_error_of_the_model_does_not_name_a_stage(recipes, corpus, tmp_path):
+    recipe = recipes(MODEL + BASE, "model.joint=8")
+    refused(RecipeError, "^the text tower's vectors have size 16 and model.joint is 8", recipe, corpus, tmp_path)
 
 
 def test_a_base_of_another_joint_size_is_refused(base, recipes, corpus, tmp_path):

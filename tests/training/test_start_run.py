@@ -158,7 +158,7 @@ def test_new_words_are_added_and_known_ones_keep_their_vectors(base, recipes, ze
     assert new.shape[0] == len(after)
     torch.testing.assert_close(new[: len(old)], old, atol=1e-6, rtol=0)
     torch.testing.assert_close(new[after.ids["zebra"]], old[3], atol=1e-6, rtol=0)  # the unknown word
-    assert f"words: {len(before.words)} of {base}, and 1 new ones of the training texts" in callback.messages
+    assert f"words: {len(before.words)} of {base}, and 1 more of the training texts" in callback.messages
     assert Model.load(run, "cpu").unknown_words("zebra gnu") == ["gnu"]
 
 

@@ -182,7 +182,7 @@ def test_refusals(whole, corpus, recipe, tmp_path):
         train(recipe, corpus, whole)
     with pytest.raises(RunError, match="no run to resume"):
         train(recipe, corpus, tmp_path / "none", resume=True)
-    with pytest.raises(RunError, match="another recipe"):
+    with pytest.raises(RunError, match=r"another recipe .*; resume with those, or with this file as the recipe"):
         train(load_recipe("scenes", [*TINY, "seed=5"]), corpus, whole, resume=True)
     with pytest.raises(RunError, match="made with other data"):
         train(recipe, make_scenes(train=24, val=6, test=6, texts=2, seed=9), whole, resume=True)

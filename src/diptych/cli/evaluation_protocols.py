@@ -204,7 +204,7 @@ def _add_starter(
         source, encoded, result, starter, gallery=options.gallery, workers=encoder.workers, progress=progress_bar
     )
     if comparison is not None:
-        measurement.tables.append(starter_table(comparison))
+        measurement.tables.append(starter_table(comparison, options.split))
         measurement.json.update(comparison.to_json())
 
 

@@ -60,7 +60,7 @@ def command(
 
         diptych sweep scenes scenes --over "stage.2.trainable=['all'],['text','project']" --report-on test
     """
-    from diptych.cli.training import train_runs
+    from diptych.cli.training import TrainingOptions, train_runs
     from diptych.files import write_json, write_text
     from diptych.machine import keep_freed_memory
     from diptych.report.sweep_tables import SweepResult
@@ -71,14 +71,8 @@ def command(
     sweep = plan_sweep(recipe, over, set_ or (), None if seeds is None else read_seeds(seeds), grid=grid)
     keep_freed_memory()
     folder = into or Path("runs") / f"{Path(recipe).stem}-sweep"
-    measured = train_runs(
-        *(sweep.runs, data, folder, {"val", report_on}),
-        rule=split_rule(val, test),
-        device=device,
-        workers=workers,
-        features=features,
-        log=log or (),
-    )
+    options = TrainingOptions(data, split_rule(val, test), features, device, workers, log or ())
+    measured = train_runs(sweep.runs, folder, {"val", report_on}, options)
     result = SweepResult.of(sweep, measured, report_on)
     title = f"{recipe} on {data}, split {report_on}"
     stdout.print(result.table(title).render())

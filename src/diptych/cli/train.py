@@ -28,7 +28,7 @@ from diptych.cli.options import (
 from diptych.errors import CallbackError, RecipeError
 
 if TYPE_CHECKING:
-    from diptych.data.splitting import SplitRule
+    from diptych.cli.training import TrainingOptions
     from diptych.evaluation.protocols.seeds import SeedStatistics
 
 
@@ -73,45 +73,33 @@ def command(
 
         diptych train diptych-default photos.csv --val 0.15 --test 0.15
     """
+    from diptych.cli.training import TrainingOptions
     from diptych.machine import keep_freed_memory
     from diptych.training.recipe_loader import profiled_name
 
     keep_freed_memory()
-    rule = split_rule(val, test)
-    recipe = profiled_name(recipe, profile)
+    options = TrainingOptions(data, split_rule(val, test), features, device, workers, log or ())
+    recipe, overrides = profiled_name(recipe, profile), set_ or []
     folder = into or Path("runs") / Path(recipe).stem
     if seeds is None:
-        overrides = [*(set_ or []), *([] if seed is None else [f"seed={seed}"])]
         if report_on != "val":
             raise RecipeError("--report-on needs --seeds; measure a single run with `diptych evaluate`")
-        _train_one(recipe, data, rule, folder, overrides, resume, features, not no_starter, device, workers, log or [])
+        overrides = [*overrides, *([] if seed is None else [f"seed={seed}"])]
+        _train_one(recipe, overrides, folder, options, resume=resume, with_starter=not no_starter)
         return
     if seed is not None:
         raise RecipeError("--seed and --seeds exclude each other; remove one (--seeds 3,7 names seeds)")
     if resume:
         raise RecipeError("--resume and --seeds exclude each other; remove --resume, runs with --seeds always continue")
-    statistics = _train_seeds(
-        recipe, data, rule, folder, set_ or [], seeds, report_on, features, device, workers, log or []
-    )
+    statistics = _train_seeds(recipe, overrides, folder, options, seeds=seeds, report_on=report_on)
     even = "" if len(statistics.runs) % 2 else ", the lower of the two middle ones"
     print_result(f"median run by {statistics.sum_metric}: {folder / statistics.median_run}{even}", "bold green")
 
 
 def _train_one(
-    recipe: str,
-    data: str,
-    rule: SplitRule | None,
-    folder: Path,
-    overrides: list[str],
-    resume: bool,
-    features: Path,
-    starter: bool,
-    device: str,
-    workers: int | None,
-    log: list[str],
+    recipe: str, overrides: list[str], folder: Path, options: TrainingOptions, *, resume: bool, with_starter: bool
 ) -> None:
-    """Train one run, write its report on val, and print how it compares with the starter and the paper."""
-    from diptych.cli.training import open_training_corpus, run_evaluator, training_callbacks
+    """Train one run, write its report on val, and print how it compares with the starter, if wanted, and the paper."""
     from diptych.model import Model
     from diptych.models.address import STARTER
     from diptych.report.tables.starter_comparison import starter_table
@@ -119,9 +107,9 @@ def _train_one(
     from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
 
-    chosen = load_recipe(recipe, overrides)
-    callbacks = training_callbacks(log)
-    corpus = open_training_corpus(data, rule, [folder] if resume else [])
+    chosen, callbacks = load_recipe(recipe, overrides), options.callbacks()
+    corpus = options.open_corpus([folder] if resume else [])
+    device, workers, features = options.device, options.workers, options.features
     try:
         train(
             chosen,
@@ -139,28 +127,18 @@ def _train_one(
         else:
             print_note("stopped before anything was saved; run the same command to start again")
         raise
-    evaluator, model = run_evaluator(corpus, workers), Model.load(folder, device, stores=features)
-    reported = evaluator.write_report(folder, model)
-    baseline = Model.load(STARTER, device, stores=features) if starter else None
-    comparison = evaluator.compare_with_starter(folder, reported, baseline)
+    evaluator = options.evaluator(corpus)
+    reported = evaluator.write_report(folder, Model.load(folder, device, stores=features))
+    starter = Model.load(STARTER, device, stores=features) if with_starter else None
+    comparison = evaluator.compare_with_starter(folder, reported, starter)
     if comparison is not None:
-        stdout.print(starter_table(comparison))
+        stdout.print(starter_table(comparison, "val"))
     print_result(f"trained {folder}, report {folder / 'report.html'}", "bold green")
-    print_note(f"evaluate it with: diptych evaluate {folder} {data}")
+    print_note(f"evaluate it with: diptych evaluate {folder} {options.data}")
 
 
 def _train_seeds(
-    recipe: str,
-    data: str,
-    rule: SplitRule | None,
-    folder: Path,
-    overrides: list[str],
-    seeds: str,
-    report_on: str,
-    features: Path,
-    device: str,
-    workers: int | None,
-    log: list[str],
+    recipe: str, overrides: list[str], folder: Path, options: TrainingOptions, *, seeds: str, report_on: str
 ) -> SeedStatistics:
     """Train one run per seed, print a table of them and write it to summary.json."""
     from diptych.cli.training import train_runs
@@ -170,12 +148,10 @@ def _train_seeds(
     from diptych.training.sweep_plan import plan_seeds, read_seeds
 
     runs = plan_seeds(recipe, read_seeds(seeds), overrides)
-    measured = train_runs(
-        *(runs, data, folder, {report_on}), rule=rule, device=device, workers=workers, features=features, log=log
-    )
+    measured = train_runs(runs, folder, {report_on}, options)
     statistics = SeedStatistics({name: metrics[report_on] for name, metrics in measured.items()})
-    stdout.print(seeds_table(statistics, f"{recipe} on {data}, split {report_on}").render())
-    summary = {"recipe": recipe, "data": data, "split": report_on, **statistics.to_json()}
+    stdout.print(seeds_table(statistics, f"{recipe} on {options.data}, split {report_on}").render())
+    summary = {"recipe": recipe, "data": options.data, "split": report_on, **statistics.to_json()}
     write_json(folder / "summary.json", summary)
     print_note(f"wrote {folder / 'summary.json'}")
     return statistics

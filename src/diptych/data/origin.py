@@ -121,9 +121,23 @@ def _common_rule(origins: dict[Path, Origin], rule: SplitRule | None) -> SplitRu
     for run, origin in origins.items():
         first = next(iter(origins.values())).rule if rule is None else rule
         if origin.rule != first:
-            raise RunError(
-                f"{run}: was trained with the splits {origin.rule or 'of the data'}, not {first or 'of the data'}; "
-                "use the same splits, because it may have been trained on images that are in test here"
-            )
+            raise _other_splits(run, origin, first)
         rule = first
     return rule
+
+
+def check_start(run: Path, corpus: Corpus) -> None:
+    """Refuse to start from a run that was trained on the same data with other splits."""
+    origin = Origin.read(run) if _file(run).is_file() else None
+    if origin is None or origin.address is None or origin.address != corpus.address:
+        return
+    rule = Origin.of(corpus, origin.digest).rule
+    if origin.rule != rule:
+        raise _other_splits(run, origin, rule)
+
+
+def _other_splits(run: Path, origin: Origin, rule: SplitRule | None) -> RunError:
+    return RunError(
+        f"{run}: was trained with the splits {origin.rule or 'of the data'}, not {rule or 'those of the data'}; use "
+        "the same splits, because it may have been trained on images that are in val or test here"
+    )

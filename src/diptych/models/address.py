@@ -75,6 +75,8 @@ def _check_run(folder: Path, weights: str) -> None:
         raise RunError(f"{folder}: no such run; {f'did you mean {STARTER!r}?' if close else hint}")
     if not (folder / "vocabulary.json").exists():
         raise RunError(f"{folder}: not a run: it has no vocabulary.json; name a folder that `diptych train` made")
+    if not (folder / "best").exists() and (folder / "last").is_dir():
+        raise RunError(f"{folder}: no epoch has ended, so it has no model yet; continue its training with --resume")
     if not (folder / weights).is_file():
         if snapshots := [file.parent.name for file in folder.glob(f"*/{Path(weights).name}")]:
             snapshot = Path(weights).parent.name

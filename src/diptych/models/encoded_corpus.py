@@ -8,11 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from diptych import registry
 from diptych.data.corpus import Corpus, Integers
-from diptych.errors import RecipeError, RunError
+from diptych.errors import RunError
 from diptych.models.matcher import Matcher, ModelSettings
-from diptych.models.storage import load_tensors, save_tensors
+from diptych.models.storage import load_tensors, model_settings, save_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +67,5 @@ class EncodedCorpus:
         images, texts, image_groups, text_groups = (tensors[name] for name in names)
         if len(images) != len(image_groups) or len(texts) != len(text_groups):
             raise RunError(f"{path}: encodings and groups differ in number; make it again with `diptych encode`")
-        try:
-            settings = registry.resolve("models.matchers", about.get("model"), "model", ModelSettings)
-        except RecipeError as reason:
-            raise RunError(f"{path}: {reason}") from None
-        return cls(settings, images, texts, image_groups.numpy(), text_groups.numpy(), str(about.get("corpus")))
+        settings, corpus = model_settings(path, about), str(about.get("corpus"))
+        return cls(settings, images, texts, image_groups.numpy(), text_groups.numpy(), corpus)

@@ -105,14 +105,24 @@ def load_matcher(path: Path, vocabulary: Vocabulary) -> Matcher:
         raise RunError(
             f"{path}: trained with another vocabulary than the vocabulary.json of its run; restore that file"
         )
+    matcher = model_settings(path, about).build()
+    load_weights(matcher, tensors, path)
+    warn_of_changed_plugins(path, about, matcher)
+    return matcher
+
+
+def model_settings(path: Path, about: dict[str, Any]) -> ModelSettings:
+    """The settings in the header of a file."""
     try:
-        matcher = registry.resolve("models.matchers", about.get("model"), "model", ModelSettings).build()
+        return registry.resolve("models.matchers", about.get("model"), "model", ModelSettings)
     except RecipeError as reason:
         raise RunError(f"{path}: {reason}") from None
-    load_weights(matcher, tensors, path)
+
+
+def warn_of_changed_plugins(path: Path, about: dict[str, Any], matcher: Matcher) -> None:
+    """Warn of each plug-in of a matcher that has changed since its weights were written."""
     for change in changed_since(about.get("plugins"), _plugins(matcher)):
-        warnings.warn(f"{path}: the plug-in {change}; the model may give other results", PluginWarning, stacklevel=2)
-    return matcher
+        warnings.warn(f"{path}: the plug-in {change}; the model may give other results", PluginWarning, stacklevel=3)
 
 
 def load_weights(matcher: Matcher, tensors: dict[str, Tensor], path: Path) -> None:

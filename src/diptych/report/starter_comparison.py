@@ -20,7 +20,7 @@ from diptych.models.address import STARTER, ModelFiles
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.progress import ProgressDisplay, no_progress
 from diptych.training.recipe import Row
-from diptych.training.recipe_loader import load_recipe
+from diptych.training.recipe_loader import paper_of_run
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,7 @@ def compare_with_starter(
 
 def published_figures(run: Path) -> dict[str, Row]:
     """The rows of retrieval that the recipe of a run follows, by paper, table and data."""
-    file = run / "recipe.toml"
-    paper = load_recipe(str(file)).paper if file.is_file() else None
+    paper = paper_of_run(run)
     if paper is None:
         return {}
     rows = (row for row in paper.row if row.i2t is not None or row.t2i is not None)

@@ -284,9 +284,11 @@ def check_models(recipe: Recipe, settings: ModelSettings, corpus: Corpus) -> Mat
 def _cases(recipe: Recipe, settings: ModelSettings, corpus: Corpus) -> Iterator[Case]:
     matcher: Matcher | None = None
     for number, stage in enumerate(recipe.stage, 1):
+        if matcher is None or stage.start != "previous":
+            with torch.device("meta"):
+                matcher = settings.build()
         try:
             with torch.device("meta"):
-                matcher = settings.build() if matcher is None or stage.start != "previous" else matcher
                 matcher = matcher if stage.head is None else Projected(matcher, stage.head)
                 set_trainable(matcher, stage.trainable)
                 make_optimiser(matcher, stage.optimiser)  # raises for parts that the model does not have

@@ -12,8 +12,11 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from diptych.errors import RecipeError, did_you_mean
-from diptych.training.recipe import Recipe, parse_recipe
+from diptych.settings import first_error
+from diptych.training.recipe import Paper, Recipe, parse_recipe
 from diptych.training.recipe_catalogue import catalogue
 from diptych.training.recipe_layers import apply_override, lay_over
 
@@ -63,10 +66,26 @@ def profiled_name(name: str, profile: str | None) -> str:
 
 def trained_on_phrases(run: Path) -> bool:
     """Whether a folder is a run whose last stage was trained on phrases and regions, not on texts and images."""
-    recipe = run / "recipe.toml"
-    # The recipe is not validated, so that a run whose objective is a plug-in can be measured without that plug-in.
-    stages: list[dict[str, Any]] = recipe_content(str(recipe)).get("stage", []) if recipe.is_file() else []
+    stages: list[dict[str, Any]] = _run_content(run).get("stage", [])
     return bool(stages) and stages[-1].get("phrases") is not None
+
+
+def paper_of_run(run: Path) -> Paper | None:
+    """The paper that the recipe of a run follows, with its published figures."""
+    content = _run_content(run).get("paper")
+    try:
+        return None if content is None else Paper.model_validate(content)
+    except ValidationError as error:
+        raise RecipeError(f"{run / 'recipe.toml'}: paper: {first_error(error, Paper)}") from None
+
+
+def _run_content(run: Path) -> dict[str, Any]:
+    """What the recipe of a run says; empty if the folder has no recipe.
+
+    It is not validated, so that a run whose objective is a plug-in can be measured without that plug-in.
+    """
+    recipe = run / "recipe.toml"
+    return recipe_content(str(recipe)) if recipe.is_file() else {}
 
 
 def _content(name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import torch
 
 from diptych import registry
 from diptych.data.corpus import Corpus
+from diptych.data.origin import check_start
 from diptych.data.phrases import find_mentions
 from diptych.errors import RecipeError
 from diptych.features.readers import image_reader
@@ -84,6 +85,8 @@ class StartingPoint:
             if stage.offline is not None and stage.offline.mining_stage(number) is None:
                 lists_of_run(stage.offline, training_corpus(stage, corpus))
         bases = [] if run is not None else _start_runs(recipe)
+        for base in bases:
+            check_start(base.folder, corpus)
         vocabulary, vectors = initial_vocabulary(recipe, corpus, run, callbacks)
         assert recipe.model is not None, "set by with_model"
         settings = recipe.model.for_data(len(vocabulary), feature_shape(corpus))

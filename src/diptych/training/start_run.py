@@ -11,12 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diptych import registry
 from diptych.data.corpus import Corpus
 from diptych.errors import RecipeError, RunError, did_you_mean
 from diptych.models.address import STARTER, ModelFiles, run_folder
 from diptych.models.matcher import Matcher, ModelSettings
-from diptych.models.storage import load_tensors, load_weights
+from diptych.models.storage import load_tensors, load_weights, model_settings, warn_of_changed_plugins
 from diptych.models.word_rows import add_word_rows
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.context import best_file
@@ -52,7 +51,7 @@ class StartRun:
     @cached_property
     def settings(self) -> ModelSettings:
         """The settings of the run's model."""
-        return registry.resolve("models.matchers", self._file[1].get("model"), "model", ModelSettings)
+        return model_settings(best_file(self.folder), self._file[1])
 
     def misfit(self, settings: ModelSettings) -> str | None:
         """Why a model with these settings, for the run's words, cannot take the run's weights; None if it can."""
@@ -88,6 +87,7 @@ class StartRun:
         if len(vocabulary) > len(self.vocabulary):
             tensors = add_word_rows(tensors, matcher, len(self.vocabulary), len(vocabulary))
         load_weights(matcher, tensors, file)
+        warn_of_changed_plugins(file, about, matcher)
         return matcher
 
     @cached_property

@@ -79,12 +79,13 @@ def train(
             training_start = TrainingStart(
                 run, recipe, resume, journal.finished_steps() + position.step, all_callbacks.send
             )
-            with all_callbacks.training(training_start, partial(_training_end, run)):
-                if snapshot is None:
-                    start.vocabulary.save(run / "vocabulary.json")
-                write_text(run / "recipe.toml", recipe.to_toml())
-                Origin.of(corpus, digest).save(run)
-                save_plugins(run, start.plugins)
+            if snapshot is None:
+                start.vocabulary.save(run / "vocabulary.json")
+            write_text(run / "recipe.toml", recipe.to_toml())
+            Origin.of(corpus, digest).save(run)
+            save_plugins(run, start.plugins)
+            with all_callbacks.training(partial(_training_end, run)):
+                all_callbacks.start(training_start)
                 _train_stages(training, start, torch_device, position, snapshot)
     return run
 
@@ -162,7 +163,10 @@ def _find_snapshot(run: Path, recipe: Recipe) -> Snapshot | None:
     snapshot = Snapshot.read(run)
     before, begun = load_recipe(str(saved)), snapshot.position.stage
     if not before.first(begun).trains_like(recipe.first(begun)):
-        raise RunError(f"{saved}: the run was started with another recipe or other --set values; resume with those")
+        raise RunError(
+            f"{saved}: the run was started with another recipe or other --set values; resume with those, or with this "
+            "file as the recipe"
+        )
     return snapshot
 
 

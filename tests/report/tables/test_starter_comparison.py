@@ -22,7 +22,7 @@ def result(noise):
 def printed(comparison, width=80):
     console = Console(width=width, color_system=None)
     with console.capture() as captured:
-        console.print(starter_table(comparison))
+        console.print(starter_table(comparison, "val"))
     return captured.get()
 
 
@@ -35,7 +35,7 @@ def test_the_table_has_both_models_and_their_difference():
     mine, starter = result(0.1), result(2.0)
     difference = paired_difference(starter.folds, mine.folds)
     text = printed(StarterComparison("mine", mine, starter, difference, {}))
-    assert "mine against the starter: 40 images, 40 texts" in text
+    assert "mine against the starter on val: 40 images, 40 texts" in text
     assert row_of(text, "mine")[-1] == f"{mine.metrics.rsum:.1f}"
     assert row_of(text, "starter")[-1] == f"{starter.metrics.rsum:.1f}"
     assert row_of(text, "difference")[-1] == f"{mine.metrics.rsum - starter.metrics.rsum:+.1f}*"
@@ -57,7 +57,7 @@ def test_published_rows_have_dashes_for_what_was_not_given():
         "somebody else": Row(number="2", data="x", i2t=(10.0, "-", 30.0)),
     }
     text = printed(StarterComparison("mine", result(1.0), None, None, rows), width=120)
-    assert "mine against the paper: " in text
+    assert "mine against the paper on val: " in text
     assert row_of(text, "somebody [2018], Table 1") == ["10.0", "20.0", "30.0", "1.0", "2.0", "3.0", "66.0"]
     assert row_of(text, "somebody else") == ["10.0", "-", "30.0", "-", "-", "-", "-"]
     assert "difference" not in text

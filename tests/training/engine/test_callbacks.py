@@ -1,6 +1,7 @@
 """The order of the hooks, and what happens when a callback raises an exception or stops training."""
 
 import inspect
+from contextlib import contextmanager
 
 import pytest
 
@@ -50,8 +51,14 @@ def stop():
 def started(*some):
     """Callbacks, and a context in which their training runs."""
     callbacks = Callbacks(some)
-    start = TrainingStart(None, None, False, 0, callbacks.send)
-    return callbacks, callbacks.training(start, lambda reason, error: TrainingEnd(None, reason, error, {}))
+
+    @contextmanager
+    def training():
+        with callbacks.training(lambda reason, error: TrainingEnd(None, reason, error, {})):
+            callbacks.start(TrainingStart(None, None, False, 0, callbacks.send))
+            yield
+
+    return callbacks, training()
 
 
 @pytest.fixture(scope="module")
@@ -160,13 +167,20 @@ def test_a_failure_saves_the_last_complete_step_and_the_run_resumes(
     assert steps == list(range(1, 13))  # each once
 
 
-@pytest.mark.parametrize("hook", ["on_start", "on_message", "on_preparation"])
-def test_a_failure_before_the_first_snapshot_leaves_no_run(hook, recorded, short, features, tmp_path, monkeypatch):
+@pytest.fixture
+def with_preparation(monkeypatch):
+    """Every stage reports progress of its preparation, as if features were computed."""
+
     def prepare(training, *arguments):
         training.progress("features")(1, 2)
         return prepare_stage(training, *arguments)
 
     monkeypatch.setattr("diptych.training.train.prepare_stage", prepare)
+
+
+@pytest.mark.usefixtures("with_preparation")
+@pytest.mark.parametrize("hook", ["on_start", "on_message", "on_preparation"])
+def test_a_failure_before_the_first_snapshot_leaves_no_run(hook, recorded, short, features, tmp_path):
     first, last = Recorder(), Recorder()
     with pytest.raises(CallbackError, match=hook):
         train(short, features, tmp_path, callbacks=[first, Recorder(hook, fail), last], **OPTIONS)
@@ -220,6 +234,18 @@ def test_a_callback_can_stop_training(hook, at, trained, recorded, short, featur
     train(short, features, tmp_path, resume=True, callbacks=[other], **OPTIONS)
     assert other.events("on_start")[-1].training_step == trained
     assert other.events("on_start")[-1].is_resumed
+    assert_same_run(recorded[0], tmp_path)
+
+
+@pytest.mark.usefixtures("with_preparation")
+@pytest.mark.parametrize("hook", ["on_start", "on_message", "on_preparation"])
+def test_training_that_is_stopped_before_its_first_step_can_be_resumed(hook, recorded, short, features, tmp_path):
+    stopping, other = Recorder(hook, stop), Recorder()
+    assert train(short, features, tmp_path, callbacks=[stopping, other], **OPTIONS) == tmp_path
+    for callback in (stopping, other):
+        assert [(end.reason, end.error) for end in callback.events("on_end")] == [("stopped", None)]
+        assert callback.events("on_step") == []
+    train(short, features, tmp_path, resume=True, **OPTIONS)
     assert_same_run(recorded[0], tmp_path)
 
 

@@ -16,11 +16,11 @@ from diptych.training.recipe import Figure, Figures, Row
 _RECALLS = [f"{prefix}_r{cutoff}" for prefix in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for cutoff in CUTOFFS]
 
 
-def starter_table(comparison: StarterComparison) -> Table:
-    """One row each for the run, the starter, their difference, and the published figures."""
+def starter_table(comparison: StarterComparison, split: str) -> Table:
+    """One row each for the run, the starter, their difference, and the published figures; measured on a split."""
     result, starter, difference = comparison.result, comparison.starter, comparison.difference
     against = " and ".join([*(["the starter"] if starter else []), *(["the paper"] if comparison.published else [])])
-    title = f"{comparison.name} against {against}: {result.images:,} images, {result.texts:,} texts"
+    title = f"{comparison.name} against {against} on {split}: {result.images:,} images, {result.texts:,} texts"
     table = Table(title=escape(title), box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("", overflow="fold")
     for name in [*(name.replace("_r", "\nR@") for name in _RECALLS), "rsum"]:

@@ -31,7 +31,10 @@ from diptych.training.engine.events import (
 
 
 class StopTraining(Exception):  # noqa: N818
-    """Raised by a callback to end training early: the run is saved, and `train` returns as if it had finished."""
+    """Raised by a callback to end training early: the run is saved, and `train` returns as if it had finished.
+
+    The run can be resumed, and has a best model as soon as one epoch has ended.
+    """
 
 
 class Callback:
@@ -105,14 +108,11 @@ class Callbacks:
         self.send(Message(text, style))
 
     @contextmanager
-    def training(
-        self, start: TrainingStart, end: Callable[[Reason, BaseException | None], TrainingEnd]
-    ) -> Iterator[None]:
-        """Call `on_start` now and `on_end` at the end, whatever happens; a `StopTraining` ends here."""
+    def training(self, end: Callable[[Reason, BaseException | None], TrainingEnd]) -> Iterator[None]:
+        """Call `on_end` at the end, whatever happens, for all that have started; a `StopTraining` ends here."""
         reason: Reason = "finished"
         error: BaseException | None = None
         try:
-            self._start(start)
             yield
         except StopTraining:
             reason = "stopped"
@@ -122,7 +122,8 @@ class Callbacks:
         finally:
             self._end(end(reason, error))
 
-    def _start(self, start: TrainingStart) -> None:
+    def start(self, start: TrainingStart) -> None:
+        """Call `on_start`, then send the messages that have waited for it."""
         self.send(start)
         early, self._early = self._early, None
         for message in early or ():

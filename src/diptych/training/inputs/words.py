@@ -27,7 +27,7 @@ def initial_vocabulary(
     if text.grow and run is None and source is not None:
         known, vocabulary = len(vocabulary.words), vocabulary.grown(_training_texts(recipe, corpus), text.threshold)
         new = len(vocabulary.words) - known
-        callbacks.message(f"words: {known:,} of {recipe.stage[0].start}, and {new:,} new ones of the training texts")
+        callbacks.message(f"words: {known:,} of {recipe.stage[0].start}, and {new:,} more of the training texts")
     remaining = recipe.stage if run is None else recipe.stage[1:]  # the first stage of a resumed run has begun
     is_start = text.use != "filter" and any(stage.start == "scratch" for stage in remaining)
     is_filter = text.use != "start" and source is None
