@@ -1,6 +1,7 @@
 """An address names a backend, and a backend in memory answers as the file does."""
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +16,16 @@ from diptych.index.status import status
 from diptych.index.sync import rebuild, sync
 from support.pictures import save_photo
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin" / "src" / "diptych_example" / "memory.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin" / "src"
 
 
 @pytest.fixture
-def memory(own_modules):
-    own_modules.write("example_memory", EXAMPLE.read_text(encoding="utf-8"))
-    own_modules.register("index_backends", "memory", "example_memory:MemoryLocation")
+def memory(own_modules, monkeypatch):
+    """The backend of the example package, with no index yet."""
+    monkeypatch.syspath_prepend(EXAMPLE)
+    for module in [name for name in sys.modules if name.split(".")[0] == "diptych_example"]:
+        monkeypatch.delitem(sys.modules, module)
+    own_modules.register("index_backends", "memory", "diptych_example.memory:MemoryLocation")
 
 
 @pytest.fixture
