@@ -18,9 +18,10 @@ SHORT = {
         "overrides": ["stage.2.epochs=1", "model.image.width=4", "model.image.pixels=32"],
     },
     "reproduce_a_table": {
-        "data": "scenes:train=12,val=4,test=4",
+        "data": "scenes:train=24,val=8,test=8",
+        "recipe_name": "scenes-small",
+        "overrides": ["model.image.width=4", "model.joint=32", "stage.2.epochs=1"],
         "seeds": (0, 1),
-        "overrides": ["stage.1.epochs=1", "model.joint=32", "model.text.hidden=32"],
     },
 }
 

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     )
     from diptych.evaluation.arrays import ScoreComparison, compare_scores, evaluate_embeddings, evaluate_scores
     from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
+    from diptych.evaluation.localisation.phrase_metrics import GroundingResult
     from diptych.evaluation.protocols.retrieval import RetrievalResult
     from diptych.evaluation.runs import evaluate
-    from diptych.index.entries import Filters, SearchRequest
-    from diptych.index.search import Searcher, open_index
-    from diptych.index.sync import sync
+    from diptych.index.entries import Answer, Entry, Filters, Hit, SearchRequest
+    from diptych.index.search import Query, Searcher, open_index
+    from diptych.index.sync import SyncResult, sync
     from diptych.mining.arrays import MinedNegatives, mine_embeddings
     from diptych.model import Model, load
     from diptych.models.encode import EncodedImages
@@ -73,11 +74,12 @@ _NAMES = {
     ),
     "diptych.evaluation.arrays": ("ScoreComparison", "compare_scores", "evaluate_embeddings", "evaluate_scores"),
     "diptych.evaluation.localisation.evaluate_phrases": ("evaluate_phrases",),
+    "diptych.evaluation.localisation.phrase_metrics": ("GroundingResult",),
     "diptych.evaluation.protocols.retrieval": ("RetrievalResult",),
     "diptych.evaluation.runs": ("evaluate",),
-    "diptych.index.entries": ("Filters", "SearchRequest"),
-    "diptych.index.search": ("Searcher", "open_index"),
-    "diptych.index.sync": ("sync",),
+    "diptych.index.entries": ("Answer", "Entry", "Filters", "Hit", "SearchRequest"),
+    "diptych.index.search": ("Query", "Searcher", "open_index"),
+    "diptych.index.sync": ("SyncResult", "sync"),
     "diptych.mining.arrays": ("MinedNegatives", "mine_embeddings"),
     "diptych.model": ("Model", "load"),
     "diptych.models.encode": ("EncodedImages",),
@@ -106,6 +108,7 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
+    "Answer",
     "Box",
     "Callback",
     "CallbackError",
@@ -114,9 +117,12 @@ __all__ = [
     "DataError",
     "DiptychError",
     "EncodedImages",
+    "Entry",
     "EpochEnd",
     "Explanation",
     "Filters",
+    "GroundingResult",
+    "Hit",
     "ImageError",
     "IndexFileError",
     "LocatedRegion",
@@ -128,6 +134,7 @@ __all__ = [
     "PluginError",
     "PluginWarning",
     "Preparation",
+    "Query",
     "Recipe",
     "RecipeError",
     "RetrievalResult",
@@ -139,6 +146,7 @@ __all__ = [
     "StageStart",
     "StepEnd",
     "StopTraining",
+    "SyncResult",
     "TensorBoardLogger",
     "TrainingEnd",
     "TrainingStart",
