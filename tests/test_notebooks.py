@@ -20,7 +20,7 @@ SHORT = {
     "reproduce_a_table": {
         "data": "scenes:train=24,val=8,test=8",
         "recipe_name": "scenes-small",
-        "overrides": ["model.image.width=4", "model.joint=32", "stage.2.epochs=1"],
+        "overrides": ["model.image.width=4", "stage.2.epochs=1"],
         "seeds": (0, 1),
     },
 }
