@@ -6,7 +6,7 @@ from torch import Tensor
 
 from diptych.errors import ScoreError
 from diptych.objectives.extras import NegativeScores, OfflineScores, PairRoles, WithinScores
-from diptych.objectives.given_extras import SHAPES, GivenExtras, check_extras
+from diptych.objectives.given_extras import SHAPES, GivenExtras, check_extras, fits
 
 CPU = torch.device("cpu")
 SCORES, FLAGS = torch.rand(3), torch.ones(3, dtype=torch.bool)
@@ -85,3 +85,35 @@ def test_every_known_extra_is_checked():
 def test_an_extra_is_not_a_class():
     with pytest.raises(ScoreError, match=r"^extras has the class Own; pass an object of it, Own\(\.\.\.\)$"):
         check_extras([WITHIN, Own], 3, CPU)
+
+
+def values():
+    """Right and wrong values of a field: types, shapes, devices, and none at all."""
+    shapes = ((3,), (4,), (3, 3), (3, 7), (4, 3), (3, 3, 3))
+    for shape in shapes:
+        yield from (
+            torch.rand(shape),
+            torch.rand(shape) > 0.5,
+            torch.rand(shape).half(),
+            torch.rand(shape, device="meta"),
+        )
+    yield from (torch.arange(3), [True] * 3, None)
+
+
+@pytest.mark.parametrize(
+    "extra", [WITHIN, OFFLINE, NEGATIVES, PairRoles.all_queries(3, CPU)], ids=lambda e: type(e).__name__
+)
+def test_the_quick_test_of_extras_agrees_with_the_checks_that_explain(extra, monkeypatch):
+    monkeypatch.setattr("diptych.objectives.given_extras.fits", lambda *_: False)  # explain everything
+    outcomes = set()
+    for field in extra.__dataclass_fields__:
+        for value in values():
+            changed = replace(extra, **{field: value})
+            try:
+                check_extras([changed], 3, CPU)
+                explained = True
+            except ScoreError:
+                explained = False
+            assert fits(changed, 3, CPU) == explained, (field, value)
+            outcomes.add(explained)
+    assert outcomes == {True, False}

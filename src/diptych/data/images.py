@@ -225,7 +225,7 @@ def _upright(image: Image.Image) -> Image.Image:
     if turn is None:
         return image
     turned = image.transpose(turn)
-    for name in _ORIENTED:  # or whoever gets the upright image would turn it once more
+    for name in _ORIENTED:  # otherwise the upright image would be turned once more by the next reader
         turned.info.pop(name, None)
     return turned
 

@@ -153,8 +153,8 @@ class Objective(NamedSettings, ABC):
     def evaluate(self, inputs: PairInputs, parameters: Mapping[str, Tensor]) -> LossTensor:
         """The loss of what a caller passed, with the objective's own parameters."""
         scores, positives, extras = inputs.scored(self)
-        for name, parameter in parameters.items():
-            check_device(name, parameter, scores.device)
+        for name in parameters:
+            check_device(name, parameters[name], scores.device)
         batch = ScoredPairs(scores, positives, extras, parameters)
         self.check(batch)
         with without_autocast(scores.device):
