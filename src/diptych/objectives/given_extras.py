@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
@@ -26,6 +25,7 @@ SHAPES: dict[type, tuple[str, ...]] = {
     PairRoles: ("pairs",),
     NegativeScores: ("pairs", "negatives"),
 }
+_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in SHAPES}
 
 
 class GivenExtras(Extras):
@@ -96,9 +96,11 @@ def tensors_of(extras: Sequence[Any]) -> Iterator[tuple[str, Tensor]]:
                 yield f"{type(extra).__name__}.{field}", value
 
 
-@functools.cache
 def _field_names(kind: type) -> tuple[str, ...]:
     """The fields of a dataclass; other kinds have none."""
+    known = _FIELDS.get(kind)
+    if known is not None:
+        return known
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
