@@ -22,8 +22,9 @@ from typing_extensions import Self
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
 from diptych.models.layers.attention import Direction
-from diptych.models.tower import FittedTextTower, ImageTower, Tokens
+from diptych.models.tower import FittedTextTower, ImageTower, TextTower, TextTowerSettings, Tokens
 from diptych.settings import NamedSettings
+from diptych.text.tokenisers.tokeniser import Tokeniser
 
 PAIRS_AT_ONCE = 16  # pairs are scored as small matrices, of which only the diagonal is used
 
@@ -35,7 +36,12 @@ class ModelSettings(NamedSettings, ABC):
 
     @abstractmethod
     def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
-        """These settings completed by the data: the vocabulary's size, and the shape of stored features, if any."""
+        """These settings completed by the data: the number of ids, and the shape of stored features, if any."""
+
+    def tokeniser(self) -> Tokeniser | None:
+        """The tokeniser that belongs to pretrained weights of a part; None if the recipe's `text` table decides."""
+        parts = (part for part in vars(self).values() if isinstance(part, ModelSettings | TextTowerSettings))
+        return next((found for part in parts if (found := part.tokeniser()) is not None), None)
 
     @abstractmethod
     def build(self) -> Matcher:
@@ -80,6 +86,12 @@ class Matcher(nn.Module, ABC):
     def fitted_text_tower(self) -> FittedTextTower | None:
         """The text tower that is fitted to the training texts before training, if the model has one."""
         return next((part for part in self.modules() if isinstance(part, FittedTextTower)), None)
+
+    @property
+    def cached_text_tower(self) -> TextTower | None:
+        """The text tower whose features training may compute once per text and pass as `Tokens.features`, if any."""
+        towers = [part for part in self.modules() if isinstance(part, TextTower) and part.caches_features]
+        return towers[0] if len(towers) == 1 else None
 
     @property
     def shares_prefixes(self) -> bool:
@@ -176,7 +188,7 @@ class Matcher(nn.Module, ABC):
 
     @abstractmethod
     def load_pretrained(self) -> None:
-        """Load the pretrained weights that training starts from, if the image side has any."""
+        """Load the pretrained weights that training starts from, if a tower has any."""
 
     @abstractmethod
     def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
