@@ -83,6 +83,12 @@ class Matcher(nn.Module, ABC):
         return next((tower.pretrained_weights for tower in towers), None)
 
     @property
+    def standardised_image_tower(self) -> ImageTower | None:
+        """The image tower whose vectors are standardised by statistics that training measures, if any."""
+        towers = (part for part in self.modules() if isinstance(part, ImageTower))
+        return next((tower for tower in towers if tower.standardise is not None), None)
+
+    @property
     def fitted_text_tower(self) -> FittedTextTower | None:
         """The text tower that is fitted to the training texts before training, if the model has one."""
         return next((part for part in self.modules() if isinstance(part, FittedTextTower)), None)

@@ -19,6 +19,7 @@ from diptych import registry
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
+from diptych.models.layers.standardise import Standardise
 from diptych.progress import ProgressCallback
 from diptych.settings import NamedSettings, Settings
 from diptych.text.tokenisers.token_table import TokenTable
@@ -61,6 +62,11 @@ class ImageTower(nn.Module, ABC):
     @property
     def pretrained_weights(self) -> Path | None:
         """The file that `load_pretrained` loads the backbone's weights from; None for the backbone's own."""
+        return None
+
+    @property
+    def standardise(self) -> Standardise | None:
+        """The last layer, if it standardises the vectors: training measures their statistics before it begins."""
         return None
 
     def load_pretrained(self) -> None:

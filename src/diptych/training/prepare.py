@@ -41,6 +41,7 @@ def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot
     context = StageContext(training, number, model, train, images, resumed)
     texts = StageTexts(model, training.stores, training.progress("text features"), training.callbacks.message)
     if snapshot is None and stage.start == "scratch":
+        images.standardise(train)
         texts.standardise(train.texts if stage.phrases is None else find_mentions(train).phrases)
     needs = tuple(find_need(name).prepare(context) for name in stage.objective.needs)
     step = make_step(model.matcher, stage, model.device, needs)

@@ -291,3 +291,20 @@ def test_the_store_reader_of_a_corpus_is_created_once(corpus, images_of):
     assert len(said) == 1  # the photos are small
     assert images.for_encoding(corpus.split("val")) is not reader
     assert len(said) == 2
+
+
+def test_a_stage_from_scratch_measures_what_its_tower_standardises(corpus, stores, tmp_path):
+    changes = [*SMALL, "model.image.standardise=true", "stage.1.epochs=1", "stage.1.batches.size=4"]
+    recipe = load_recipe("vsepp", changes)
+    train(recipe, corpus, tmp_path / "run", device="cpu", features=stores)
+    model = Model.load(tmp_path / "run", "cpu", stores=stores)
+    tower = model.matcher.image
+    pictures = corpus.split("train")
+    values, _ = model.torch_engine.image_reader(pictures).read(np.arange(len(pictures.image_ids)))
+    with torch.inference_mode():
+        vectors = tower(torch.from_numpy(values))
+    torch.testing.assert_close(vectors.mean(0), torch.zeros(tower.size), atol=1e-4, rtol=0)
+    spread = vectors.std(0, correction=0)
+    is_one, is_constant = torch.isclose(spread, torch.ones(()), atol=1e-2), spread < 1e-4
+    assert (is_one | is_constant).all()
+    assert is_one.float().mean() > 0.5

@@ -1,4 +1,4 @@
-"""Backbones by name: a short name (`lite0`, `resnet152`), or a source and its own name (`timm:resnet50d`).
+"""Backbones by name: a short one (`lite0`), a source and its own name (`timm:resnet50d`), or several (`lite0+lite1`).
 
 An installed package adds a source as an entry point of the group `diptych.backbones`, whose name is the prefix.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from diptych import plugins
 from diptych.errors import PluginError, RecipeError, did_you_mean
 from diptych.features.backbone import Backbone
-from diptych.features.backbones import efficientnet_lite, open_clip_models, timm_models
+from diptych.features.backbones import efficientnet_lite, joined, open_clip_models, timm_models
 from diptych.features.backbones.source import Source
 
 _BY_PREFIX: dict[str, Source] = {"timm:": timm_models, "open-clip:": open_clip_models}
@@ -21,12 +21,14 @@ _BY_SHORT_NAME: dict[str, Source] = {
 
 
 def backbone_names() -> list[str]:
-    """The short names; `timm:NAME` and `open-clip:NAME` are valid, too."""
+    """The short names; `timm:NAME`, `open-clip:NAME` and names joined by `+` are valid, too."""
     return list(_BY_SHORT_NAME)
 
 
 def build_backbone(name: str) -> Backbone:
     """Build the architecture with random weights; works on the meta device and downloads nothing."""
+    if joined.SEPARATOR in name:
+        return joined.join(name, build_backbone)
     return _source(name).build(name)
 
 
@@ -36,6 +38,9 @@ def load_backbone(name: str, weights: Path | None = None) -> Backbone:
     The weights come from the source, which may download them, or from a safetensors file that uses the names of the
     source.
     """
+    if joined.SEPARATOR in name:
+        joined.refuse_weights(name, weights)
+        return joined.join(name, load_backbone).eval()
     return _source(name).load(name, weights).eval()
 
 

@@ -6,11 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from diptych.data.corpus import Corpus
+from diptych.data.read_ahead import read_ahead
 from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.model import Model
 from diptych.progress import ProgressCallback
 from diptych.training.recipe import Stage
+
+AT_ONCE = 256  # images whose vectors are measured in one batch
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,24 @@ class StageImages:
         self.report_enlarged(reader, corpus.image_ids)
         self._store_readers[id(corpus)] = corpus, reader
         return reader
+
+    @torch.inference_mode()
+    def standardise(self, corpus: Corpus) -> None:
+        """Measure the vectors of the training images for a tower that standardises them; they must not be yet."""
+        tower = self.model.matcher.standardised_image_tower
+        if tower is None or tower.standardise is None:
+            return
+        tower.eval()
+        reader, device = self.for_encoding(corpus), self.model.device
+        chunks = np.split(np.arange(len(corpus.image_ids)), range(AT_ONCE, len(corpus.image_ids), AT_ONCE))
+        sums, squares = torch.zeros(2, tower.size, dtype=torch.float64, device=device)
+        count = 0
+        for values, _ in read_ahead(reader.read, chunks, self.workers):
+            vectors = tower(torch.from_numpy(values).to(device)).double()  # (images, size)
+            sums, squares, count = sums + vectors.sum(0), squares + vectors.square().sum(0), count + len(vectors)
+        mean = sums / max(count, 1)
+        deviation = (squares / max(count, 1) - mean.square()).clamp(min=0).sqrt()
+        tower.standardise.measured(mean.float(), deviation.float())
 
     def report_enlarged(self, reader: InputReader, image_ids: Sequence[str]) -> None:
         """Report the photos that are smaller than the crop, if the reader has met more of them since the last call."""

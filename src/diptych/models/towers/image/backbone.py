@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from diptych.features.choices import CropName, Resize
 from diptych.features.crops import Crops
+from diptych.models.layers.standardise import Standardise
 from diptych.models.tower import ImageTowerSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.pretrained import PretrainedSettings, PretrainedTower, crop_vectors
@@ -23,13 +24,15 @@ class BackboneSettings(PretrainedSettings):
     """Images through a named backbone.
 
     `crops`, `resize` and `side` describe what is encoded and stored; a stage may train on random crops instead.
-    `normalise` divides the backbone's vectors by their lengths, as the public code of VSE++ does.
+    `normalise` divides the backbone's vectors by their lengths, as the public code of VSE++ does. `standardise` then
+    centres and scales each of their entries by its mean and standard deviation over the training images.
     """
 
     name: Literal["backbone"] = "backbone"
     crops: CropName = "1C"
     resize: Resize = "square"
     normalise: Flag = True
+    standardise: Flag = False
 
     def for_data(self, feature_shape: tuple[int, ...] | None) -> ImageTowerSettings:
         """A corpus with its own features needs no backbone; they are read unchanged."""
@@ -47,8 +50,15 @@ class BackboneTower(PretrainedTower):
         super().__init__(settings, Crops(name=settings.crops, resize=settings.resize, side=settings.side))
         self.size = self.backbone.size
         self.normalise = settings.normalise
+        self.last = Standardise(self.size) if settings.standardise else nn.Identity()
+
+    @property
+    def standardise(self) -> Standardise | None:
+        """The layer after the backbone, if the settings ask for it."""
+        return self.last if isinstance(self.last, Standardise) else None
 
     def forward(self, images: Tensor) -> Tensor:
         """Encode (images, crops, 3, side, side) bytes, or stored vectors (images, size): (images, size)."""
         vectors = images if images.is_floating_point() else crop_vectors(self.backbone, images).mean(1)
-        return normalize(vectors, dim=1) if self.normalise else vectors
+        encoded: Tensor = self.last(normalize(vectors, dim=1) if self.normalise else vectors)
+        return encoded
