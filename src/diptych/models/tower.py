@@ -61,6 +61,13 @@ class ImageTower(nn.Module, ABC):
         """The file that `load_pretrained` loads the backbone's weights from; None for the backbone's own."""
         return None
 
+    def backbone_features(self, images: Tensor) -> Tensor:
+        """The backbone's output for a batch of `input`, as it is stored; a tower without backbone returns the batch.
+
+        `forward` gives the same for it as for the batch.
+        """
+        return images
+
     def load_pretrained(self) -> None:
         """Load the weights that training starts from; does nothing in a tower that starts at random."""
         return

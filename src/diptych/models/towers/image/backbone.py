@@ -48,7 +48,11 @@ class BackboneTower(PretrainedTower):
         self.size = self.backbone.size
         self.normalise = settings.normalise
 
+    def backbone_features(self, images: Tensor) -> Tensor:
+        """The mean of the crops' vectors: (images, size)."""
+        return crop_vectors(self.backbone, images).mean(1)
+
     def forward(self, images: Tensor) -> Tensor:
         """Encode (images, crops, 3, side, side) bytes, or stored vectors (images, size): (images, size)."""
-        vectors = images if images.is_floating_point() else crop_vectors(self.backbone, images).mean(1)
+        vectors = images if images.is_floating_point() else self.backbone_features(images)
         return normalize(vectors, dim=1) if self.normalise else vectors

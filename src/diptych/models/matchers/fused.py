@@ -1,0 +1,208 @@
+"""Several embedding models as one: their embeddings side by side, so that the score is the weighted sum of theirs.
+
+    f(i) = [sqrt(a_1) f_1(i), ..., sqrt(a_n) f_n(i)],  g(c) likewise,  s(i, c) = f(i) . g(c) = sum_k a_k s_k(i, c)
+
+Needs: embedding models whose score is an inner product, with the same image input, backbone and tokeniser.
+When to use it: models that know different things, such as one trained on captions and `classes`. `diptych fuse` chooses
+the shares a_k on val.
+Relation to others: `diptych evaluate RUN RUN` averages the scores of any models, which is not a model to index or
+export. Here the backbone runs once for all parts, and everything that takes a model takes this one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+from pydantic_core import PydanticCustomError
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from diptych import registry
+from diptych.errors import RecipeError
+from diptych.features.backbone import Backbone
+from diptych.features.image_input import ImageInput
+from diptych.models.matcher import Matcher, ModelSettings, TextShifts
+from diptych.models.tower import FittedTextTower, ImageTower, Tokens
+from diptych.settings import Number
+
+
+def _named_parts(values: Any) -> Any:
+    if not isinstance(values, list | tuple):
+        return values
+    return [
+        value
+        if isinstance(value, ModelSettings)
+        else registry.resolve("models.matchers", value, f"model.parts.{number}", ModelSettings)
+        for number, value in enumerate(values, 1)
+    ]
+
+
+class FusedSettings(ModelSettings):
+    """The settings of the parts, and the share of each in the score; the shares sum to one."""
+
+    name: Literal["fused"] = "fused"
+    parts: Annotated[tuple[SerializeAsAny[ModelSettings], ...], BeforeValidator(_named_parts), Field(min_length=2)]
+    shares: tuple[Annotated[Number, Field(ge=0, le=1)], ...]
+
+    @model_validator(mode="after")
+    def _one_share_per_part(self) -> Self:
+        if len(self.shares) != len(self.parts):
+            raise PydanticCustomError("shares", f"{len(self.shares)} shares of {len(self.parts)} parts")
+        if not math.isclose(sum(self.shares), 1, abs_tol=1e-6):
+            raise PydanticCustomError("shares", f"the shares sum to {sum(self.shares):g}, not to 1")
+        return self
+
+    def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
+        """These settings with every part completed by the data."""
+        return self.model_copy(
+            update={"parts": tuple(part.for_data(vocabulary_size, feature_shape) for part in self.parts)}
+        )
+
+    def build(self) -> Fused:
+        """A matcher with random weights."""
+        return Fused([part.build() for part in self.parts], self.shares)
+
+
+class Fused(Matcher):
+    """See the module docstring. Its parts are `parts.0`, `parts.1` and so on; the backbone is that of the first."""
+
+    def __init__(self, parts: Sequence[Matcher], shares: Sequence[float]) -> None:
+        """Join matchers; their weights stay as they are, except that all read the first one's backbone."""
+        super().__init__()
+        self.settings: FusedSettings = FusedSettings(parts=tuple(part.settings for part in parts), shares=tuple(shares))
+        for part in parts[1:]:
+            check_parts(parts[0], part)
+        self.parts = nn.ModuleList(parts)
+        if parts[0].pretrained is not None:
+            for part in parts[1:]:
+                _share_backbone(part, parts[0].pretrained)
+
+    @property
+    def _parts(self) -> list[Matcher]:
+        return [part for part in self.parts if isinstance(part, Matcher)]
+
+    @property
+    def _first(self) -> Matcher:
+        return self._parts[0]
+
+    @property
+    def embedding_dim(self) -> int:
+        """The sum of the parts'."""
+        return sum(part.embedding_dim or 0 for part in self._parts)
+
+    @property
+    def image_input(self) -> ImageInput:
+        """That of every part."""
+        return self._first.image_input
+
+    @property
+    def pretrained(self) -> Backbone | None:
+        """The backbone that the parts share, if any."""
+        return self._first.pretrained
+
+    @property
+    def fitted_text_tower(self) -> FittedTextTower | None:
+        """That of a part, unless several have one: the output of one must not be taken for that of another."""
+        fitted = [tower for part in self._parts if (tower := part.fitted_text_tower) is not None]
+        return fitted[0] if len(fitted) == 1 else None
+
+    @property
+    def reads_views(self) -> bool:
+        """If every part does."""
+        return all(part.reads_views for part in self._parts)
+
+    @property
+    def shifts_texts(self) -> bool:
+        """If a part does."""
+        return any(part.shifts_texts for part in self._parts)
+
+    def set_text_shifts(self, shifts: TextShifts) -> None:
+        """Choose how the parts that shift texts encode them from now on."""
+        for part in self._parts:
+            if part.shifts_texts:
+                part.set_text_shifts(shifts)
+
+    def encode_images(self, images: Tensor) -> Tensor:
+        """Encode images: (images, the sum of the parts' sizes)."""
+        read = images if images.is_floating_point() else self._backbone_features(images)
+        return self._joined(lambda part: part.encode_images(read))
+
+    def encode_texts(self, tokens: Tokens) -> Tensor:
+        """Encode texts: (texts, the sum of the parts' sizes)."""
+        return self._joined(lambda part: part.encode_texts(tokens))
+
+    def _backbone_features(self, images: Tensor) -> Tensor:
+        """The output of the backbone, which runs once: all parts read it as well."""
+        tower = next((module for module in self._first.modules() if isinstance(module, ImageTower)), None)
+        return images if tower is None else tower.backbone_features(images)
+
+    def _joined(self, encode: Callable[[Matcher], Tensor]) -> Tensor:
+        shares = self.settings.shares
+        return torch.cat([math.sqrt(share) * encode(part) for part, share in zip(self._parts, shares, strict=True)], 1)
+
+    def score(self, images: Tensor, texts: Tensor) -> Tensor:
+        """The weighted sum of the parts' scores: (images, texts)."""
+        return torch.mm(images, texts.t())
+
+    def score_pairs(self, images: Tensor, texts: Tensor) -> Tensor:
+        """The same score for image k and text k: (pairs,)."""
+        return (images * texts).sum(1)
+
+    def load_pretrained(self) -> None:
+        """Load the pretrained weights of all parts."""
+        for part in self._parts:
+            part.load_pretrained()
+
+    def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
+        """Initialise the found words of all parts with these vectors."""
+        for part in self._parts:
+            part.load_word_vectors(vectors, found)
+
+
+def check_parts(first: Matcher, other: Matcher) -> None:
+    """Refuse two matchers that cannot be parts of one model."""
+    for part in (first, other):
+        if part.embedding_dim is None or not part.is_inner_product:
+            raise RecipeError(f"fused: the score of {part.settings.name!r} is not an inner product; leave it out")
+    inputs = _describe(first.image_input), _describe(other.image_input)
+    if inputs[0] != inputs[1]:
+        raise _differ(first, other, "reads", inputs)
+    backbones = _backbone(first), _backbone(other)
+    if backbones[0] != backbones[1]:
+        raise _differ(first, other, "has", backbones)
+
+
+def _differ(first: Matcher, other: Matcher, verb: str, things: tuple[str, str]) -> RecipeError:
+    return RecipeError(
+        f"fused: {first.settings.name!r} {verb} {things[0]}, {other.settings.name!r} {things[1]}; "
+        "all parts must have the same image input and backbone"
+    )
+
+
+def _describe(image_input: ImageInput) -> str:
+    """What a matcher reads of an image, equal only if it is the same."""
+    shape = " x ".join(map(str, image_input.shape))
+    crops, regions = image_input.crops, image_input.regions
+    by_crops = "" if crops is None else f", {crops.name!r} after resizing by {crops.resize!r}"
+    by_regions = "" if regions is None else f", regions {regions.model_dump(mode='json', exclude_none=True)}"
+    return f"{image_input.kind} of {shape}{by_crops}{by_regions}"
+
+
+def _backbone(matcher: Matcher) -> str:
+    backbone, weights = matcher.pretrained, matcher.pretrained_weights
+    if backbone is None:
+        return "no backbone"
+    return f"the backbone {backbone.name!r}" + ("" if weights is None else f" with the weights {weights}")
+
+
+def _share_backbone(part: Matcher, backbone: Backbone) -> None:
+    """Let a part refer to a backbone that it does not own: it is neither in its weights nor among its parameters."""
+    own = part.pretrained
+    owners = [(module, name) for module in part.modules() for name, child in module.named_children() if child is own]
+    for module, name in owners:
+        delattr(module, name)
+        object.__setattr__(module, name, backbone)  # which does not register it as a module
