@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import DataError
+from diptych.text.tokenisers.token_table import END, PAD, START, UNKNOWN
 from diptych.text.tokenisers.treebank import tokenise
-from diptych.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
+from diptych.text.vocabulary import Vocabulary
 
 TEXTS = ["A dog runs.", "A dog sleeps.", "The dog's cat runs", "a <start> <pad> sign"]
 GOOD = {
@@ -78,12 +79,12 @@ def test_decoding_a_foreign_id_is_an_error(number: int) -> None:
 
 def test_save_and_load_give_the_same(tmp_path: Path) -> None:
     vocabulary = Vocabulary.from_texts([*TEXTS, "café naïve 日本 “quoted”"], threshold=1)
-    vocabulary.save(tmp_path / "v.json")
-    loaded = Vocabulary.load(tmp_path / "v.json")
+    vocabulary.save(tmp_path)
+    loaded = Vocabulary.load(tmp_path / "vocabulary.json")
     assert loaded == vocabulary
     assert loaded.digest == vocabulary.digest
     assert loaded.encode("café 日本") == vocabulary.encode("café 日本")
-    content = json.loads((tmp_path / "v.json").read_text("utf-8"))
+    content = json.loads((tmp_path / "vocabulary.json").read_text("utf-8"))
     assert list(content) == ["format", "version", "threshold", "words", "counts"]
 
 

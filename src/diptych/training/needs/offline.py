@@ -70,9 +70,9 @@ def _stage_lists(settings: OfflineSettings, context: StageContext) -> HardNegati
         return lists_of_run(settings, context.train)
     training, model = context.training, context.model
     weights = stage_file(training.run, mining_stage)
-    matcher = load_matcher(weights, model.vocabulary).to(model.device).eval()
+    matcher = load_matcher(weights, model.tokeniser).to(model.device).eval()
     return mine(
-        Model.from_matcher(matcher, model.vocabulary, model.device, stores=training.stores),
+        Model.from_matcher(matcher, model.tokeniser, model.device, stores=training.stores),
         context.train,
         lists_file(weights.parent),
         weights=file_hash(weights),
