@@ -139,6 +139,11 @@ class Matcher(nn.Module, ABC):
         """Whether the weights are computed from all pairs (`accumulate`, `solve`) instead of by gradient descent."""
         return False
 
+    @property
+    def needs_training(self) -> bool:
+        """Whether the weights that `load_pretrained` loads have to be trained before the model is of use."""
+        return True
+
     # Encoding and scoring
 
     @abstractmethod

@@ -95,6 +95,21 @@ def test_the_score_is_the_weighted_sum_of_the_parts_scores(parts):
     torch.testing.assert_close(matcher.score_pairs(*pairs), matcher.score(*pairs).diagonal())
 
 
+def test_equal_shares_of_standardised_scores_have_equal_influence():
+    parts = [vse(5, normalise_images=False, normalise_texts=False), vse(7)]
+    plain = fused(parts, (0.5, 0.5))
+    images = torch.randn(40, 6)
+    scores = [part.score(part.encode_images(images), part.encode_texts(TOKENS)) for part in plain.parts]
+    spreads = [score.std().item() for score in scores]
+    assert max(spreads) > 1.5 * min(spreads)  # otherwise dividing by them would not show
+    matcher = Fused(list(plain.parts), (0.5, 0.5), spreads)
+    first, second = matcher.settings.weights
+    assert first * spreads[0] == pytest.approx(second * spreads[1])
+    assert first + second == pytest.approx(1)
+    found = matcher.score(matcher.encode_images(images), matcher.encode_texts(TOKENS))
+    torch.testing.assert_close(found, first * scores[0] + second * scores[1])
+
+
 @given(st.floats(0, 1))
 def test_unit_embeddings_stay_unit_embeddings_for_every_share(share):
     matcher = fused(PARTS["two sizes"], (share, 1 - share))
@@ -226,8 +241,10 @@ def test_a_side_that_is_the_default_is_the_same_input():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"shares": [0.5, 0.4]}, "the shares sum to 0.9, not to 1"),
-        ({"shares": [0.5, 0.25, 0.25]}, "3 shares of 2 parts"),
+        ({"shares": [0.5, 0.4]}, "the shares sum to 0.9; they must sum to 1"),
+        ({"shares": [0.5, 0.25, 0.25]}, "3 shares of 2 parts; give one each"),
+        ({"spreads": [0.5]}, "1 spreads of 2 parts; give one each"),
+        ({"spreads": [0.5, 0.0]}, "greater than 0"),
         ({"shares": [1.5, -0.5]}, "less than or equal to 1"),
         ({"parts": [{"name": "vse"}]}, "at least 2 items"),
         ({"parts": [{"name": "vse"}, {"name": "vze"}]}, r"model\.parts\.2\.name = 'vze': no such name; did you mean"),

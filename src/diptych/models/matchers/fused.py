@@ -1,10 +1,14 @@
 """Several embedding models as one: their embeddings side by side, so that the score is the weighted sum of theirs.
 
-    f(i) = [sqrt(a_1) f_1(i), ..., sqrt(a_n) f_n(i)],  g(c) likewise,  s(i, c) = f(i) . g(c) = sum_k a_k s_k(i, c)
+    f(i) = [sqrt(w_1) f_1(i), ..., sqrt(w_n) f_n(i)],  g(c) likewise,  s(i, c) = f(i) . g(c) = sum_k w_k s_k(i, c)
+    w_k = (a_k / d_k) / sum_l (a_l / d_l)
+
+a_k is the share of part k, and d_k the spread of its scores, such as their standard deviation on val. One model's
+scores may spread ten times as far as another's: divided by their spreads, equal shares are equal influence.
 
 Needs: embedding models whose score is an inner product, with the same image input, backbone and tokeniser.
 When to use it: models that know different things, such as one trained on captions and `classes`. `diptych fuse` chooses
-the shares a_k on val.
+the shares on val.
 Relation to others: `diptych evaluate RUN RUN` averages the scores of any models, which is not a model to index or
 export. Here the backbone runs once for all parts, and everything that takes a model takes this one.
 """
@@ -28,6 +32,7 @@ from diptych.features.image_input import ImageInput
 from diptych.models.matcher import Matcher, ModelSettings, TextShifts
 from diptych.models.tower import FittedTextTower, ImageTower, Tokens
 from diptych.settings import Number
+from diptych.text.tokenisers.tokeniser import Tokeniser
 
 
 def _named_parts(values: Any) -> Any:
@@ -42,19 +47,36 @@ def _named_parts(values: Any) -> Any:
 
 
 class FusedSettings(ModelSettings):
-    """The settings of the parts, and the share of each in the score; the shares sum to one."""
+    """The settings of the parts, the share of each, which sum to one, and the spread of each one's scores.
+
+    Without `spreads`, the shares weight the scores as they are.
+    """
 
     name: Literal["fused"] = "fused"
     parts: Annotated[tuple[SerializeAsAny[ModelSettings], ...], BeforeValidator(_named_parts), Field(min_length=2)]
     shares: tuple[Annotated[Number, Field(ge=0, le=1)], ...]
+    spreads: tuple[Annotated[Number, Field(gt=0)], ...] = ()
 
     @model_validator(mode="after")
     def _one_share_per_part(self) -> Self:
-        if len(self.shares) != len(self.parts):
-            raise PydanticCustomError("shares", f"{len(self.shares)} shares of {len(self.parts)} parts")
+        for name, values in (("shares", self.shares), ("spreads", self.spreads or self.shares)):
+            if len(values) != len(self.parts):
+                raise PydanticCustomError("number", f"{len(values)} {name} of {len(self.parts)} parts; give one each")
         if not math.isclose(sum(self.shares), 1, abs_tol=1e-6):
-            raise PydanticCustomError("shares", f"the shares sum to {sum(self.shares):g}, not to 1")
+            raise PydanticCustomError("sum", f"the shares sum to {sum(self.shares):g}; they must sum to 1")
         return self
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weights of the parts' scores, w_k; they sum to one."""
+        return score_weights(self.shares, self.spreads or [1.0] * len(self.shares))
+
+    def tokeniser(self) -> Tokeniser | None:
+        """The tokeniser of the parts, which must be the same."""
+        tokenisers = [part.tokeniser() for part in self.parts]
+        if len({None if one is None else one.digest for one in tokenisers}) > 1:
+            raise RecipeError("fused: the parts have different tokenisers; all must have the same")
+        return tokenisers[0]
 
     def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
         """These settings with every part completed by the data."""
@@ -64,18 +86,21 @@ class FusedSettings(ModelSettings):
 
     def build(self) -> Fused:
         """A matcher with random weights."""
-        return Fused([part.build() for part in self.parts], self.shares)
+        return Fused([part.build() for part in self.parts], self.shares, self.spreads)
 
 
 class Fused(Matcher):
     """See the module docstring. Its parts are `parts.0`, `parts.1` and so on; the backbone is that of the first."""
 
-    def __init__(self, parts: Sequence[Matcher], shares: Sequence[float]) -> None:
+    def __init__(self, parts: Sequence[Matcher], shares: Sequence[float], spreads: Sequence[float] = ()) -> None:
         """Join matchers; their weights stay as they are, except that all read the first one's backbone."""
         super().__init__()
-        self.settings: FusedSettings = FusedSettings(parts=tuple(part.settings for part in parts), shares=tuple(shares))
+        self.settings: FusedSettings = FusedSettings(
+            parts=tuple(part.settings for part in parts), shares=tuple(shares), spreads=tuple(spreads)
+        )
         for part in parts[1:]:
-            check_parts(parts[0], part)
+            if reason := misfit(parts[0], part):
+                raise RecipeError(f"fused: {reason}")
         self.parts = nn.ModuleList(parts)
         if parts[0].pretrained is not None:
             for part in parts[1:]:
@@ -116,6 +141,11 @@ class Fused(Matcher):
         return all(part.reads_views for part in self._parts)
 
     @property
+    def needs_training(self) -> bool:
+        """If a part does."""
+        return any(part.needs_training for part in self._parts)
+
+    @property
     def shifts_texts(self) -> bool:
         """If a part does."""
         return any(part.shifts_texts for part in self._parts)
@@ -141,8 +171,8 @@ class Fused(Matcher):
         return images if tower is None else tower.backbone_features(images)
 
     def _joined(self, encode: Callable[[Matcher], Tensor]) -> Tensor:
-        shares = self.settings.shares
-        return torch.cat([math.sqrt(share) * encode(part) for part, share in zip(self._parts, shares, strict=True)], 1)
+        weighted = zip(self._parts, self.settings.weights, strict=True)
+        return torch.cat([math.sqrt(weight) * encode(part) for part, weight in weighted], 1)
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """The weighted sum of the parts' scores: (images, texts)."""
@@ -163,24 +193,29 @@ class Fused(Matcher):
             part.load_word_vectors(vectors, found)
 
 
-def check_parts(first: Matcher, other: Matcher) -> None:
-    """Refuse two matchers that cannot be parts of one model."""
-    for part in (first, other):
+def score_weights(shares: Sequence[float], spreads: Sequence[float]) -> tuple[float, ...]:
+    """The weights of scores that have these shares and spreads; they sum to one.
+
+    >>> score_weights([0.5, 0.5], [0.1, 0.3])
+    (0.75, 0.25)
+    """
+    scaled = [share / spread for share, spread in zip(shares, spreads, strict=True)]
+    return tuple(value / sum(scaled) for value in scaled)
+
+
+def misfit(first: Matcher, other: Matcher) -> str | None:
+    """Why two matchers cannot be parts of one model, in one sentence; None if they can."""
+    names = [f"{part.settings.name!r}" for part in (first, other)]
+    for part, name in zip((first, other), names, strict=True):
         if part.embedding_dim is None or not part.is_inner_product:
-            raise RecipeError(f"fused: the score of {part.settings.name!r} is not an inner product; leave it out")
+            return f"the score of {name} is not an inner product; leave it out"
     inputs = _describe(first.image_input), _describe(other.image_input)
     if inputs[0] != inputs[1]:
-        raise _differ(first, other, "reads", inputs)
+        return f"{names[0]} reads {inputs[0]}, {names[1]} {inputs[1]}; all parts must read the same"
     backbones = _backbone(first), _backbone(other)
     if backbones[0] != backbones[1]:
-        raise _differ(first, other, "has", backbones)
-
-
-def _differ(first: Matcher, other: Matcher, verb: str, things: tuple[str, str]) -> RecipeError:
-    return RecipeError(
-        f"fused: {first.settings.name!r} {verb} {things[0]}, {other.settings.name!r} {things[1]}; "
-        "all parts must have the same image input and backbone"
-    )
+        return f"{names[0]} has {backbones[0]}, {names[1]} {backbones[1]}; all parts must have the same"
+    return None
 
 
 def _describe(image_input: ImageInput) -> str:
