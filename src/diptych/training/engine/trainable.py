@@ -9,16 +9,25 @@ from diptych.models.matcher import Matcher
 
 
 def set_trainable(matcher: Matcher, parts: tuple[str, ...]) -> list[nn.Parameter]:
-    """Make the named parts trainable, freeze all others, and return the trainable parameters."""
+    """Make the named parts trainable, freeze all others, and return the trainable parameters.
+
+    A part that is `trained_only_by_name` stays frozen unless it, or a part of it, is named itself.
+    """
     for part in parts:
         if part != "all":
             check_part(matcher, part, "trainable")
+    reserved = [name for name, module in matcher.named_modules() if getattr(module, "trained_only_by_name", False)]
     for name, parameter in matcher.named_parameters():
-        parameter.requires_grad_(any(part == "all" or name.startswith(f"{part}.") for part in parts))
+        owner = next((part for part in reserved if name.startswith(f"{part}.")), "")
+        parameter.requires_grad_(any(_includes(part, name) and part.startswith(owner) for part in parts))
     trainable = [parameter for parameter in matcher.parameters() if parameter.requires_grad]
     if not trainable:
         raise RecipeError(f"trainable = {list(parts)}: nothing in these parts can be trained; name others, or 'all'")
     return trainable
+
+
+def _includes(part: str, parameter: str) -> bool:
+    return part == "all" or parameter.startswith(f"{part}.")
 
 
 def train_mode(matcher: Matcher) -> None:
