@@ -195,6 +195,10 @@ class Matcher(nn.Module, ABC):
     def load_pretrained(self) -> None:
         """Load the pretrained weights that training starts from, if a tower has any."""
 
+    def encode_own_texts(self, tokeniser: Tokeniser) -> None:
+        """Encode the texts that belong to the model itself, such as class names; called after `load_pretrained`."""
+        return
+
     @abstractmethod
     def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
         """Initialise the found words, rows of the vocabulary, with these vectors; the others stay random."""

@@ -28,7 +28,7 @@ from diptych.model import Model
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.export.exported import check_is_new
 from diptych.models.matcher import Matcher
-from diptych.models.matchers.fused import Fused, misfit, score_weights
+from diptych.models.matchers.fused import Fused, have_one_encoder, misfit, score_weights
 from diptych.progress import ProgressCallback
 from diptych.training.make import MadeRun
 from diptych.training.recipe import Recipe
@@ -102,7 +102,8 @@ def fuse(  # noqa: PLR0913 (options, by keyword only)
     if not isinstance(corpus, Corpus):
         corpus, _ = split_as_trained(open_corpus(corpus), runs)
     parts = [model.matcher for model in models]
-    matcher = Fused(parts, [1 / len(parts)] * len(parts)).to(models[0].device).eval()
+    one_encoder = have_one_encoder(parts)
+    matcher = Fused(parts, [1 / len(parts)] * len(parts), one_encoder=one_encoder).to(models[0].device).eval()
     stores = None if features is None else Path(features)
     model = Model.from_matcher(matcher, models[0].tokeniser, models[0].device, stores=stores)
     encoded = _EncodedParts.split(model.encode_corpus(corpus.split("val"), workers, progress), parts)
@@ -111,7 +112,7 @@ def fuse(  # noqa: PLR0913 (options, by keyword only)
     trials = tuple(encoded.measure(one, score_weights(one, spreads)) for one in grid)
     fusion = Fusion(tuple(map(str, runs)), spreads, trials, select)
     if fusion.best.is_mixture:
-        fused = Fused(parts, fusion.best.shares, spreads if standardise else ())
+        fused = Fused(parts, fusion.best.shares, spreads if standardise else (), one_encoder=one_encoder)
         names = " and ".join(Path(run).name for run in runs)
         recipe = Recipe(title=f"{names}, fused", model=fused.settings)
         origin = Origin.of(corpus, corpus.digest())

@@ -41,6 +41,7 @@ def make(recipe: Recipe | str, into: Path | str) -> Path:
             raise _needs_training(recipe.model.name)
     matcher = settings.build()
     matcher.load_pretrained()
+    matcher.eval().encode_own_texts(tokeniser)
     MadeRun(matcher, tokeniser, recipe).write(Path(into))
     return Path(into)
 

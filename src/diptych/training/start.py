@@ -125,6 +125,7 @@ class StartingPoint:
         """A fresh matcher with pretrained image weights, and word vectors or a fitted text tower if it has one."""
         matcher = self.settings.build()
         matcher.load_pretrained()
+        matcher.encode_own_texts(self.tokeniser)
         tower = matcher.fitted_text_tower
         if tower is not None:
             self._fit(tower, stage)

@@ -1,8 +1,8 @@
 """Class names as language: a backbone's own classifier says what is in a photo, a sentence encoder what that means.
 
-    p = softmax((W f + b) / t)                                                    over the classes, f the backbone's vector
-    v(i) = sum of p_k e_k over the T most likely classes / sum of their p_k,      e_k the sentence vector of name k
-    s(i, c) = cos(v(i) - m, g(c) - m),                                            g(c) the sentence vector of the text
+    p = softmax((W f + b) / t),  f the backbone's vector of the photo
+    v(i) = sum of p_k e_k over the T most likely classes / sum of their p_k,  e_k the sentence vector of name k
+    s(i, c) = cos(v(i) - m, g(c) - m),  g(c) the sentence vector of the text
 
 Without `centre`, m is zero and this is ConSE. With it, m is the mean of all e_k: the vectors of short names have much
 in common with each other and little with those of captions, and what all names share says nothing about a photo.

@@ -15,6 +15,7 @@ export. Here the backbone runs once for all parts, and everything that takes a m
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
@@ -27,11 +28,11 @@ from typing_extensions import Self
 
 from diptych import registry
 from diptych.errors import RecipeError
-from diptych.features.backbone import Backbone
+from diptych.features.backbone import Backbone, weights_digest
 from diptych.features.image_input import ImageInput
 from diptych.models.matcher import Matcher, ModelSettings, TextShifts
-from diptych.models.tower import FittedTextTower, ImageTower, Tokens
-from diptych.settings import Number
+from diptych.models.tower import FittedTextTower, ImageTower, TextTower, Tokens
+from diptych.settings import Flag, Number
 from diptych.text.tokenisers.tokeniser import Tokeniser
 
 
@@ -49,13 +50,15 @@ def _named_parts(values: Any) -> Any:
 class FusedSettings(ModelSettings):
     """The settings of the parts, the share of each, which sum to one, and the spread of each one's scores.
 
-    Without `spreads`, the shares weight the scores as they are.
+    Without `spreads`, the shares weight the scores as they are. With `one_encoder`, all parts begin with the same
+    frozen text encoder, which then runs once.
     """
 
     name: Literal["fused"] = "fused"
     parts: Annotated[tuple[SerializeAsAny[ModelSettings], ...], BeforeValidator(_named_parts), Field(min_length=2)]
     shares: tuple[Annotated[Number, Field(ge=0, le=1)], ...]
     spreads: tuple[Annotated[Number, Field(gt=0)], ...] = ()
+    one_encoder: Flag = False
 
     @model_validator(mode="after")
     def _one_share_per_part(self) -> Self:
@@ -86,25 +89,37 @@ class FusedSettings(ModelSettings):
 
     def build(self) -> Fused:
         """A matcher with random weights."""
-        return Fused([part.build() for part in self.parts], self.shares, self.spreads)
+        return Fused([part.build() for part in self.parts], self.shares, self.spreads, one_encoder=self.one_encoder)
 
 
 class Fused(Matcher):
-    """See the module docstring. Its parts are `parts.0`, `parts.1` and so on; the backbone is that of the first."""
+    """See the module docstring. Its parts are `parts.0`, `parts.1` and so on; what they share is in the first."""
 
-    def __init__(self, parts: Sequence[Matcher], shares: Sequence[float], spreads: Sequence[float] = ()) -> None:
-        """Join matchers; their weights stay as they are, except that all read the first one's backbone."""
+    def __init__(
+        self,
+        parts: Sequence[Matcher],
+        shares: Sequence[float],
+        spreads: Sequence[float] = (),
+        *,
+        one_encoder: bool = False,
+    ) -> None:
+        """Join matchers, whose weights stay as they are: all read the first one's backbone and, if so, text encoder."""
         super().__init__()
         self.settings: FusedSettings = FusedSettings(
-            parts=tuple(part.settings for part in parts), shares=tuple(shares), spreads=tuple(spreads)
+            parts=tuple(part.settings for part in parts),
+            shares=tuple(shares),
+            spreads=tuple(spreads),
+            one_encoder=one_encoder,
         )
         for part in parts[1:]:
             if reason := misfit(parts[0], part):
                 raise RecipeError(f"fused: {reason}")
         self.parts = nn.ModuleList(parts)
-        if parts[0].pretrained is not None:
-            for part in parts[1:]:
-                _share_backbone(part, parts[0].pretrained)
+        for part in parts[1:]:
+            if parts[0].pretrained is not None:
+                _share(part, part.pretrained, parts[0].pretrained)
+            if one_encoder:
+                _share(part, _text_encoder(part), _text_encoder(parts[0]))
 
     @property
     def _parts(self) -> list[Matcher]:
@@ -136,6 +151,11 @@ class Fused(Matcher):
         return fitted[0] if len(fitted) == 1 else None
 
     @property
+    def cached_text_tower(self) -> TextTower | None:
+        """That of the first part if all parts begin with its encoder."""
+        return self._first.cached_text_tower if self.settings.one_encoder else super().cached_text_tower
+
+    @property
     def reads_views(self) -> bool:
         """If every part does."""
         return all(part.reads_views for part in self._parts)
@@ -163,6 +183,9 @@ class Fused(Matcher):
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
         """Encode texts: (texts, the sum of the parts' sizes)."""
+        tower = self.cached_text_tower
+        if self.settings.one_encoder and tower is not None and tokens.features is None:
+            tokens = Tokens(tokens.ids, tokens.lengths, tower.features(tokens))
         return self._joined(lambda part: part.encode_texts(tokens))
 
     def _backbone_features(self, images: Tensor) -> Tensor:
@@ -186,6 +209,11 @@ class Fused(Matcher):
         """Load the pretrained weights of all parts."""
         for part in self._parts:
             part.load_pretrained()
+
+    def encode_own_texts(self, tokeniser: Tokeniser) -> None:
+        """Encode those of all parts."""
+        for part in self._parts:
+            part.encode_own_texts(tokeniser)
 
     def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
         """Initialise the found words of all parts with these vectors."""
@@ -234,10 +262,29 @@ def _backbone(matcher: Matcher) -> str:
     return f"the backbone {backbone.name!r}" + ("" if weights is None else f" with the weights {weights}")
 
 
-def _share_backbone(part: Matcher, backbone: Backbone) -> None:
-    """Let a part refer to a backbone that it does not own: it is neither in its weights nor among its parameters."""
-    own = part.pretrained
+def have_one_encoder(parts: Sequence[Matcher]) -> bool:
+    """Whether all parts begin with the same text encoder, with equal weights, whose output may be computed once."""
+    towers = [part.cached_text_tower for part in parts]
+    return len({_encoder_identity(tower) for tower in towers}) == 1 and towers[0] is not None
+
+
+def _encoder_identity(tower: TextTower | None) -> tuple[str, ...]:
+    if tower is None:
+        return ()
+    encoder = tower.feature_part
+    return type(encoder).__qualname__, json.dumps(tower.feature_options, sort_keys=True), weights_digest(encoder)
+
+
+def _text_encoder(part: Matcher) -> nn.Module:
+    tower = part.cached_text_tower
+    if tower is None:
+        raise RecipeError(f"fused: one_encoder needs a text encoder in each part, and {part.settings.name!r} has none")
+    return tower.feature_part
+
+
+def _share(part: Matcher, own: nn.Module | None, shared: nn.Module) -> None:
+    """Let a part refer to a module that it does not own: it is neither in its weights nor among its parameters."""
     owners = [(module, name) for module in part.modules() for name, child in module.named_children() if child is own]
     for module, name in owners:
         delattr(module, name)
-        object.__setattr__(module, name, backbone)  # which does not register it as a module
+        object.__setattr__(module, name, shared)  # which does not register it as a module
