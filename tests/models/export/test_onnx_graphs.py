@@ -11,10 +11,12 @@ from torch import nn
 
 from diptych.errors import RunError
 from diptych.models.export.onnx_graphs import image_graph, image_shape, text_graph
+from diptych.models.matchers.classes import ClassesSettings
 from diptych.models.matchers.dual_path import DualPathSettings
 from diptych.models.matchers.fused import Fused
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.tower import FittedTextTower, TextTower, Tokens
+from diptych.models.towers.image.backbone import BackboneSettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.views import ViewsSettings
 from diptych.models.towers.text.cnn import TextCNN, TextCNNSettings
@@ -133,6 +135,20 @@ def test_the_graph_of_a_backbone_agrees_at_any_number():
         images = torch.randint(256, (count, 4, 3, 32, 32), dtype=torch.uint8)
         assert difference(graph, {"images": images}, matcher.encode_images(images)) < 1e-4
     assert b".py" not in graph  # nobody learns where the files of this machine lie
+
+
+def test_the_likely_classes_of_a_photo_are_those_of_torch(small_backbones):
+    names = tuple(f"class {number}" for number in range(9))
+    with small_backbones():
+        image = BackboneSettings(crops="mirrored", normalise=False)
+        matcher = ClassesSettings(image=image, names=names, top=4, temperature=0.1, centre=True).build().eval()
+    torch.manual_seed(0)
+    matcher.class_vectors.normal_()
+    matcher.centre.normal_()
+    graph = image_graph(matcher).SerializeToString()
+    for count in (1, 5):
+        images = torch.randint(256, (count, *image_shape(matcher)), dtype=torch.uint8)
+        assert difference(graph, {"images": images}, matcher.encode_images(images)) < 1e-5
 
 
 def test_fused_grus_are_exported_side_by_side():
