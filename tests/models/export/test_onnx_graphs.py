@@ -165,10 +165,6 @@ def test_fused_grus_are_exported_side_by_side():
     batch = tokens([[3, 4, 5], [], [6, 7, 8, 9, 10]])
     given_texts = {"ids": batch.ids, "lengths": batch.lengths}
     assert difference(text_graph(matcher).SerializeToString(), given_texts, matcher.encode_texts(batch)) < 1e-5
-    images = torch.randint(256, (3, *image_shape(matcher)), dtype=torch.uint8)
-    assert (
-        difference(image_graph(matcher).SerializeToString(), {"images": images}, matcher.encode_images(images)) < 1e-5
-    )
 
 
 def test_a_gru_beside_another_kind_of_tower_is_refused():

@@ -64,7 +64,7 @@ def use_tensors() -> dict[str, Tensor]:
 def _read(path: Path) -> dict[str, Tensor]:
     """The tensors in a file; all encoders of a process share them."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             tensors = {name: torch.from_numpy(arrays[name]) for name in _SHAPES}
             table = torch.empty(CHUNKS * ROWS, PIECE, dtype=torch.uint8)
             for chunk in range(CHUNKS):

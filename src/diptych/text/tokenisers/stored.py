@@ -16,9 +16,10 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Self
 
 from diptych import registry
-from diptych.errors import DiptychError, RunError
+from diptych.errors import DiptychError, RecipeError, RunError
 from diptych.files import read_json, write_json
 from diptych.settings import NamedSettings
 from diptych.text.tokenisers.token_table import TokenTable
@@ -33,6 +34,17 @@ class StoredTokeniser(NamedSettings, ABC):
     """A tokeniser that is stored as its settings; its `name` is that of its module here, or that of a plug-in."""
 
     file: ClassVar[str] = "tokeniser.json"
+
+    @classmethod
+    def from_texts(cls, texts: Iterable[str], size: int, threshold: int) -> Self:  # noqa: ARG003 (of an interface)
+        """Make the tokeniser from training texts, for a recipe that names it as `text.tokeniser`.
+
+        It should have at most `size` pieces, and none that occurs less than `threshold` times.
+        """
+        raise RecipeError(
+            f"text.tokeniser: {cls.model_fields['name'].default!r} belongs to a text tower with pretrained weights, "
+            "which brings it along; leave text.tokeniser out"
+        )
 
     @cached_property
     def digest(self) -> str:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from diptych import registry
 from diptych.data.corpus import Corpus
-from diptych.errors import DataError, RecipeError, RunError
-from diptych.text.tokenisers.stored import load_tokeniser
+from diptych.errors import DataError, PluginError, RecipeError, RunError, did_you_mean
+from diptych.text.tokenisers.custom import CustomPieces
+from diptych.text.tokenisers.stored import StoredTokeniser, load_tokeniser
 from diptych.text.tokenisers.tokeniser import Tokeniser
 from diptych.text.vocabulary import Vocabulary, require_words
 from diptych.text.word_vectors import WordVectors, keep_words_with_vectors, read_word_vectors
 from diptych.training.engine.callbacks import Callbacks
 from diptych.training.recipe import Recipe
+
+PIECES = 8000  # if the recipe does not say how many
 
 
 def initial_tokeniser(
@@ -37,11 +41,27 @@ def initial_tokeniser(
     return _with_vectors(tokeniser, recipe, run, callbacks)
 
 
-def _from_texts(recipe: Recipe, corpus: Corpus) -> Vocabulary:
+def _from_texts(recipe: Recipe, corpus: Corpus) -> Tokeniser:
+    """The tokeniser that the recipe names, made from the training texts unless it is a file."""
+    text = recipe.text
+    if text.tokeniser == "words":
+        try:
+            return Vocabulary.from_texts(_training_texts(recipe, corpus), text.threshold)
+        except DataError as error:
+            raise DataError(f"{corpus.name}: {error} (text.threshold = 1 keeps every word)") from None
+    if text.tokeniser.endswith(".json"):
+        return CustomPieces.from_file(Path(text.tokeniser))
     try:
-        return Vocabulary.from_texts(_training_texts(recipe, corpus), recipe.text.threshold)
+        found = registry.find("text.tokenisers", text.tokeniser, StoredTokeniser)
+    except PluginError as reason:
+        raise RecipeError(f"text.tokeniser = {text.tokeniser!r}: {reason}") from reason
+    if found is None:
+        hint = did_you_mean(text.tokeniser, ["words", *registry.names("text.tokenisers", StoredTokeniser)])
+        raise RecipeError(f"text.tokeniser = {text.tokeniser!r}: no such tokeniser; {hint} (or name a tokenizer.json)")
+    try:
+        return found.from_texts(_training_texts(recipe, corpus), text.size or PIECES, text.threshold)
     except DataError as error:
-        raise DataError(f"{corpus.name}: {error} (text.threshold = 1 keeps every word)") from None
+        raise DataError(f"{corpus.name}: {error}") from None
 
 
 def _grown(tokeniser: Tokeniser, recipe: Recipe, corpus: Corpus, callbacks: Callbacks) -> Vocabulary:
