@@ -51,9 +51,11 @@ if TYPE_CHECKING:
         TrainingEnd,
         TrainingStart,
     )
+    from diptych.training.fusion import Fusion, FusionTrial, fuse
     from diptych.training.loggers.mlflow import MLflowLogger
     from diptych.training.loggers.tensorboard import TensorBoardLogger
     from diptych.training.loggers.wandb import WandbLogger
+    from diptych.training.make import make
     from diptych.training.recipe import Recipe
     from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
@@ -98,9 +100,11 @@ _NAMES = {
         "TrainingEnd",
         "TrainingStart",
     ),
+    "diptych.training.fusion": ("Fusion", "FusionTrial", "fuse"),
     "diptych.training.loggers.mlflow": ("MLflowLogger",),
     "diptych.training.loggers.tensorboard": ("TensorBoardLogger",),
     "diptych.training.loggers.wandb": ("WandbLogger",),
+    "diptych.training.make": ("make",),
     "diptych.training.recipe": ("Recipe",),
     "diptych.training.recipe_loader": ("load_recipe",),
     "diptych.training.train": ("train",),
@@ -121,6 +125,8 @@ __all__ = [
     "EpochEnd",
     "Explanation",
     "Filters",
+    "Fusion",
+    "FusionTrial",
     "GroundingResult",
     "Hit",
     "ImageError",
@@ -160,8 +166,10 @@ __all__ = [
     "evaluate_embeddings",
     "evaluate_phrases",
     "evaluate_scores",
+    "fuse",
     "load",
     "load_recipe",
+    "make",
     "mine_embeddings",
     "open_corpus",
     "open_index",

@@ -17,13 +17,14 @@ HEADS = [name for name in catalogue().all_names() if "-head" in name]
 # Trained in test_train_fine_tuning.py, test_aoq_training.py, test_two_branch.py and test_dual_path_training.py.
 ELSEWHERE = {*HEADS, "vsepp-rc-rv-vgg19-ft", "vsepp-rc-small", "vsepp-curriculum"}
 OTHER_MODELS = ("scan", "bfan", "vsrn", "two-branch", "similarity", "cca", "phrases", "dual-path")
+UNTRAINED = ("classes", "classes-small")  # made in test_make.py
 
 
 def first_of_each_kind():
     """The names of recipes of whole photos, one for each first stage: profiles make several of them the same."""
     found = {}
     for name in catalogue().all_names():
-        if name not in ELSEWHERE and not name.startswith(OTHER_MODELS):
+        if name not in {*ELSEWHERE, *UNTRAINED} and not name.startswith(OTHER_MODELS):
             recipe = load_recipe(name).first(1)
             found.setdefault(recipe.model_copy(update={"title": "", "paper": None}).to_toml(), name)
     return list(found.values())

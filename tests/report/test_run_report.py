@@ -19,6 +19,7 @@ from diptych.report.sections.hard_negatives import hard_negatives_section
 from diptych.training.engine.journal import Journal
 from diptych.training.recipe_loader import load_recipe, trained_on_phrases
 from diptych.training.train import train
+from support.made_runs import random_run
 
 
 def test_the_report_shows_the_results_and_the_training(run, corpus, encoded):
@@ -120,3 +121,13 @@ def test_the_report_of_a_run_on_phrases_has_phrase_localisation_only(run, corpus
     )
     for left_out in (*others, "word-importance", "score-distributions", "correlations"):
         assert f'id="{left_out}"' not in page
+
+
+def test_a_run_that_was_not_trained_has_a_report_without_a_training(corpus, tmp_path):
+    made = random_run(tmp_path / "made", corpus.texts)
+    trained = Model.load(made, "cpu")
+    encoded = trained.encode_corpus(corpus.split("test"), 0)
+    assert hard_negatives_section(made, trained, corpus) is None
+    page = write_report(made, encoded, evaluate_encoded([encoded]), "test").read_text()
+    assert "Recall on val" not in page
+    assert f"{evaluate_encoded([encoded]).metrics.rsum:.1f}" in page

@@ -13,8 +13,15 @@ STAGE = {"objective": {"name": "hinge"}}
 def test_what_is_missing_is_named():
     with pytest.raises(RecipeError, match=r"'stage\.1\.objective' is missing"):
         parse_recipe({"model": {"name": "vse"}, "stage": [{}]})
-    with pytest.raises(RecipeError, match="stage"):
-        parse_recipe({"model": {"name": "vse"}, "stage": []})
+    with pytest.raises(RecipeError, match="a recipe needs a model or a stage"):
+        parse_recipe({"title": "nothing"})
+
+
+def test_a_recipe_without_stages_is_a_model(tmp_path):
+    recipe = parse_recipe({"model": {"name": "vse"}})
+    assert recipe.stage == ()
+    (tmp_path / "recipe.toml").write_text(recipe.to_toml())
+    assert load_recipe(str(tmp_path / "recipe.toml")) == recipe
 
 
 def test_a_recipe_needs_no_model():

@@ -116,6 +116,12 @@ def test_a_recipe_without_a_model_and_a_run_to_start_from_is_refused(start, head
     refused(RecipeError, r"the recipe has no model: name the run.*stage\.1\.start", head_only(start), corpus, tmp_path)
 
 
+def test_a_recipe_without_stages_is_refused(corpus, tmp_path):
+    recipe = load_recipe("scenes", TINY).model_copy(update={"stage": ()})
+    message = "the recipe has no stage to train: .*`diptych make RECIPE --into RUN`"
+    refused(RecipeError, message, recipe, corpus, tmp_path / "run")
+
+
 def test_a_run_that_is_not_there_is_named(head_only, corpus, tmp_path):
     missing = tmp_path.parent / f"{tmp_path.name}-missing"
     refused(DiptychError, rf"{missing.name}.*no such run", head_only(missing), corpus, tmp_path)

@@ -22,8 +22,10 @@ from diptych.cli import (
     explain,
     export,
     features,
+    fuse,
     index,
     localize,
+    make,
     mine,
     recipes,
     search,
@@ -49,6 +51,8 @@ app = typer.Typer(
 app.command("features")(features.command)
 app.command("train")(train.command)
 app.command("sweep")(sweep.command)
+app.command("make")(make.command)
+app.command("fuse")(fuse.command)
 app.command("mine")(mine.command)
 app.command("evaluate")(evaluate.command)
 app.command("compare")(compare.command)

@@ -151,6 +151,11 @@ class Matcher(nn.Module, ABC):
         """Whether the weights are computed from all pairs (`accumulate`, `solve`) instead of by gradient descent."""
         return False
 
+    @property
+    def needs_training(self) -> bool:
+        """Whether the weights that `load_pretrained` loads have to be trained before the model is of use."""
+        return True
+
     # Encoding and scoring
 
     @abstractmethod
@@ -195,6 +200,10 @@ class Matcher(nn.Module, ABC):
     @abstractmethod
     def load_pretrained(self) -> None:
         """Load the pretrained weights that training starts from, if a tower has any."""
+
+    def encode_own_texts(self, tokeniser: Tokeniser) -> None:
+        """Encode the texts that belong to the model itself, such as class names; called after `load_pretrained`."""
+        return
 
     @abstractmethod
     def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:

@@ -69,6 +69,13 @@ class ImageTower(nn.Module, ABC):
         """The last layer, if it standardises the vectors: training measures their statistics before it begins."""
         return None
 
+    def backbone_features(self, images: Tensor) -> Tensor:
+        """The backbone's output for a batch of `input`, as it is stored; a tower without backbone returns the batch.
+
+        `forward` gives the same for it as for the batch.
+        """
+        return images
+
     def load_pretrained(self) -> None:
         """Load the weights that training starts from; does nothing in a tower that starts at random."""
         return

@@ -33,6 +33,7 @@ from diptych.report.sections.word_importance import word_importance_section
 from diptych.report.training_curves import read_epochs, trained_epochs, training_charts
 from diptych.text.tokenisers.stored import load_tokeniser
 from diptych.training.engine.journal import Journal
+from diptych.training.recipe import Batches
 from diptych.training.recipe_loader import load_recipe
 
 REPORT = "report.html"
@@ -64,7 +65,8 @@ def write_report(
     examples = ExampleQueries(encoded, corpus, result)
     image_rows = examples.image_rows(best=True)
     cross = cross_retrieval_ranks(score, encoded)
-    batch_size = load_recipe(str(run / "recipe.toml")).stage[-1].batches.size
+    stages = load_recipe(str(run / "recipe.toml")).stage
+    batch_size = (stages[-1].batches if stages else Batches()).size
     page = replace(
         _training_page(run, corpus, split, {"texts": len(corpus.texts)}, encoded.skipped),
         recall=recall_rows(result),
@@ -111,7 +113,7 @@ def _training_page(
         subtitle=recipe.title,
         facts=[Fact(name, value) for name, value in facts.items()],
         notices=[*messages, *(f"skipped {reason}" for reason in skipped.values())],
-        training_charts=training_charts(epochs),
+        training_charts=training_charts(epochs) if recipe.stage else [],
         recipe=recipe.to_toml(),
     )
 

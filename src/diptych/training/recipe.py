@@ -193,14 +193,23 @@ class Paper(Settings):
 
 
 class Recipe(Settings):
-    """What to train and how; without a `model`, stage 1 starts from a run and takes its model."""
+    """What to train and how; without a `model`, stage 1 starts from a run and takes its model.
+
+    A recipe without stages is a model that needs no training; `make` writes its run.
+    """
 
     title: str = ""
     seed: Annotated[int, Field(ge=0, le=2**31, strict=True)] = 0
     paper: Paper | None = None
     model: SerializeAsAny[ModelSettings] | None = None
     text: Text = Text()
-    stage: Annotated[tuple[Stage, ...], Field(min_length=1)]
+    stage: tuple[Stage, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_something(self) -> Recipe:
+        if self.model is None and not self.stage:
+            raise PydanticCustomError("recipe", "a recipe needs a model or a stage; see `diptych recipes show scenes`")
+        return self
 
     def first(self, stages: int) -> Recipe:
         """The recipe with its first stages only."""

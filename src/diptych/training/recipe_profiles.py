@@ -45,6 +45,7 @@ class Profile(Settings):
         content["title"] = f"{content.get('title', name)} ({self.about})"
         if reference is not None:
             content["paper"] = {"reference": reference}
+        content.setdefault("stage", [])  # a model that needs no training has none
         first: list[dict[str, Any]] = []
         for change in self.change:
             if any(fnmatchcase(name, pattern) for pattern in change.recipes):

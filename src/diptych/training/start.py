@@ -41,8 +41,13 @@ def settle(
 ) -> Recipe:
     """The recipe with all that it leaves open: the start of stage 1 and the model; `report` receives a remark on them.
 
-    Both are those of the resumed run, if any.
+    Both are those of the resumed run, if any. A recipe without stages is refused.
     """
+    if not recipe.stage:
+        raise RecipeError(
+            "the recipe has no stage to train: add one, or write the run of a model that needs no training with "
+            "`diptych make RECIPE --into RUN`"
+        )
     return with_model(choose_start(recipe, corpus, resumed, report), resumed)
 
 
@@ -120,6 +125,7 @@ class StartingPoint:
         """A fresh matcher with pretrained image weights, and word vectors or a fitted text tower if it has one."""
         matcher = self.settings.build()
         matcher.load_pretrained()
+        matcher.encode_own_texts(self.tokeniser)
         tower = matcher.fitted_text_tower
         if tower is not None:
             self._fit(tower, stage)

@@ -109,3 +109,23 @@ def test_a_missing_package_of_weights_is_an_error_with_the_command_to_install_it
         efficientnet_lite.load("lite1")
     with pytest.raises(RecipeError, match=r"'lite3': no package has its weights; use timm:tf_efficientnet_lite3"):
         efficientnet_lite.load("lite3")
+
+
+@torch.no_grad()
+def test_the_classifier_gives_the_packages_logits_from_the_pooled_vector(ours, theirs, bytes_of):
+    pixels = bytes_of(224)
+    logits = theirs((pixels.float() - 127.5) / 127.5)  # (2, 1000)
+    layer = efficientnet_lite.classifier("lite0")
+    assert logits.std() > 0.1
+    torch.testing.assert_close(layer(ours(pixels)), logits, rtol=1e-4, atol=1e-4)
+
+
+def test_the_classifier_of_a_file_may_have_other_classes_or_be_missing(tensors, tmp_path):
+    file = tmp_path / "lite0.safetensors"
+    save_file({**tensors, "_fc.weight": torch.ones(7, 1280), "_fc.bias": torch.arange(7.0)}, file)
+    layer = efficientnet_lite.classifier("lite0", file)
+    assert (layer.weight == 1).all()
+    assert torch.equal(layer.bias, torch.arange(7.0))
+    save_file({name: tensor for name, tensor in tensors.items() if name != "_fc.bias"}, file)
+    with pytest.raises(RecipeError, match=r"'lite0': .*lite0\.safetensors has no classifier \(_fc\.weight and"):
+        efficientnet_lite.classifier("lite0", file)

@@ -10,7 +10,7 @@ from torch import nn
 
 from diptych.errors import DiptychError, RecipeError
 from diptych.features.backbone import Backbone, weights_digest
-from diptych.features.backbones.registry import backbone_names, build_backbone, load_backbone
+from diptych.features.backbones.registry import backbone_names, build_backbone, load_backbone, load_classifier
 
 SHORT = ["lite0", "lite1", "lite2", "lite3", "lite4", "resnet50", "resnet152", "vgg16", "vgg19"]
 
@@ -141,3 +141,19 @@ def test_an_installed_package_adds_a_source(own_modules):
         build_backbone("empty:x")
     with pytest.raises(RecipeError, match="backbone 'mine': no such name"):
         build_backbone("mine")
+
+
+def test_a_classifier_is_found_by_the_name_of_its_backbone(bytes_of):
+    layer = load_classifier("lite0")
+    assert layer.weight.shape == (1000, 1280)
+    with torch.no_grad():
+        assert layer(load_backbone("lite0")(bytes_of(64))).shape == (2, 1000)
+
+
+@pytest.mark.usefixtures("open_clip")
+def test_a_source_without_classifiers_is_refused(own_modules):
+    own_modules.write("my_backbones", SOURCE)
+    own_modules.register("backbones", "mine", "my_backbones")
+    for name in ("open-clip:ViT-B-32", "mine:small"):
+        with pytest.raises(RecipeError, match=f"backbone '{name}': has no classifier; use a backbone .* such as lite0"):
+            load_classifier(name)

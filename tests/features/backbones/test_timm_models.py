@@ -177,3 +177,48 @@ def test_a_network_without_a_vector_is_refused(timm, monkeypatch):
     monkeypatch.setattr(timm.models.resnet.ResNet, "forward_head", lambda network, features: features)
     with pytest.raises(RecipeError, match="'timm:resnet26': gives no vector for an image"):
         timm_models.build("timm:resnet26")
+
+
+@pytest.mark.parametrize("name", ["test_resnet", "test_vit", "test_convnext", "test_efficientnet"])
+@torch.no_grad()
+def test_the_classifier_gives_the_networks_logits_from_the_backbones_vector(name, timm, bytes_of, tmp_path):
+    network, file = saved(timm, name, tmp_path)
+    backbone = timm_models.load(f"timm:{name}", file).eval()
+    layer = timm_models.classifier(f"timm:{name}", file)
+    pixels = bytes_of(backbone.side)
+    logits = network(normalised(timm, network, pixels))
+    assert layer.weight.shape == (network.num_classes, backbone.size)
+    torch.testing.assert_close(layer(backbone(pixels)), logits, rtol=1e-4, atol=1e-4)
+
+
+def test_a_classifier_without_a_bias_has_one_of_zeros(timm, monkeypatch, tmp_path):
+    network, _ = saved(timm, "test_resnet", tmp_path)
+    network.fc.bias = None
+    monkeypatch.setattr(timm_models, "_pretrained", lambda *_: network)
+    layer = timm_models.classifier("timm:test_resnet")
+    assert torch.equal(layer.weight, network.fc.weight)
+    assert not layer.bias.any()
+
+
+@pytest.mark.parametrize(
+    ("classifier", "reason"),
+    [
+        (nn.Sequential(nn.Linear(256, 4)), "its classifier is not one linear layer"),
+        (nn.Linear(64, 4), "its classifier does not read the backbone's vector"),
+    ],
+)
+def test_a_classifier_that_is_not_linear_on_the_vector_is_refused(classifier, reason, timm, monkeypatch, tmp_path):
+    network, _ = saved(timm, "test_resnet", tmp_path)
+    network.get_classifier = lambda: classifier
+    monkeypatch.setattr(timm_models, "_pretrained", lambda *_: network)
+    with pytest.raises(RecipeError, match=f"backbone 'timm:test_resnet': {reason}; use a backbone .* such as lite0$"):
+        timm_models.classifier("timm:test_resnet")
+
+
+def test_a_classifier_after_another_layer_is_refused(timm, monkeypatch, tmp_path):
+    network, _ = saved(timm, "test_resnet", tmp_path)
+    network.fc, layer = nn.Sequential(nn.LayerNorm(network.fc.in_features), network.fc), network.fc
+    network.get_classifier = lambda: layer
+    monkeypatch.setattr(timm_models, "_pretrained", lambda *_: network)
+    with pytest.raises(RecipeError, match="its classifier does not read the backbone's vector"):
+        timm_models.classifier("timm:test_resnet")

@@ -9,10 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from diptych.errors import RunError
 from diptych.models.export.onnx_graphs import image_graph, image_shape, text_graph
+from diptych.models.matchers.classes import ClassesSettings
 from diptych.models.matchers.dual_path import DualPathSettings
+from diptych.models.matchers.fused import Fused
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.tower import FittedTextTower, TextTower, Tokens
+from diptych.models.towers.image.backbone import BackboneSettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.views import ViewsSettings
 from diptych.models.towers.text.cnn import TextCNN, TextCNNSettings
@@ -118,12 +122,16 @@ def test_a_graph_of_texts_agrees_at_any_number_and_length():
     agree()
 
 
+def shorten(backbone):
+    """Its first blocks have all that the others have, and an export takes its time."""
+    backbone.blocks = backbone.blocks[:2]
+    backbone.head[0] = nn.Conv2d(24, 1280, 1, bias=False)
+
+
 def test_the_graph_of_a_backbone_agrees_at_any_number():
     image = ViewsSettings(side=32, crops="views")
     matcher = DualPathSettings(joint=6, hidden=5, image=image, text=GRU, words=WORDS).build()
-    backbone = matcher.image.backbone  # its first blocks have all that the others have, and an export takes its time
-    backbone.blocks = backbone.blocks[:2]
-    backbone.head[0] = nn.Conv2d(24, 1280, 1, bias=False)
+    shorten(matcher.image.backbone)
     shaken(matcher)
     assert image_shape(matcher) == (4, 3, 32, 32)
     graph = image_graph(matcher).SerializeToString()
@@ -131,3 +139,36 @@ def test_the_graph_of_a_backbone_agrees_at_any_number():
         images = torch.randint(256, (count, 4, 3, 32, 32), dtype=torch.uint8)
         assert difference(graph, {"images": images}, matcher.encode_images(images)) < 1e-4
     assert b".py" not in graph  # nobody learns where the files of this machine lie
+
+
+def test_the_likely_classes_of_a_photo_are_those_of_torch():
+    names = tuple(f"class {number}" for number in range(9))
+    image = BackboneSettings(crops="1C", side=32, normalise=False)
+    matcher = ClassesSettings(image=image, names=names, top=4, temperature=0.1, centre=True).build()
+    shorten(matcher.image.backbone)
+    shaken(matcher)
+    matcher.class_vectors.normal_()
+    matcher.centre.normal_()
+    graph = image_graph(matcher).SerializeToString()
+    for count in (1, 5):
+        images = torch.randint(256, (count, *image_shape(matcher)), dtype=torch.uint8)
+        assert difference(graph, {"images": images}, matcher.encode_images(images)) < 1e-5
+
+
+def test_fused_grus_are_exported_side_by_side():
+    torch.manual_seed(0)
+    parts = [
+        VSESettings(joint=joint, image=PIXELS, text=GRUSettings(word=3, hidden=joint), words=WORDS).build()
+        for joint in (4, 7)
+    ]
+    matcher = Fused(parts, (0.25, 0.75)).eval()
+    batch = tokens([[3, 4, 5], [], [6, 7, 8, 9, 10]])
+    given_texts = {"ids": batch.ids, "lengths": batch.lengths}
+    assert difference(text_graph(matcher).SerializeToString(), given_texts, matcher.encode_texts(batch)) < 1e-5
+
+
+def test_a_gru_beside_another_kind_of_tower_is_refused():
+    other = VSESettings(joint=4, image=PIXELS, text=TfidfSettings(), text_projection=True, words=WORDS)
+    gru = VSESettings(joint=4, image=PIXELS, text=GRU, words=WORDS)
+    with pytest.raises(RunError, match="a GRU beside another kind of text tower cannot be exported"):
+        text_graph(Fused([gru.build(), other.build()], (0.5, 0.5)))

@@ -11,6 +11,8 @@ from diptych.errors import DataError, ImageError, RunError, ScoreError
 from diptych.evaluation.metrics.paired_difference import paired_difference
 from diptych.evaluation.runs import evaluate
 from diptych.report.comparison.compare import compare
+from diptych.report.comparison.page import comparison_page, render_comparison_page
+from support.made_runs import random_run
 
 
 class Broken:
@@ -122,3 +124,12 @@ def test_refusals(compared_runs, compared_corpus, tmp_path):
     broken = [Broken() if split == "test" else p for split, p in zip(splits, pictures, strict=True)]
     with pytest.raises(DataError, match="no image of test could be read"):
         compare([first, second], with_pictures(compared_corpus, broken), device="cpu")
+
+
+def test_a_run_that_was_not_trained_can_be_compared(compared_runs, compared_corpus, tmp_path):
+    made = random_run(tmp_path / "made", compared_corpus.texts)
+    found = compare([compared_runs[0], made], compared_corpus, device="cpu")
+    assert found.runs[0].epochs
+    assert found.runs[1].epochs == []
+    assert found.runs[1].title == "made"
+    assert "epochs of made" in render_comparison_page(comparison_page(found))

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
-from diptych.features.backbones.source import normalise, read_weights, weights_do_not_fit
+from diptych.features.backbones.source import (
+    linear_layer,
+    no_classifier,
+    normalise,
+    read_weights,
+    weights_do_not_fit,
+)
 from diptych.optional import import_optional
 
 NAMES = ("lite0", "lite1", "lite2", "lite3", "lite4")
@@ -64,15 +70,27 @@ def build(name: str) -> EfficientNetLite:
 def load(name: str, weights: Path | None = None) -> EfficientNetLite:
     """Load ImageNet weights from the package, or weights from a safetensors file that uses the package's names."""
     network = _network(name)
-    tensors = _packaged_weights(name) if weights is None else read_weights(weights)
+    tensors = _tensors(name, weights)
     for missing in network.state_dict().keys() - tensors.keys():
-        if missing.startswith("_fc."):  # the classifier, which is dropped anyway
+        if missing.startswith("_fc."):  # the classifier, which is no part of the backbone
             tensors[missing] = network.state_dict()[missing]
     try:
         network.load_state_dict(tensors)
     except RuntimeError as reason:
         raise weights_do_not_fit(name, weights or name, reason) from None
     return EfficientNetLite(name, network)
+
+
+def classifier(name: str, weights: Path | None = None) -> nn.Linear:
+    """Load the layer from the pooled vector to the logits, of ImageNet's 1,000 classes if it is the package's."""
+    tensors = _tensors(name, weights)
+    if "_fc.weight" not in tensors or "_fc.bias" not in tensors:
+        raise no_classifier(name, f"{weights or name} has no classifier (_fc.weight and _fc.bias)")
+    return linear_layer(tensors["_fc.weight"], tensors["_fc.bias"])
+
+
+def _tensors(name: str, weights: Path | None) -> dict[str, Tensor]:
+    return _packaged_weights(name) if weights is None else read_weights(weights)
 
 
 def _network(name: str) -> Any:

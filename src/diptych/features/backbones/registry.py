@@ -6,12 +6,15 @@ An installed package adds a source as an entry point of the group `diptych.backb
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
+
+from torch import nn
 
 from diptych import plugins
 from diptych.errors import PluginError, RecipeError, did_you_mean
 from diptych.features.backbone import Backbone
 from diptych.features.backbones import efficientnet_lite, joined, open_clip_models, timm_models
-from diptych.features.backbones.source import Source
+from diptych.features.backbones.source import ClassifierSource, Source, no_classifier
 
 _BY_PREFIX: dict[str, Source] = {"timm:": timm_models, "open-clip:": open_clip_models}
 _BY_SHORT_NAME: dict[str, Source] = {
@@ -42,6 +45,17 @@ def load_backbone(name: str, weights: Path | None = None) -> Backbone:
         joined.refuse_weights(name, weights)
         return joined.join(name, load_backbone).eval()
     return _source(name).load(name, weights).eval()
+
+
+def load_classifier(name: str, weights: Path | None = None) -> nn.Linear:
+    """Load the layer with which a pretrained network classifies: from the backbone's vector to logits.
+
+    Raises RecipeError if the network has none, or one that is not a linear function of the vector.
+    """
+    source = _source(name)
+    if not callable(getattr(source, "classifier", None)):
+        raise no_classifier(name, "has no classifier")
+    return cast(ClassifierSource, source).classifier(name, weights)
 
 
 def _source(name: str) -> Source:

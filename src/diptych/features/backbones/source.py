@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from diptych.errors import DiptychError, RecipeError, did_you_mean, one_line
 from diptych.features.backbone import Backbone
@@ -25,6 +25,14 @@ class Source(Protocol):
 
     def load(self, name: str, weights: Path | None = None) -> Backbone:
         """Load the pretrained network, with the weights of a safetensors file if one is given."""
+        ...
+
+
+class ClassifierSource(Source, Protocol):
+    """A source that also knows the classifiers of its networks, which backbones leave out."""
+
+    def classifier(self, name: str, weights: Path | None = None) -> nn.Linear:
+        """Load the layer that turns a backbone's vector into the logits of its classes."""
         ...
 
 
@@ -45,6 +53,21 @@ def weights_unavailable(name: str, reason: Exception) -> DiptychError:
 def weights_do_not_fit(name: str, weights: Path | str, reason: Exception) -> DiptychError:
     """The error for weights that belong to another network."""
     return DiptychError(f"{weights}: does not fit the backbone {name!r} ({one_line(reason)})")
+
+
+def no_classifier(name: str, reason: str) -> RecipeError:
+    """The error for a backbone without a classifier that can be used."""
+    return RecipeError(f"backbone {name!r}: {reason}; use a backbone that was trained to classify, such as lite0")
+
+
+def linear_layer(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """A linear layer with copies of these weights, (outputs, inputs) and (outputs,)."""
+    outputs, inputs = weight.shape
+    layer = nn.Linear(inputs, outputs)
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+        layer.bias.copy_(torch.zeros(outputs) if bias is None else bias)
+    return layer
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

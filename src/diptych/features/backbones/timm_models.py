@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from diptych.errors import RecipeError, one_line
 from diptych.features.backbone import Backbone
@@ -64,19 +64,39 @@ def build(name: str) -> TimmBackbone:
 def load(name: str, weights: Path | None = None) -> TimmBackbone:
     """Load timm's pretrained weights, which are downloaded once, or those of a safetensors file."""
     shapes = _shapes(name)
+    return TimmBackbone(name, _pretrained(name, weights), shapes)
+
+
+@torch.inference_mode()
+def classifier(name: str, weights: Path | None = None) -> nn.Linear:
+    """Load the network's classifier; refused unless it is one linear layer on the backbone's vector."""
+    _timm_name(name)
+    network = _pretrained(name, weights).eval()
+    last = network.get_classifier()
+    if not isinstance(last, nn.Linear):
+        raise source.no_classifier(name, "its classifier is not one linear layer")
+    values = torch.randn(1, *network.pretrained_cfg["input_size"], generator=torch.Generator().manual_seed(0))
+    vectors = network.forward_head(network.forward_features(values), pre_logits=True)
+    # The layer may follow something that the vector lacks, such as a norm; only its output shows that.
+    reads_vectors = vectors.shape == (1, last.in_features)
+    if not reads_vectors or not torch.allclose(last(vectors), network(values), rtol=1e-3, atol=1e-3):
+        raise source.no_classifier(name, "its classifier does not read the backbone's vector")
+    return source.linear_layer(last.weight, last.bias)
+
+
+def _pretrained(name: str, weights: Path | None) -> Any:
+    """The network with its classifier and pretrained weights."""
     if weights is not None:
         source.read_weights(weights)  # refuse a file that timm would unpickle
         overlay = {"file": str(weights), "custom_load": False}
         try:
-            network = _create(name, pretrained=True, pretrained_cfg_overlay=overlay)
+            return _create(name, pretrained=True, pretrained_cfg_overlay=overlay)
         except Exception as reason:  # timm converts weights of several origins, and fails in as many ways
             raise source.weights_do_not_fit(name, weights, reason) from None
-    else:
-        try:
-            network = _create(name, pretrained=True)
-        except Exception as reason:  # a hub, a proxy or a full disk may raise anything
-            raise source.weights_unavailable(name, reason) from None
-    return TimmBackbone(name, network, shapes)
+    try:
+        return _create(name, pretrained=True)
+    except Exception as reason:  # a hub, a proxy or a full disk may raise anything
+        raise source.weights_unavailable(name, reason) from None
 
 
 def cells(network: Any, features: Any) -> Tensor:

@@ -84,11 +84,16 @@ def exported_files(folder: Path) -> tuple[str, ...]:
     return (*GRAPHS, Vocabulary.file if tokeniser is None else tokeniser.name)
 
 
+def check_is_new(folder: Path) -> None:
+    """Refuse a folder that exists already, unless it is empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(f"{folder}: exists already; choose another folder, or remove it first")
+
+
 @contextmanager
 def new_folder(into: Path) -> Iterator[Path]:
     """A temporary folder beside `into`; on success it is renamed to `into`, else removed."""
-    if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise RunError(f"{into}: exists already; choose another folder, or remove it first")
+    check_is_new(into)
     into.parent.mkdir(parents=True, exist_ok=True)
     temporary = into.with_name(f".{into.name}.{uuid.uuid4().hex}.tmp")
     temporary.mkdir()

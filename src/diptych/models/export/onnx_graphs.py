@@ -1,9 +1,10 @@
-"""The two sides of a matcher as ONNX models, exported by torch; a GRU over words is built by hand."""
+"""The two sides of a matcher as ONNX models, exported by torch; GRUs over words are built by hand."""
 
 from __future__ import annotations
 
 import copy
 import io
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -44,15 +45,15 @@ class _Texts(nn.Module):
 
 
 class _PrecomputedText(TextTower):
-    """A tower that returns the vectors in `Tokens.features`."""
+    """A tower that returns a span of the vectors in `Tokens.features`."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, start: int, size: int) -> None:
         super().__init__()
-        self.size = size
+        self.start, self.size = start, size
 
     def forward(self, tokens: Tokens) -> Tensor:
         assert tokens.features is not None
-        return tokens.features
+        return tokens.features[:, self.start : self.start + self.size]
 
 
 class _AfterTextTower(nn.Module):
@@ -80,20 +81,24 @@ def image_graph(matcher: Matcher) -> Any:
 
 
 def text_graph(matcher: Matcher) -> Any:
-    """The text side as an ONNX model; a GRU becomes ONNX's GRU, everything else is exported by torch."""
+    """The text side as an ONNX model; GRUs become ONNX's GRUs, everything else is exported by torch."""
     grus = [name for name, part in matcher.named_modules() if isinstance(part, TextGRU)]
     if not grus:
         ids = torch.full((2, 7), END)
         axes = {"ids": {0: "texts", 1: "length"}, "lengths": {0: "texts"}}
         return exported(_Texts(matcher), {"ids": ids, "lengths": torch.full((2,), 7)}, axes)
-    (name,) = grus
-    tower = matcher.get_submodule(name)
-    assert isinstance(tower, TextGRU)
-    behind = copy.deepcopy(matcher)
-    parent, _, own = name.rpartition(".")
-    setattr(behind.get_submodule(parent), own, _PrecomputedText(tower.size))
-    rest = exported(_AfterTextTower(behind), {"features": torch.zeros(2, tower.size)}, {"features": {0: "texts"}})
-    return _joined(_gru_graph(tower, rest.ir_version), rest)
+    towers, behind, size = [], copy.deepcopy(matcher), 0
+    for name in grus:
+        tower = matcher.get_submodule(name)
+        assert isinstance(tower, TextGRU)
+        parent, _, own = name.rpartition(".")
+        setattr(behind.get_submodule(parent), own, _PrecomputedText(size, tower.size))
+        towers.append(tower)
+        size += tower.size
+    if any(isinstance(part, TextTower) and not isinstance(part, _PrecomputedText) for part in behind.modules()):
+        raise RunError("a GRU beside another kind of text tower cannot be exported")
+    rest = exported(_AfterTextTower(behind), {"features": torch.zeros(2, size)}, {"features": {0: "texts"}})
+    return _joined(_gru_graph(towers, rest.ir_version), rest)
 
 
 def exported(module: nn.Module, inputs: dict[str, Tensor], axes: dict[str, dict[int, str]]) -> Any:
@@ -123,9 +128,37 @@ def exported(module: nn.Module, inputs: dict[str, Tensor], axes: dict[str, dict[
     return model
 
 
-def _gru_graph(tower: TextGRU, ir_version: int) -> Any:
-    """A GRU text tower: ids and lengths to the state at each text's last word, (texts, hidden)."""
-    from onnx import TensorProto, helper, numpy_helper
+def _gru_graph(towers: Sequence[TextGRU], ir_version: int) -> Any:
+    """GRU text towers: ids and lengths to the states at each text's last word, side by side, (texts, sum of sizes)."""
+    from onnx import TensorProto, helper
+
+    nodes = [
+        helper.make_node("Transpose", ["ids"], ["by_place"], perm=[1, 0]),
+        helper.make_node("Cast", ["lengths"], ["lengths_32"], to=TensorProto.INT32),
+    ]
+    weights: list[Any] = []
+    for number, tower in enumerate(towers):
+        own_nodes, own_weights = _gru_nodes(tower, f"{number}_")
+        nodes += own_nodes
+        weights += own_weights
+    states = [f"{number}_state" for number in range(len(towers))]
+    nodes.append(helper.make_node("Concat", states, ["features"], axis=1))
+    graph = helper.make_graph(
+        nodes,
+        "gru",
+        [
+            helper.make_tensor_value_info("ids", TensorProto.INT64, ["texts", "length"]),
+            helper.make_tensor_value_info("lengths", TensorProto.INT64, ["texts"]),
+        ],
+        [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["texts", sum(tower.size for tower in towers)])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=ir_version)
+
+
+def _gru_nodes(tower: TextGRU, prefix: str) -> tuple[list[Any], list[Any]]:
+    """The nodes of one tower, whose names have a prefix and whose output is `state`, and its weights."""
+    from onnx import helper, numpy_helper
 
     inner, recurrent, *biases = (_by_gate(weights) for weights in tower.gru.parameters())
     parts = {
@@ -135,30 +168,16 @@ def _gru_graph(tower: TextGRU, ir_version: int) -> Any:
         "biases": torch.cat(biases)[None],  # (1, 6 hidden)
         "direction": torch.tensor([0]),
     }
+    read = [f"{prefix}{name}" for name in ("spoken", "inner", "recurrent", "biases")]
     nodes = [
-        helper.make_node("Transpose", ["ids"], ["by_place"], perm=[1, 0]),
-        helper.make_node("Gather", ["words", "by_place"], ["spoken"]),  # (length, texts, word)
-        helper.make_node("Cast", ["lengths"], ["lengths_32"], to=TensorProto.INT32),
+        helper.make_node("Gather", [f"{prefix}words", "by_place"], [f"{prefix}spoken"]),  # (length, texts, word)
         helper.make_node(
-            "GRU",
-            ["spoken", "inner", "recurrent", "biases", "lengths_32"],
-            ["", "last"],
-            hidden_size=tower.size,
-            linear_before_reset=1,
+            "GRU", [*read, "lengths_32"], ["", f"{prefix}last"], hidden_size=tower.size, linear_before_reset=1
         ),
-        helper.make_node("Squeeze", ["last", "direction"], ["features"]),
+        helper.make_node("Squeeze", [f"{prefix}last", f"{prefix}direction"], [f"{prefix}state"]),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "gru",
-        [
-            helper.make_tensor_value_info("ids", TensorProto.INT64, ["texts", "length"]),
-            helper.make_tensor_value_info("lengths", TensorProto.INT64, ["texts"]),
-        ],
-        [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["texts", tower.size])],
-        [numpy_helper.from_array(value.contiguous().numpy(), name) for name, value in parts.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=ir_version)
+    weights = [numpy_helper.from_array(value.contiguous().numpy(), f"{prefix}{name}") for name, value in parts.items()]
+    return nodes, weights
 
 
 def _by_gate(weights: Tensor) -> Tensor:

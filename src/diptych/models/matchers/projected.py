@@ -27,6 +27,7 @@ from diptych.features.image_input import ImageInput
 from diptych.models.matcher import EncodedBatch, Matcher, ModelSettings
 from diptych.models.tower import Tokens
 from diptych.settings import Count, Flag, Settings
+from diptych.text.tokenisers.tokeniser import Tokeniser
 
 
 def _named_base(value: Any) -> Any:
@@ -125,6 +126,10 @@ class Projected(Matcher):
     def load_pretrained(self) -> None:
         """Load the base's pretrained weights, if any."""
         self.base.load_pretrained()
+
+    def encode_own_texts(self, tokeniser: Tokeniser) -> None:
+        """Encode those of the base."""
+        self.base.encode_own_texts(tokeniser)
 
     def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
         """Initialise the found words of the base with these vectors."""

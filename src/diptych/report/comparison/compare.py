@@ -19,6 +19,7 @@ from diptych.model import Model
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.report.sections.cross_retrieval import cross_retrieval_ranks
 from diptych.report.training_curves import Epoch, epochs_since_scratch, read_epochs
+from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import load_recipe, trained_on_phrases
 
 # Encodes a corpus with a run; the run's name is passed for progress displays.
@@ -88,8 +89,9 @@ def compare(
     corpus, notes = open_origin(runs) if corpus is None else (corpus, [])
     encode = encode or (lambda _, model, part: model.encode_corpus(part))
     names = run_names(runs)
-    epochs = [_read_epochs(run) for run in runs]
     models = [Model.load(run, device, stores=stores) for run in runs]
+    recipes = [load_recipe(str(run / "recipe.toml")) for run in runs]
+    epochs = [_read_epochs(run, recipe) for run, recipe in zip(runs, recipes, strict=True)]
     part = corpus.split(split).matched()
     encoded = [encode(name, model, part) for name, model in zip(names, models, strict=True)]
     skipped = {image: reason for each in encoded for image, reason in each.skipped.items()}
@@ -100,7 +102,6 @@ def compare(
     measured = [_measure(each, folds) for each in encoded]
     results = [result for result, _ in measured]
     differences = [None, *(paired_difference(results[0].folds, result.folds) for result in results[1:])]
-    recipes = [load_recipe(str(run / "recipe.toml")) for run in runs]
     titles = [recipe.title for recipe in recipes]
     epochs = [epochs_since_scratch(each, recipe) for each, recipe in zip(epochs, recipes, strict=True)]
     cross_ranks = [ranks for _, ranks in measured]
@@ -138,9 +139,10 @@ def run_names(runs: Sequence[Path]) -> list[str]:
     return [name if short.count(name) == 1 else str(run) for run, name in zip(runs, short, strict=True)]
 
 
-def _read_epochs(run: Path) -> list[Epoch]:
+def _read_epochs(run: Path, recipe: Recipe) -> list[Epoch]:
+    """The epochs of a run; a recipe without stages has none."""
     epochs = read_epochs(run)
-    if run.is_dir() and not epochs:
+    if recipe.stage and not epochs:
         raise RunError(f"{run / 'metrics.jsonl'}: no finished epoch; train the run first, or resume it")
     return epochs
 

@@ -95,9 +95,12 @@ def hard_negatives_section(
 ) -> HardNegativesSection | None:
     """A run's hardest negatives in one batch of its training data; None if the corpus does not contain enough of it.
 
-    Only the sampled images and texts are read and encoded.
+    Only the sampled images and texts are read and encoded. A run that was not trained has no training data.
     """
-    stage = load_recipe(str(run / "recipe.toml")).stage[-1]
+    stages = load_recipe(str(run / "recipe.toml")).stage
+    if not stages:
+        return None
+    stage = stages[-1]
     batch = sample_batch(model, corpus, stage.splits, size, seed)
     if batch is None:
         return None

@@ -57,8 +57,12 @@ class BackboneTower(PretrainedTower):
         """The layer after the backbone, if the settings ask for it."""
         return self.last if isinstance(self.last, Standardise) else None
 
+    def backbone_features(self, images: Tensor) -> Tensor:
+        """The mean of the crops' vectors: (images, size)."""
+        return crop_vectors(self.backbone, images).mean(1)
+
     def forward(self, images: Tensor) -> Tensor:
         """Encode (images, crops, 3, side, side) bytes, or stored vectors (images, size): (images, size)."""
-        vectors = images if images.is_floating_point() else crop_vectors(self.backbone, images).mean(1)
+        vectors = images if images.is_floating_point() else self.backbone_features(images)
         encoded: Tensor = self.last(normalize(vectors, dim=1) if self.normalise else vectors)
         return encoded

@@ -49,7 +49,11 @@ class ViewsTower(PretrainedTower):
         self.size = self.backbone.size
         self.normalise = settings.normalise
 
+    def backbone_features(self, images: Tensor) -> Tensor:
+        """The vector of each crop: (images, crops, size)."""
+        return crop_vectors(self.backbone, images)
+
     def forward(self, images: Tensor) -> Tensor:
         """Encode (images, crops, 3, side, side) bytes, or stored views: (images, crops, size)."""
-        vectors = images if images.is_floating_point() else crop_vectors(self.backbone, images)
+        vectors = images if images.is_floating_point() else self.backbone_features(images)
         return normalize(vectors, dim=2) if self.normalise else vectors

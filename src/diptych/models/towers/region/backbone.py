@@ -49,12 +49,14 @@ class RegionBackbone(PretrainedTower):
         self.regions = settings.regions
         self.size = self.backbone.grid[1]
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Encode (images, 1, 3, side, side) bytes, or stored regions: (images, regions, size)."""
-        if images.is_floating_point():
-            return images
+    def backbone_features(self, images: Tensor) -> Tensor:
+        """The cells of the last map: (images, cells, size)."""
         if self.regions.are_boxes:
             raise RecipeError(
                 f"{self.regions.method}: regions are pooled beforehand; pass their vectors instead of pixels"
             )
         return self.backbone.regions(images.squeeze(1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Encode (images, 1, 3, side, side) bytes, or stored regions: (images, regions, size)."""
+        return images if images.is_floating_point() else self.backbone_features(images)
