@@ -5,20 +5,41 @@ from __future__ import annotations
 from torch import nn
 
 from diptych.errors import RecipeError, did_you_mean
+from diptych.models.lora import LoRASettings, add_low_rank
 from diptych.models.matcher import Matcher
+from diptych.training.engine.last_blocks import LAST, last_blocks
 
 
-def set_trainable(matcher: Matcher, parts: tuple[str, ...]) -> list[nn.Parameter]:
-    """Make the named parts trainable, freeze all others, and return the trainable parameters."""
-    for part in parts:
-        if part != "all":
-            check_part(matcher, part, "trainable")
+def set_trainable(matcher: Matcher, parts: tuple[str, ...], lora: LoRASettings | None = None) -> list[nn.Parameter]:
+    """Make the named parts trainable, freeze all others, and return the trainable parameters.
+
+    With `lora`, low-rank factors are added to the frozen matrices of its parts, and trained, too.
+    """
+    prefixes = tuple(prefix for part in parts for prefix in part_prefixes(matcher, part, "trainable"))
     for name, parameter in matcher.named_parameters():
-        parameter.requires_grad_(any(part == "all" or name.startswith(f"{part}.") for part in parts))
+        parameter.requires_grad_(name.startswith(prefixes))
+    if lora is not None:
+        add_low_rank(matcher, lora, {part: part_prefixes(matcher, part, "lora.parts") for part in lora.parts})
     trainable = [parameter for parameter in matcher.parameters() if parameter.requires_grad]
     if not trainable:
         raise RecipeError(f"trainable = {list(parts)}: nothing in these parts can be trained; name others, or 'all'")
     return trainable
+
+
+def part_prefixes(matcher: Matcher, part: str, where: str) -> tuple[str, ...]:
+    """What the names of all weights of a part begin with; `where` is the recipe's key.
+
+    A part is the name of a module, `all`, or `last:2` for the last two blocks of each tower.
+    """
+    if part == "all":
+        return ("",)
+    if part.startswith(LAST):
+        try:
+            return tuple(f"{name}." for name in last_blocks(matcher, part))
+        except RecipeError as reason:
+            raise RecipeError(f"{where}: {reason}") from None
+    check_part(matcher, part, where)
+    return (f"{part}.",)
 
 
 def train_mode(matcher: Matcher) -> None:
