@@ -206,6 +206,9 @@ def test_features_are_stored_only_while_the_backbone_is_frozen(changes, moved, p
     more = ("stage.1.include_start=false", "stage.1.epochs=1", *changes)
     recipe = recipes(ADAPT.replace("START", str(start)), *more)
     run = train(recipe, scenes, tmp_path / "run", device="cpu", workers=0, features=stores, callbacks=[callback])
+    if "last" in str(changes):
+        (told,) = callback.messages_with("last:")
+        assert told.endswith("image.backbone.blocks.2, image.backbone.norm, text, project, project_text")
     is_stored = any(what == "features" for what, _, _ in callback.preparations)
     assert is_stored == stores.exists() == (moved is None)
     before, after = load_weights(start), load_weights(run)

@@ -31,11 +31,11 @@ from diptych.training.recipe import Stage
 def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot: Snapshot | None) -> PreparedStage:
     """Prepare a stage from the beginning, or from the snapshot that it resumes from."""
     stage = training.recipe.stage[number - 1]
-    set_trainable(model.matcher, stage.trainable, stage.lora)
     train = training_corpus(stage, training.corpus)
     if snapshot is None:
-        _report_last_blocks(training, model, stage)
         _report_unmatched(training, number, train)
+        _report_last_blocks(training, model, stage)
+    set_trainable(model.matcher, stage.trainable, stage.lora)
     images = StageImages(
         model, stage, training.stores, training.workers, training.progress("features"), training.callbacks.message
     )
