@@ -38,7 +38,8 @@ from diptych.model import Model
 from diptych.models.matchers.vse import VSE, VSESettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.objectives.hinge import Hinge
-from diptych.text.vocabulary import END, SPECIALS, START, UNKNOWN, Vocabulary
+from diptych.text.tokenisers.token_table import END, SPECIALS, START, UNKNOWN
+from diptych.text.vocabulary import Vocabulary
 from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser

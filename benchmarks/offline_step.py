@@ -36,7 +36,7 @@ from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.quintuplet import Quintuplet
-from diptych.text.vocabulary import TokenTable
+from diptych.text.tokenisers.token_table import TokenTable
 from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.step import Step
 from diptych.training.needs.offline import Offline

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from diptych.text.vocabulary import END, PAD, SPECIALS, START
+from diptych.text.tokenisers.token_table import END, PAD, SPECIALS, START
 
 PAIRS, FEATURES, JOINT, WORD, VOCABULARY = 128, 2048, 1024, 300, 10_000
 

@@ -23,7 +23,7 @@ from torch.nn.functional import pad, relu
 from diptych.machine import keep_freed_memory
 from diptych.models.layers.text_blocks import Block, Convolution
 from diptych.models.towers.text.cnn import TextCNN, TextCNNSettings
-from diptych.text.vocabulary import PAD, SPECIALS
+from diptych.text.tokenisers.token_table import PAD, SPECIALS
 from harness import Timing, arguments, finish, interleaved
 
 TEXTS, BATCHES = 32, 4

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from diptych.machine import keep_freed_memory
 from diptych.models.towers.text.fisher import Fisher, FisherSettings
 from diptych.text.features.bags import DistinctTexts
-from diptych.text.vocabulary import SPECIALS, TokenTable
+from diptych.text.tokenisers.token_table import SPECIALS, TokenTable
 from diptych.text.word_vectors import WordVectors
 from diptych.training.inputs.texts import put_features
 from harness import arguments, finish, interleaved, timed

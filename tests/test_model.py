@@ -51,7 +51,7 @@ def matcher(vocabulary):
 def run(matcher, vocabulary, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model") / "run"
     save_matcher(folder / "best/weights.safetensors", matcher, vocabulary, {})
-    vocabulary.save(folder / "vocabulary.json")
+    vocabulary.save(folder)
     return folder
 
 
@@ -456,7 +456,7 @@ def test_sets_are_searched_by_their_mean_and_scored_by_the_model(vocabulary):
         (lambda path: path.write_bytes(path.read_bytes()[:20]), "damaged or truncated"),
         (lambda path: path.write_bytes(b""), "damaged or truncated"),
         (lambda path: path.unlink(), "no such file"),
-        (lambda path: save_tensors(path, {"a": torch.ones(1)}, {}), "another vocabulary"),
+        (lambda path: save_tensors(path, {"a": torch.ones(1)}, {}), "another tokeniser"),
     ],
 )
 def test_weights_that_are_damaged_or_missing_are_refused(damage, words, copy):
@@ -469,7 +469,7 @@ def test_weights_that_are_damaged_or_missing_are_refused(damage, words, copy):
     assert "\n" not in str(raised.value)
 
 
-def test_weights_of_another_shape_or_vocabulary_are_refused(copy):
+def test_weights_of_another_shape_or_tokeniser_are_refused(copy):
     trained = Model.load(copy, "cpu")
     path = copy / "best" / "weights.safetensors"
     about = {"model": trained.matcher.settings.model_dump(mode="json"), "vocabulary": trained.vocabulary.digest}
@@ -487,7 +487,7 @@ def test_weights_of_another_shape_or_vocabulary_are_refused(copy):
     vocabulary = json.loads((copy / "vocabulary.json").read_text())
     vocabulary["words"][0] = "other"
     (copy / "vocabulary.json").write_text(json.dumps(vocabulary))
-    with pytest.raises(RunError, match="another vocabulary"):
+    with pytest.raises(RunError, match="another tokeniser"):
         _ = Model.load(copy).matcher
     (copy / "vocabulary.json").unlink()
     with pytest.raises(RunError, match=r"not a run: it has no vocabulary\.json"):

@@ -28,7 +28,8 @@ from diptych.features.image_input import pictures_of
 from diptych.features.readers import CropReader
 from diptych.machine import keep_freed_memory
 from diptych.report.tables.evaluation import retrieval_table
-from diptych.text.vocabulary import UNKNOWN, Vocabulary
+from diptych.text.tokenisers.token_table import UNKNOWN
+from diptych.text.vocabulary import Vocabulary
 
 NORMALISATIONS = {
     "0.5 / 0.5": ((127.5,) * 3, (127.5,) * 3),

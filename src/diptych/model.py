@@ -51,8 +51,8 @@ from diptych.models.engines.engine import Engine
 from diptych.models.explain.word_importance import Explanation, explain
 from diptych.models.export.exported import new_folder
 from diptych.progress import ProgressCallback, open_progress
-from diptych.text.tokenisers.treebank import tokenise
-from diptych.text.vocabulary import Vocabulary
+from diptych.text.tokenisers.tokeniser import Tokeniser
+from diptych.text.vocabulary import Vocabulary, require_words
 
 if TYPE_CHECKING:
     import torch
@@ -112,19 +112,14 @@ class Model:
 
     @classmethod
     def from_matcher(
-        cls,
-        matcher: Matcher,
-        vocabulary: Vocabulary,
-        device: torch.device | str = "cpu",
-        *,
-        stores: Path | None = None,
+        cls, matcher: Matcher, tokeniser: Tokeniser, device: torch.device | str = "cpu", *, stores: Path | None = None
     ) -> Model:
         """A model around a matcher in memory, which must be on the device already."""
         import torch
 
         from diptych.models.engines.torch_engine import TorchEngine
 
-        engine = TorchEngine(matcher, vocabulary, torch.device(device), stores)
+        engine = TorchEngine(matcher, tokeniser, torch.device(device), stores)
         return cls(lambda: engine)
 
     def __repr__(self) -> str:
@@ -139,7 +134,7 @@ class Model:
 
     @property
     def identity(self) -> str:
-        """A digest of weights, settings and words, equal for a run and its export and for no other model."""
+        """A digest of weights, settings and tokeniser, equal for a run and its export and for no other model."""
         with self._lock:
             if self._identity is None:
                 if self._identify is None:
@@ -161,9 +156,14 @@ class Model:
             return self._engine
 
     @property
+    def tokeniser(self) -> Tokeniser:
+        """The tokeniser that the model was trained with."""
+        return self.engine.tokeniser
+
+    @property
     def vocabulary(self) -> Vocabulary:
-        """The words that the model was trained with."""
-        return self.engine.vocabulary
+        """The words that the model was trained with; RunError for a model that reads pieces of words."""
+        return require_words(self.tokeniser, f"{self._name}: has no vocabulary, it reads pieces of words")
 
     @property
     def embedding_dim(self) -> int:
@@ -333,12 +333,12 @@ class Model:
         return to_tensor(array, self.engine) if as_tensor else array
 
     def known_words(self, words: Sequence[str]) -> NDArray[np.bool_]:
-        """Which of these words, one token each, the model knows: (words,)."""
+        """Which of these words, as the tokeniser splits them, the model knows: (words,)."""
         return self.engine.known_words(words)
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text that the model does not know, each once."""
-        words = list(dict.fromkeys(tokenise(text)))
+        words = list(dict.fromkeys(self.tokeniser.split(text)))
         return [word for word, known in zip(words, self.known_words(words), strict=True) if not known]
 
     def known_texts(self, texts: Sequence[str]) -> NDArray[np.bool_]:
@@ -354,8 +354,8 @@ class Model:
             else:
                 from diptych.models.storage import save_matcher
 
-                save_matcher(temporary / "best" / "weights.safetensors", self.matcher, self.vocabulary, {})
-                self.vocabulary.save(temporary / "vocabulary.json")
+                save_matcher(temporary / "best" / "weights.safetensors", self.matcher, self.tokeniser, {})
+                self.tokeniser.save(temporary)
 
     # For torch users: training, evaluation, mining and reports
 

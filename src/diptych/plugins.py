@@ -21,6 +21,7 @@ GROUPS: Mapping[str, str] = {
     "needs": "a subclass of Need, for objectives",
     "matchers": "a subclass of ModelSettings",
     "towers": "a subclass of ImageTowerSettings or TextTowerSettings, named image.NAME, region.NAME or text.NAME",
+    "tokenisers": "a subclass of StoredTokeniser",
     "formats": "a module with ORDER, DESCRIPTION, recognises and read",
     "backbones": "a module with build and load",
     "index_backends": "an IndexBackend",

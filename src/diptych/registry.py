@@ -28,6 +28,7 @@ _GROUPS = {
     "models.towers.image": ("towers", "image."),
     "models.towers.region": ("towers", "region."),
     "models.towers.text": ("towers", "text."),
+    "text.tokenisers": ("tokenisers", ""),
     "training.needs": ("needs", ""),
 }
 

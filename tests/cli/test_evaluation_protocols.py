@@ -222,7 +222,7 @@ def runs(tmp_path_factory):
     }.items():
         torch.manual_seed(0)
         save_matcher(folder / name / "best" / "weights.safetensors", settings.build(), vocabulary, {})
-        vocabulary.save(folder / name / "vocabulary.json")
+        vocabulary.save(folder / name)
     return folder
 
 

@@ -34,7 +34,7 @@ def saved(folder, image):
     torch.manual_seed(0)
     settings = VSESettings(joint=8, text=GRUSettings(word=4, hidden=8), image=image, words=len(VOCABULARY))
     (folder / "best").mkdir(parents=True)
-    VOCABULARY.save(folder / "vocabulary.json")
+    VOCABULARY.save(folder)
     save_matcher(folder / "best" / "weights.safetensors", settings.build().eval(), VOCABULARY, {})
     return folder
 

@@ -18,7 +18,7 @@ def run(tmp_path, monkeypatch):
     image, text = CNNSettings(pixels=16, width=2), GRUSettings(word=3, hidden=4)
     matcher = VSESettings(joint=4, image=image, text=text, words=len(vocabulary)).build()
     save_matcher(tmp_path / "runs/own/best/weights.safetensors", matcher, vocabulary, {})
-    vocabulary.save(tmp_path / "runs/own/vocabulary.json")
+    vocabulary.save(tmp_path / "runs/own")
     return tmp_path / "runs" / "own"
 
 

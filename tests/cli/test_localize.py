@@ -32,7 +32,7 @@ def saved(folder, image):
     layers = {"image_layers": (8,), "text_layers": (8,)}
     matcher = TwoBranchSettings(image=image, text=TEXT, words=len(VOCABULARY), **layers).build().eval()
     (folder / "best").mkdir(parents=True)
-    VOCABULARY.save(folder / "vocabulary.json")
+    VOCABULARY.save(folder)
     save_matcher(folder / "best" / "weights.safetensors", matcher, VOCABULARY, {})
     return folder
 

@@ -24,10 +24,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have sta
 import numpy as np
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
+from diptych.text.vocabulary import Vocabulary
 
 class FakeModel(Model):
     address, identity, embedding_dim, is_inner_product = "starter", "fake", 16, True
-    reads_pictures, localises = True, False
+    reads_pictures, localises, tokeniser = True, False, Vocabulary((), (), 1)
     def __init__(self):
         super().__init__(lambda: self)
     def encode_texts(self, texts):

@@ -118,7 +118,7 @@ def run(tmp_path, scenes, small_backbones):
     with small_backbones():
         torch.manual_seed(0)
         save_matcher(tmp_path / "run" / "best" / "weights.safetensors", settings.build(), vocabulary, {})
-        vocabulary.save(tmp_path / "run" / "vocabulary.json")
+        vocabulary.save(tmp_path / "run")
         yield tmp_path / "run"
 
 

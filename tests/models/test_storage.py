@@ -83,11 +83,11 @@ def test_a_matcher_comes_back_with_its_settings(tmp_path):
     assert load_about(path) == {"epoch": 2, **matcher_header(matcher, VOCABULARY)}
 
 
-def test_a_matcher_of_another_vocabulary_or_name_is_refused(tmp_path):
+def test_a_matcher_of_another_tokeniser_or_name_is_refused(tmp_path):
     matcher, path = vse(), tmp_path / "weights.safetensors"
     save_matcher(path, matcher, VOCABULARY, {})
     other = Vocabulary.from_texts(["a green square"], 1)
-    assert "trained with another vocabulary" in refusal(lambda: load_matcher(path, other))
+    assert "trained with another tokeniser" in refusal(lambda: load_matcher(path, other))
     header = {**matcher_header(matcher, VOCABULARY), "model": {"name": "vsee"}}
     save_tensors(path, matcher.state_dict(), header)
     assert "vsee" in refusal(lambda: load_matcher(path, VOCABULARY))

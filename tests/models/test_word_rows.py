@@ -9,7 +9,7 @@ from diptych.models.matchers.vsrn import VSRNSettings
 from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.word_rows import add_word_rows
-from diptych.text.vocabulary import UNKNOWN
+from diptych.text.tokenisers.token_table import UNKNOWN
 
 KNOWN, WORDS = 9, 14
 

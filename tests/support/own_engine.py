@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from diptych import model
+from diptych.text.vocabulary import Vocabulary
 
 Model: Any = model.Model  # for mypy: the methods of an engine do not have the signatures of a model's
 
@@ -14,6 +15,7 @@ class OwnEngine(Model):
 
     address, identity, is_inner_product = "runs/fake", "fake", True
     reads_pictures, localises, encodes_vectors, decode_size = True, False, True, None
+    tokeniser = Vocabulary((), (), 1)  # splits texts; what is known is asked of the model
 
     def __init__(self):
         super().__init__(lambda: self)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.errors import DataError
+from diptych.errors import DataError, RunError
+from diptych.text.tokenisers.token_table import END, PAD, START, UNKNOWN
 from diptych.text.tokenisers.treebank import tokenise
-from diptych.text.vocabulary import END, PAD, START, UNKNOWN, Vocabulary
+from diptych.text.vocabulary import Vocabulary, require_words
 
 TEXTS = ["A dog runs.", "A dog sleeps.", "The dog's cat runs", "a <start> <pad> sign"]
 GOOD = {
@@ -78,12 +79,12 @@ def test_decoding_a_foreign_id_is_an_error(number: int) -> None:
 
 def test_save_and_load_give_the_same(tmp_path: Path) -> None:
     vocabulary = Vocabulary.from_texts([*TEXTS, "café naïve 日本 “quoted”"], threshold=1)
-    vocabulary.save(tmp_path / "v.json")
-    loaded = Vocabulary.load(tmp_path / "v.json")
+    vocabulary.save(tmp_path)
+    loaded = Vocabulary.load(tmp_path / "vocabulary.json")
     assert loaded == vocabulary
     assert loaded.digest == vocabulary.digest
     assert loaded.encode("café 日本") == vocabulary.encode("café 日本")
-    content = json.loads((tmp_path / "v.json").read_text("utf-8"))
+    content = json.loads((tmp_path / "vocabulary.json").read_text("utf-8"))
     assert list(content) == ["format", "version", "threshold", "words", "counts"]
 
 
@@ -179,24 +180,30 @@ def test_a_table_holds_what_encode_gives() -> None:
     ]
 
 
-@given(st.lists(st.text(alphabet="abc .", max_size=15), min_size=1), st.data())
-def test_batches_are_the_padded_texts(texts: list[str], data: st.DataObject) -> None:
+def test_words_are_split_and_told_apart_from_unknown_ones() -> None:
+    vocabulary = Vocabulary.from_texts(TEXTS, threshold=2)
+    assert vocabulary.split("A dog's zebra") == ["a", "dog", "'s", "zebra"]
+    assert vocabulary.known(["a", "dog", "'s", "zebra"]).tolist() == [True, True, False, False]
+    assert vocabulary.known([]).shape == (0,)
+    assert vocabulary.known(vocabulary.sample_words).all()
+    assert vocabulary.tokens("A zebra") == ["<start>", "a", "zebra", "<end>"]
+
+
+@given(st.lists(st.text(alphabet="ab .'\n", max_size=12)))
+def test_the_words_of_a_text_have_its_ids(texts: list[str]) -> None:
     vocabulary = Vocabulary(("a", "b", "."), (3, 2, 1), 1)
-    table = vocabulary.encode_all(texts)
-    indices = data.draw(st.lists(st.integers(-len(texts), len(texts) - 1)))
-    ids, lengths = table.batch(indices)
-    assert ids.shape == (len(indices), max(lengths, default=0))
-    for row, length, index in zip(ids, lengths, indices, strict=True):
-        assert row[:length].tolist() == vocabulary.encode(texts[index])
-        assert not row[length:].any()
+    whole, split = vocabulary.encode_all(texts), vocabulary.encode_words(map(vocabulary.split, texts))
+    assert whole.flat.tolist() == split.flat.tolist()
+    assert whole.offsets.tolist() == split.offsets.tolist()
 
 
-def test_no_text_has_a_row_outside_the_table() -> None:
-    table = Vocabulary(("a",), (1,), 1).encode_all(["a", "a a"])
-    for index in (2, -3):
-        with pytest.raises(IndexError):
-            table.batch([index])
-    assert len(Vocabulary(("a",), (1,), 1).encode_all([])) == 0
+def test_another_tokeniser_is_no_vocabulary() -> None:
+    words = Vocabulary(("a",), (1,), 1)
+    assert require_words(words, "needs words") is words
+    with pytest.raises(RunError, match=r"^needs words$"):
+        require_words(object(), "needs words")
+    with pytest.raises(DataError, match=r"^needs words$"):
+        require_words(object(), "needs words", DataError)
 
 
 def test_a_grown_vocabulary_keeps_its_ids_and_adds_frequent_words() -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import DataError
-from diptych.text.vocabulary import SPECIALS, Vocabulary
+from diptych.text.tokenisers.token_table import SPECIALS
+from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors, keep_words_with_vectors, read_word_vectors
 
 WORDS = Vocabulary(("dog", "cat", "a b", "café", "x\u00a0y", "5"), (6, 5, 4, 3, 2, 1), 1)  # ids from 4 on

@@ -131,9 +131,9 @@ def test_a_part_without_its_base_is_named(base, head_only, corpus, tmp_path):
 def test_a_later_stage_from_a_run_with_other_words_is_refused(base, recipes, corpus, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(base, other)
-    Vocabulary.from_texts(["some quite different words"], 1).save(other / "vocabulary.json")
+    Vocabulary.from_texts(["some quite different words"], 1).save(other)
     recipe = recipes(MODEL + BASE + HEAD, f"stage.2.start={other}")
-    refused(RunError, rf"{other}: has another vocabulary", recipe, corpus, tmp_path / "run")
+    refused(RunError, rf"{other}: has another tokeniser", recipe, corpus, tmp_path / "run")
 
 
 def test_a_base_that_was_trained_with_other_splits_of_the_data_is_refused(base, recipes, corpus, tmp_path):

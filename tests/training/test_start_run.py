@@ -202,7 +202,7 @@ def test_a_fitted_text_tower_refuses_new_words(recipes, corpus, zebras, tmp_path
 
 def test_training_from_the_starter_is_in_float32(corpus):
     run = StartRun.find("starter", 1)
-    matcher = run.matcher(run.settings, run.vocabulary, None)
+    matcher = run.matcher(run.settings, run.tokeniser, None)
     assert {value.dtype for value in matcher.state_dict().values()} == {torch.float32, torch.int64}
     tensors, about = load_tensors(run.folder / "best" / "weights.safetensors")
     assert torch.equal(matcher.state_dict()["project.weight"], tensors["project.weight"].float())

@@ -19,6 +19,7 @@ from diptych.errors import PluginError
 
 EXTRAS = {
     "parquet": "pyarrow",
+    "tokenizers": "tokenizers",
     "regions": "cv2",
     "faiss": "faiss",
     "onnx": "onnxruntime",

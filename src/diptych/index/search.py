@@ -27,7 +27,6 @@ from diptych.index.query_plan import QueryPlan
 from diptych.model import Model
 from diptych.models.address import run_folder
 from diptych.models.engines.engine import Encodings
-from diptych.text.tokenisers.treebank import tokenise
 
 RERANK = 1000
 
@@ -119,7 +118,10 @@ class Searcher:
 
     def unknown_words(self, text: str) -> tuple[str, ...]:
         """The words of a text that the model does not know, each once, in the order of the text."""
-        return self._unknown_words(list(dict.fromkeys(tokenise(text))))
+        return self._unknown_words(self._words(text))
+
+    def _words(self, text: str) -> list[str]:
+        return list(dict.fromkeys(self.model.tokeniser.split(text)))
 
     def _unknown_words(self, words: Sequence[str]) -> tuple[str, ...]:
         return tuple(word for word, known in zip(words, self.model.known_words(words), strict=True) if not known)
@@ -152,7 +154,7 @@ class Searcher:
         """The answer with its message, and with the unknown words of a text: if all are unknown, no hit stands out."""
         knows_none = False
         if query.text is not None:
-            words = list(dict.fromkeys(tokenise(query.text)))
+            words = self._words(query.text)
             unknown = self._unknown_words(words)
             knows_none = len(unknown) == len(words)
             answer = replace(answer, unknown_words=unknown)

@@ -10,7 +10,8 @@ from pathlib import Path
 import diptych
 from diptych.errors import RunError, did_you_mean
 from diptych.files import file_hash
-from diptych.models.export.exported import CARD, FILES, Exported
+from diptych.models.export.exported import CARD, Exported, exported_files
+from diptych.text.tokenisers.stored import FILES, tokeniser_file
 
 STARTER = "starter"  # the model that comes with the package
 
@@ -18,7 +19,7 @@ STARTER = "starter"  # the model that comes with the package
 def run_folder(address: str | Path) -> Path:
     """The folder of a run; `starter` is the package's own, unless the working directory has a run of that name."""
     folder = Path(address)
-    if str(address) == STARTER and not (folder / "vocabulary.json").is_file():
+    if str(address) == STARTER and tokeniser_file(folder) is None:
         return Path(diptych.__file__).parent / STARTER
     return folder
 
@@ -38,10 +39,10 @@ class ModelFiles:
         """Find the files at an address; an incomplete folder is an error that says what is missing."""
         folder = run_folder(address)
         if (folder / CARD).is_file():
-            names: tuple[str, ...] = (*FILES, CARD)
+            names: tuple[str, ...] = (*exported_files(folder), CARD)
         else:
-            names = ("vocabulary.json", f"{snapshot}/weights.safetensors")
-            _check_run(folder, names[1])
+            weights = f"{snapshot}/weights.safetensors"
+            names = (_check_run(folder, weights).name, weights)
         folder = folder.absolute()  # the working directory may change before the files are opened
         paths = tuple(folder / name for name in names)
         return cls(str(address), folder, paths, names[-1] == CARD, _stamps(paths))
@@ -52,10 +53,10 @@ class ModelFiles:
         if self.is_export:
             return Exported.read_card(self.folder).identity
         try:
-            vocabulary, weights = map(file_hash, self.paths)
+            tokeniser, weights = map(file_hash, self.paths)
         except OSError as reason:
             raise RunError(f"{self.address}: cannot be read ({reason.strerror or reason})") from None
-        return hashlib.sha256(f"{weights}\0{vocabulary}".encode("ascii")).hexdigest()
+        return hashlib.sha256(f"{weights}\0{tokeniser}".encode("ascii")).hexdigest()
 
     def check_unchanged(self) -> None:
         """Refuse files that were replaced since they were found: weights and identity would not belong together."""
@@ -68,13 +69,15 @@ class ModelFiles:
             raise RunError(f"{self.address}: an ONNX export has no torch weights; name the run that it was made from")
 
 
-def _check_run(folder: Path, weights: str) -> None:
+def _check_run(folder: Path, weights: str) -> Path:
+    """The file of a run's tokeniser, after checking that nothing is missing."""
     if not folder.is_dir():
         hint = f"train one with `diptych train RECIPE DATA --into {folder}`"
         close = difflib.get_close_matches(str(folder), [STARTER])
         raise RunError(f"{folder}: no such run; {f'did you mean {STARTER!r}?' if close else hint}")
-    if not (folder / "vocabulary.json").exists():
-        raise RunError(f"{folder}: not a run: it has no vocabulary.json; name a folder that `diptych train` made")
+    tokeniser = tokeniser_file(folder)
+    if tokeniser is None:
+        raise RunError(f"{folder}: not a run: it has no {' or '.join(FILES)}; name a folder that `diptych train` made")
     if not (folder / "best").exists() and (folder / "last").is_dir():
         raise RunError(f"{folder}: no epoch has ended, so it has no model yet; continue its training with --resume")
     if not (folder / weights).is_file():
@@ -82,6 +85,7 @@ def _check_run(folder: Path, weights: str) -> None:
             snapshot = Path(weights).parent.name
             raise RunError(f"{folder}: no snapshot {snapshot!r}; {did_you_mean(snapshot, snapshots)}")
         raise RunError(f"{folder / weights}: no such file; is this the folder of a run?")
+    return tokeniser
 
 
 def _stamps(paths: tuple[Path, ...]) -> tuple[tuple[int, int], ...]:

@@ -22,8 +22,9 @@ from typing_extensions import Self
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
 from diptych.models.layers.attention import Direction
-from diptych.models.tower import FittedTextTower, ImageTower, Tokens
+from diptych.models.tower import FittedTextTower, ImageTower, TextTowerSettings, Tokens
 from diptych.settings import NamedSettings
+from diptych.text.tokenisers.tokeniser import Tokeniser
 
 PAIRS_AT_ONCE = 16  # pairs are scored as small matrices, of which only the diagonal is used
 
@@ -35,7 +36,12 @@ class ModelSettings(NamedSettings, ABC):
 
     @abstractmethod
     def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
-        """These settings completed by the data: the vocabulary's size, and the shape of stored features, if any."""
+        """These settings completed by the data: the number of ids, and the shape of stored features, if any."""
+
+    def tokeniser(self) -> Tokeniser | None:
+        """The tokeniser that belongs to pretrained weights of a part; None if the recipe's `text` table decides."""
+        parts = (part for part in vars(self).values() if isinstance(part, ModelSettings | TextTowerSettings))
+        return next((found for part in parts if (found := part.tokeniser()) is not None), None)
 
     @abstractmethod
     def build(self) -> Matcher:

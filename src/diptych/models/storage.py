@@ -1,7 +1,7 @@
-"""Matchers on disk: weights as safetensors, with settings and the vocabulary's digest in the file's header.
+"""Matchers on disk: weights as safetensors, with settings and the tokeniser's digest in the file's header.
 
 It is one file, written under a temporary name and renamed, so that weights and settings always belong together. The
-words are in the run's `vocabulary.json`.
+tokeniser is in a file of the run's folder (`text/tokenisers/stored.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from diptych.models.lora import merged_state
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.plugin_records import PluginRecord, changed_since, record_classes, settings_classes
 from diptych.plugins import PluginWarning
-from diptych.text.vocabulary import Vocabulary
+from diptych.text.tokenisers.tokeniser import Tokeniser
 
 FORMAT = 1
 
@@ -83,32 +83,37 @@ def _about(path: Path, header: dict[str, str]) -> dict[str, Any]:
         raise RunError(f"{path}: not written by Diptych; name a file that `diptych train` or `encode` made") from None
 
 
-def save_matcher(path: Path, matcher: Matcher, vocabulary: Vocabulary, about: dict[str, Any]) -> None:
-    """Write a matcher's weights, low-rank factors merged, with its settings and its vocabulary's digest."""
-    save_tensors(path, merged_state(matcher), {**about, **matcher_header(matcher, vocabulary)})
+def save_matcher(path: Path, matcher: Matcher, tokeniser: Tokeniser, about: dict[str, Any]) -> None:
+    """Write a matcher's weights, low-rank factors merged, with its settings and its tokeniser's digest."""
+    save_tensors(path, merged_state(matcher), {**about, **matcher_header(matcher, tokeniser)})
 
 
-def matcher_header(matcher: Matcher, vocabulary: Vocabulary) -> dict[str, Any]:
-    """The part of a file's header that identifies a matcher, with its plug-ins, if any."""
-    header = {"model": matcher.settings.model_dump(mode="json"), "vocabulary": vocabulary.digest}
-    plugins = _plugins(matcher)
+def matcher_header(matcher: Matcher, tokeniser: Tokeniser) -> dict[str, Any]:
+    """The part of a file's header that identifies a matcher and its tokeniser, with its plug-ins, if any."""
+    header = {"model": matcher.settings.model_dump(mode="json"), "vocabulary": tokeniser.digest}
+    plugins = _plugins(matcher, tokeniser)
     return {**header, "plugins": [plugin.to_json() for plugin in plugins]} if plugins else header
 
 
-def _plugins(matcher: Matcher) -> tuple[PluginRecord, ...]:
-    return record_classes([*settings_classes(matcher.settings), *map(type, matcher.modules())])
+def _plugins(matcher: Matcher, tokeniser: Tokeniser) -> tuple[PluginRecord, ...]:
+    return record_classes([*settings_classes(matcher.settings), *map(type, matcher.modules()), type(tokeniser)])
 
 
-def load_matcher(path: Path, vocabulary: Vocabulary) -> Matcher:
-    """Read a matcher, and check that the weights fit the vocabulary and, by name and shape, the settings."""
-    tensors, about = load_tensors(path)
-    if about.get("vocabulary") != vocabulary.digest:
+def check_tokeniser(path: Path, about: dict[str, Any], tokeniser: Tokeniser) -> None:
+    """Refuse a tokeniser that does not belong to the weights of a file: other ids would mean other words."""
+    if about.get("vocabulary") != tokeniser.digest:
         raise RunError(
-            f"{path}: trained with another vocabulary than the vocabulary.json of its run; restore that file"
+            f"{path}: trained with another tokeniser than the {tokeniser.file} of its run; restore that file"
         )
+
+
+def load_matcher(path: Path, tokeniser: Tokeniser) -> Matcher:
+    """Read a matcher, and check that the weights fit the tokeniser and, by name and shape, the settings."""
+    tensors, about = load_tensors(path)
+    check_tokeniser(path, about, tokeniser)
     matcher = model_settings(path, about).build()
     load_weights(matcher, tensors, path)
-    warn_of_changed_plugins(path, about, matcher)
+    warn_of_changed_plugins(path, about, matcher, tokeniser)
     return matcher
 
 
@@ -120,9 +125,9 @@ def model_settings(path: Path, about: dict[str, Any]) -> ModelSettings:
         raise RunError(f"{path}: {reason}") from None
 
 
-def warn_of_changed_plugins(path: Path, about: dict[str, Any], matcher: Matcher) -> None:
-    """Warn of each plug-in of a matcher that has changed since its weights were written."""
-    for change in changed_since(about.get("plugins"), _plugins(matcher)):
+def warn_of_changed_plugins(path: Path, about: dict[str, Any], matcher: Matcher, tokeniser: Tokeniser) -> None:
+    """Warn of each plug-in of a matcher or its tokeniser that has changed since its weights were written."""
+    for change in changed_since(about.get("plugins"), _plugins(matcher, tokeniser)):
         warnings.warn(f"{path}: the plug-in {change}; the model may give other results", PluginWarning, stacklevel=3)
 
 

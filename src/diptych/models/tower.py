@@ -20,7 +20,8 @@ from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
 from diptych.progress import ProgressCallback
 from diptych.settings import NamedSettings, Settings
-from diptych.text.vocabulary import TokenTable
+from diptych.text.tokenisers.token_table import TokenTable
+from diptych.text.tokenisers.tokeniser import Tokeniser
 from diptych.text.word_vectors import WordVectors
 
 Kind = TypeVar("Kind", bound=Settings)
@@ -28,7 +29,7 @@ Kind = TypeVar("Kind", bound=Settings)
 
 @dataclass(frozen=True)
 class Tokens:
-    """Texts as padded word ids (texts, length) and their lengths (texts,).
+    """Texts as padded ids (texts, length) and their lengths (texts,).
 
     `features`, (texts, size), is the output of a fitted tower that was computed before; it is used instead of the ids.
     """
@@ -114,9 +115,13 @@ class FittedTextTower(TextTower):
 class TextTowerSettings(NamedSettings, ABC):
     """The settings of a text tower, as `model.text` gives them."""
 
+    def tokeniser(self) -> Tokeniser | None:
+        """The tokeniser that belongs to the tower's pretrained weights; None if the recipe's `text` table decides."""
+        return None
+
     @abstractmethod
     def build(self, words: int) -> TextTower:
-        """A tower with random weights for a vocabulary of this many words."""
+        """A tower with random weights for a tokeniser of this many words or other ids."""
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from diptych.errors import RecipeError
 from diptych.models.matcher import Matcher
-from diptych.text.vocabulary import UNKNOWN
+from diptych.text.tokenisers.token_table import UNKNOWN
 
 
 def add_word_rows(tensors: Mapping[str, Tensor], matcher: Matcher, known: int, words: int) -> dict[str, Tensor]:

@@ -31,7 +31,7 @@ from diptych.report.sections.recall import metric, recall_rows
 from diptych.report.sections.score_distributions import score_distributions_section
 from diptych.report.sections.word_importance import word_importance_section
 from diptych.report.training_curves import read_epochs, trained_epochs, training_charts
-from diptych.text.vocabulary import Vocabulary
+from diptych.text.tokenisers.stored import load_tokeniser
 from diptych.training.engine.journal import Journal
 from diptych.training.recipe_loader import load_recipe
 
@@ -59,8 +59,8 @@ def write_report(
     if corpus is None:
         raise ScoreError("a report needs the corpus; encodings that were loaded from a file do not contain it")
     score = cached_score([encoded]) if score is None else score
-    vocabulary = Vocabulary.load(run / "vocabulary.json")
-    model = Model.from_matcher(encoded.matcher(), vocabulary, encoded.images.device, stores=stores)
+    tokeniser = load_tokeniser(run)
+    model = Model.from_matcher(encoded.matcher(), tokeniser, encoded.images.device, stores=stores)
     examples = ExampleQueries(encoded, corpus, result)
     image_rows = examples.image_rows(best=True)
     cross = cross_retrieval_ranks(score, encoded)
@@ -72,7 +72,7 @@ def write_report(
         questions=[answered_question(corpus, text, hits) for text, hits in questions],
         best_queries=examples.select(best=True),
         worst_queries=examples.select(best=False),
-        attention=attention_section(encoded, image_rows),
+        attention=attention_section(encoded, image_rows, tokeniser),
         word_importance=word_importance_section(model, encoded, image_rows),
         hard_negatives=hard_negatives,
         score_distributions=score_distributions_section(score, encoded),

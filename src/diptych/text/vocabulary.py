@@ -1,10 +1,9 @@
-"""The vocabulary: the words that a model knows, each with its id."""
+"""The vocabulary: the words that a model knows, each with its id; the tokeniser of models that read whole words."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -12,46 +11,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.errors import DataError
+from diptych.errors import DataError, DiptychError, RunError
 from diptych.files import read_json, write_json
+from diptych.text.tokenisers.token_table import END, SPECIALS, START, UNKNOWN, TokenTable
+from diptych.text.tokenisers.tokeniser import Tokeniser
 from diptych.text.tokenisers.treebank import tokenise
-
-PAD, START, END, UNKNOWN = range(4)
-SPECIALS = ("<pad>", "<start>", "<end>", "<unknown>")
 
 _FORMAT, _VERSION = "diptych-vocabulary", 1
 _REMEDY = "rebuild it from the training texts"
-
-
-@dataclass(frozen=True, eq=False)
-class TokenTable:
-    """The token ids of many texts in one array: text i is `flat[offsets[i] : offsets[i + 1]]`."""
-
-    flat: NDArray[np.int32]  # (tokens,)
-    offsets: NDArray[np.int64]  # (texts + 1,)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """The number of tokens of each text, including start and end."""
-        return np.diff(self.offsets)
-
-    def batch(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ids of a batch of texts, padded to the longest of them, and their lengths."""
-        rows = np.asarray(indices, np.int64)
-        lengths = self.lengths[rows]  # (rows,)
-        columns = np.arange(lengths.max(initial=0))
-        inside = columns < lengths[:, None]  # (rows, longest)
-        ids = np.full(inside.shape, PAD, np.int64)
-        ids[inside] = self.flat[(self.offsets[:-1][rows, None] + columns)[inside]]
-        return ids, lengths
 
 
 @dataclass(frozen=True)
@@ -60,6 +32,8 @@ class Vocabulary:
 
     The four specials are ids without a word: no token of a text is encoded as pad, start or end.
     """
+
+    file: ClassVar[str] = "vocabulary.json"
 
     words: tuple[str, ...]
     counts: tuple[int, ...]
@@ -114,15 +88,29 @@ class Vocabulary:
         return [START, *map(self.ids.get, tokens, repeat(UNKNOWN)), END]
 
     def encode_all(self, texts: Iterable[str]) -> TokenTable:
-        """Encode many texts into one table, four bytes per token."""
-        flat, offsets = array("i"), array("q", [0])
-        get, unknown = self.ids.get, repeat(UNKNOWN)
-        for text in texts:
-            flat.append(START)
-            flat.extend(map(get, tokenise(text), unknown))
-            flat.append(END)
-            offsets.append(len(flat))
-        return TokenTable(np.array(flat, np.int32), np.array(offsets, np.int64))
+        """The ids of many texts."""
+        return self.encode_words(map(tokenise, texts))
+
+    def encode_words(self, texts: Iterable[Sequence[str]]) -> TokenTable:
+        """The ids of texts that are already split into tokens."""
+        return TokenTable.from_rows(map(self.encode_tokens, texts))
+
+    def split(self, text: str) -> list[str]:
+        """The tokens of a text."""
+        return tokenise(text)
+
+    def known(self, words: Sequence[str]) -> NDArray[np.bool_]:
+        """Which words have an id of their own: (words,)."""
+        return np.array([word in self.ids for word in words], bool)
+
+    def tokens(self, text: str) -> list[str]:
+        """The tokens of a text between start and end; unknown ones as the text has them."""
+        return [SPECIALS[START], *tokenise(text), SPECIALS[END]]
+
+    @property
+    def sample_words(self) -> Sequence[str]:
+        """All words."""
+        return self.words
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """One string per id; the specials are `<pad>`, `<start>`, `<end>` and `<unknown>`."""
@@ -133,14 +121,14 @@ class Vocabulary:
                 raise DataError(f"id {number} is not in this vocabulary of {len(names)}; does it belong to the model?")
         return [names[number] for number in numbers]
 
-    def save(self, path: Path) -> None:
-        """Write the vocabulary as JSON."""
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary as JSON into a folder."""
         content = {"words": self.words, "counts": self.counts}
-        write_json(path, {"format": _FORMAT, "version": _VERSION, "threshold": self.threshold, **content})
+        write_json(folder / self.file, {"format": _FORMAT, "version": _VERSION, "threshold": self.threshold, **content})
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
-        """Read a vocabulary that `save` wrote; anything else raises a DataError."""
+        """Read the file of a vocabulary that `save` wrote; anything else raises a DataError."""
         _refuse_pickle(path)
         content = read_json(path, DataError)
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
@@ -188,10 +176,8 @@ def _why_invalid(content: dict[str, Any]) -> str | None:
     return None if type(threshold) is int else "'threshold' is not a whole number"
 
 
-def pad_ids(texts: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ids of texts, padded to the longest of them, (texts, longest), and their lengths, (texts,)."""
-    lengths = np.array([len(text) for text in texts], np.int64)
-    ids = np.full((len(texts), lengths.max(initial=0)), PAD, np.int64)
-    for row, text in zip(ids, texts, strict=True):
-        row[: len(text)] = text
-    return ids, lengths
+def require_words(tokeniser: Tokeniser, message: str, error: type[DiptychError] = RunError) -> Vocabulary:
+    """The tokeniser, if it is a vocabulary of words; an error with this message for any other."""
+    if not isinstance(tokeniser, Vocabulary):
+        raise error(message)
+    return tokeniser

@@ -18,6 +18,8 @@ from diptych.features.regions import Regions
 from diptych.models.matcher import Matcher
 from diptych.objectives.extras import ClassOptions
 from diptych.objectives.objective import Objective
+from diptych.text.tokenisers.tokeniser import Tokeniser
+from diptych.text.vocabulary import Vocabulary
 from diptych.training.context import training_corpus
 from diptych.training.engine.trainable import train_mode
 from diptych.training.recipe import Recipe, Stage
@@ -25,12 +27,13 @@ from diptych.training.recipe import Recipe, Stage
 
 @dataclass(frozen=True)
 class Case:
-    """A stage, by its number from 1, and its model; rules about recipe and data come without a model."""
+    """A stage, by its number from 1, its model and its tokeniser; rules about recipe and data come without them."""
 
     recipe: Recipe
     number: int
     corpus: Corpus
     built_matcher: Matcher | None = None
+    tokeniser: Tokeniser | None = None
 
     @property
     def stage(self) -> Stage:
@@ -52,6 +55,25 @@ class Case:
         """The stage's model, without memory."""
         assert self.built_matcher is not None, "a recipe rule has no model"
         return self.built_matcher
+
+    @property
+    def reads_pieces(self) -> bool:
+        """Whether texts are read in pieces of words."""
+        return self.tokeniser is not None and not isinstance(self.tokeniser, Vocabulary)
+
+    @property
+    def overruled_text_key(self) -> str | None:
+        """A key of the recipe's `text` table that a model with its own tokeniser would overrule, if any."""
+        text, model = self.recipe.text, self.recipe.model
+        keys = {"tokeniser": text.tokeniser != "words", "vectors": text.vectors is not None, "grow": text.grow}
+        key = next((key for key, is_given in keys.items() if is_given), None)
+        return key if key and model is not None and model.tokeniser() is not None else None
+
+    @property
+    def fitted_tower(self) -> str | None:
+        """The name of the text tower that is fitted to the training texts, if any."""
+        tower = self.matcher.fitted_text_tower
+        return None if tower is None else tower.settings.name
 
     @property
     def model_name(self) -> str:

@@ -18,6 +18,7 @@ from diptych.data.corpus import Corpus
 from diptych.errors import DataError, DiptychError, RecipeError
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.matchers.projected import Projected
+from diptych.text.tokenisers.tokeniser import Tokeniser
 from diptych.training.case import Case
 from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.trainable import set_trainable
@@ -77,6 +78,12 @@ RECIPE_RULES = (
         lambda case: case.stage.interpolate is not None and case.has_random_head,
         "interpolate: the head starts at random, so the weights before and after it are not of one model",
         "set head.residual = true, or leave interpolate out",
+    ),
+    Rule(
+        "text settings of a model with its own tokeniser",
+        lambda case: case.overruled_text_key,
+        "text.{case.overruled_text_key}: the model's pretrained text tower brings its own tokeniser",
+        "leave text.{case.overruled_text_key} out",
     ),
     Rule(
         "offline negatives without lists",
@@ -225,6 +232,12 @@ MODEL_RULES = (
         "set phrases = {{}}",
     ),
     Rule(
+        "pieces for a fitted text tower",
+        lambda case: case.reads_pieces and case.fitted_tower,
+        "model.text: {case.fitted_tower!r} is fitted to whole words, and texts are read in pieces",
+        "set text.tokeniser = 'words', or use another text tower",
+    ),
+    Rule(
         "drawn pairs with offline negatives, chunks or captions",
         lambda case: (
             case.draws_more
@@ -299,16 +312,20 @@ def check_recipe(recipe: Recipe, corpus: Corpus) -> None:
             rule.check(Case(recipe, number, corpus))
 
 
-def check_models(recipe: Recipe, settings: ModelSettings, corpus: Corpus) -> Matcher:
-    """Check every stage with its model, and return the last stage's, on the meta device."""
-    for case in _cases(recipe, settings, corpus):  # one at a time: stages share a matcher and change what is trainable
+def check_models(
+    recipe: Recipe, settings: ModelSettings, corpus: Corpus, tokeniser: Tokeniser | None = None
+) -> Matcher:
+    """Check every stage with its model and the tokeniser, and return the last stage's, on the meta device."""
+    for case in _cases(
+        recipe, settings, corpus, tokeniser
+    ):  # one at a time: stages share a matcher and change what is trainable
         matcher = case.matcher
         for rule in MODEL_RULES:
             rule.check(case)
     return matcher
 
 
-def _cases(recipe: Recipe, settings: ModelSettings, corpus: Corpus) -> Iterator[Case]:
+def _cases(recipe: Recipe, settings: ModelSettings, corpus: Corpus, tokeniser: Tokeniser | None) -> Iterator[Case]:
     matcher: Matcher | None = None
     for number, stage in enumerate(recipe.stage, 1):
         if matcher is None or stage.start != "previous":
@@ -322,4 +339,4 @@ def _cases(recipe: Recipe, settings: ModelSettings, corpus: Corpus) -> Iterator[
                 make_optimiser(trained, stage.optimiser)  # raises for parts that the model does not have
         except RecipeError as error:
             raise RecipeError(f"stage.{number}.{error}") from None
-        yield Case(recipe, number, corpus, trained)
+        yield Case(recipe, number, corpus, trained, tokeniser)

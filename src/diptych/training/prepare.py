@@ -46,7 +46,7 @@ def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot
     if snapshot is not None:  # after the needs, whose preparation may draw random numbers
         snapshot.restore(step)
     elif stage.interpolate is not None:
-        save_matcher(start_file(training.run), model.matcher, model.vocabulary, {"stage": number})
+        save_matcher(start_file(training.run), model.matcher, model.tokeniser, {"stage": number})
     return PreparedStage(context, step, _stage_data(context, needs))
 
 

@@ -148,18 +148,36 @@ class Stage(Settings):
 
 
 class Text(Settings):
-    """The vocabulary: words seen at least `threshold` times in train; `vectors` is a file of word vectors.
+    """How texts become ids: words seen at least `threshold` times in train; `vectors` is a file of word vectors.
 
+    With `tokeniser = "bpe"` or `"wordpiece"`, texts are read in pieces of words, `size` of them, learned from train; a
+    path is that of a `tokenizer.json` to use instead. A pretrained text tower brings its own tokeniser.
     `use = "start"` initialises words from that file; `"filter"` keeps only words that are in it, initialised at random;
     `"both"` does both.
     A stage that starts from a run has the words of that run; `grow` adds the words of the training texts that the run
     does not know.
     """
 
+    tokeniser: str = "words"
+    size: Count | None = None
     threshold: Count = 4
     grow: Flag = False
     vectors: str | None = None
     use: Literal["start", "filter", "both"] = "start"
+
+    @field_validator("size")
+    @classmethod
+    def _of_pieces(cls, size: int | None, fields: ValidationInfo) -> int | None:
+        if size is not None and fields.data.get("tokeniser") == "words":
+            raise PydanticCustomError("size", "is the number of pieces of 'bpe' and 'wordpiece'; leave it out")
+        return size
+
+    @field_validator("grow", "vectors", "use")
+    @classmethod
+    def _of_words(cls, value: Any, fields: ValidationInfo) -> Any:
+        if value not in (False, None, "start") and fields.data.get("tokeniser") != "words":
+            raise PydanticCustomError("words", "is for whole words; leave it out, or set text.tokeniser = 'words'")
+        return value
 
 
 Figure = Number | Literal["-"]  # a dash if the paper does not give it

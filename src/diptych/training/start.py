@@ -1,4 +1,4 @@
-"""What training begins with, checked before anything is written: vocabulary, word vectors and the first matcher."""
+"""What training begins with, checked before anything is written: tokeniser, word vectors and the first matcher."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from diptych.models.matchers.projected import Projected
 from diptych.models.storage import load_matcher
 from diptych.models.tower import FittedTextTower
 from diptych.plugin_records import PluginRecord
-from diptych.text.vocabulary import Vocabulary
+from diptych.text.tokenisers.tokeniser import Tokeniser
 from diptych.text.word_vectors import WordVectors
 from diptych.training.compatibility import check_models, check_recipe
 from diptych.training.context import stage_file, training_corpus
@@ -28,7 +28,7 @@ from diptych.training.engine.callbacks import Callbacks
 from diptych.training.engine.checkpoint import Snapshot
 from diptych.training.engine.events import Preparation
 from diptych.training.inputs.texts import fit_texts
-from diptych.training.inputs.words import initial_vocabulary
+from diptych.training.inputs.tokeniser import initial_tokeniser
 from diptych.training.needs.offline import lists_of_run
 from diptych.training.recipe import Recipe, Stage
 from diptych.training.recipe_loader import load_recipe
@@ -63,11 +63,11 @@ def with_model(recipe: Recipe, resumed: Path | None = None) -> Recipe:
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """The vocabulary, word vectors and model settings that training begins with."""
+    """The tokeniser, word vectors and model settings that training begins with."""
 
     recipe: Recipe
     settings: ModelSettings
-    vocabulary: Vocabulary
+    tokeniser: Tokeniser
     vectors: WordVectors | None
     corpus: Corpus
     stores: Path  # where fits of text towers are kept
@@ -79,7 +79,7 @@ class StartingPoint:
     def checked(
         cls, recipe: Recipe, corpus: Corpus, run: Path | None, stores: Path, callbacks: Callbacks
     ) -> StartingPoint:
-        """Check everything that could fail later, and return the starting point; a resumed `run` has a vocabulary."""
+        """Check everything that could fail later, and return the starting point; a resumed `run` has a tokeniser."""
         check_recipe(recipe, corpus)
         for number, stage in enumerate(recipe.stage, 1):
             offline = stage.offline
@@ -88,16 +88,16 @@ class StartingPoint:
         bases = [] if run is not None else _start_runs(recipe)
         for base in bases:
             check_start(base.folder, corpus)
-        vocabulary, vectors = initial_vocabulary(recipe, corpus, run, callbacks)
+        tokeniser, vectors = initial_tokeniser(recipe, corpus, run, callbacks)
         assert recipe.model is not None, "set by with_model"
-        settings = recipe.model.for_data(len(vocabulary), feature_shape(corpus))
-        matcher = check_models(recipe, settings, corpus)
+        settings = recipe.model.for_data(len(tokeniser), feature_shape(corpus))
+        matcher = check_models(recipe, settings, corpus, tokeniser)
         image_reader(corpus.split("val"), matcher.image_input, matcher.pretrained)  # raises if it cannot be read
         if matcher.image_input.kind == "features":
             shape = " x ".join(map(str, matcher.image_input.shape))
             callbacks.message(f"images: the features of size {shape} that came with {corpus.name}")
         plugins = used_plugins(recipe, matcher)
-        start = cls(recipe, settings, vocabulary, vectors, corpus, stores, callbacks, plugins=plugins)
+        start = cls(recipe, settings, tokeniser, vectors, corpus, stores, callbacks, plugins=plugins)
         for base in bases:
             start.from_run(base)
         return start
@@ -109,7 +109,7 @@ class StartingPoint:
         if snapshot is not None:
             return registry.resolve("models.matchers", snapshot.about["model"], "model", ModelSettings).build()
         if start == "previous":
-            matcher = load_matcher(stage_file(run, stage - 1), self.vocabulary)
+            matcher = load_matcher(stage_file(run, stage - 1), self.tokeniser)
         elif start == "scratch":
             matcher = self.from_scratch(self.recipe.stage[stage - 1])
         else:
@@ -131,16 +131,16 @@ class StartingPoint:
     def _fit(self, tower: FittedTextTower, stage: Stage) -> None:
         """Fit a text tower to the texts that a stage trains on, and to no others."""
         train = training_corpus(stage, self.corpus)
-        table = self.vocabulary.encode_all(train.texts if stage.phrases is None else find_mentions(train).phrases)
+        table = self.tokeniser.encode_all(train.texts if stage.phrases is None else find_mentions(train).phrases)
         if fit_texts(
-            tower, tower.settings, table, self.vectors, self.vocabulary.digest, self.stores, progress=self._report_fit
+            tower, tower.settings, table, self.vectors, self.tokeniser.digest, self.stores, progress=self._report_fit
         ):
             self.callbacks.message(f"fitted the text tower {tower.settings.name!r} to {len(table):,} training texts")
 
     def from_run(self, base: StartRun) -> Matcher:
         """The best weights of another run, whose words and model settings must fit."""
         assert self.recipe.model is not None, "set by with_model"
-        return base.matcher(self.recipe.model, self.vocabulary, feature_shape(self.corpus))
+        return base.matcher(self.recipe.model, self.tokeniser, feature_shape(self.corpus))
 
     def _report_fit(self, done: int, total: int) -> None:
         self.callbacks.send(Preparation("text tower", done, total))

@@ -15,8 +15,16 @@ from diptych.data.corpus import Corpus
 from diptych.errors import RecipeError, RunError, did_you_mean
 from diptych.models.address import STARTER, ModelFiles, run_folder
 from diptych.models.matcher import Matcher, ModelSettings
-from diptych.models.storage import load_tensors, load_weights, model_settings, warn_of_changed_plugins
+from diptych.models.storage import (
+    check_tokeniser,
+    load_tensors,
+    load_weights,
+    model_settings,
+    warn_of_changed_plugins,
+)
 from diptych.models.word_rows import add_word_rows
+from diptych.text.tokenisers.stored import load_tokeniser
+from diptych.text.tokenisers.tokeniser import Tokeniser
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.context import best_file
 from diptych.training.recipe import Recipe
@@ -44,9 +52,9 @@ class StartRun:
         return cls(name, folder)
 
     @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The run's words."""
-        return Vocabulary.load(self.folder / "vocabulary.json")
+    def tokeniser(self) -> Tokeniser:
+        """The run's tokeniser."""
+        return load_tokeniser(self.folder)
 
     @cached_property
     def settings(self) -> ModelSettings:
@@ -54,7 +62,7 @@ class StartRun:
         return model_settings(best_file(self.folder), self._file[1])
 
     def misfit(self, settings: ModelSettings) -> str | None:
-        """Why a model with these settings, for the run's words, cannot take the run's weights; None if it can."""
+        """Why a model with these settings, for the run's tokeniser, cannot take the run's weights; None if it can."""
         for key, has, wanted in _differences(self.settings.model_dump(), settings.model_dump()):
             if key.rpartition(".")[2] not in _WITHOUT_WEIGHTS:
                 return f"its model has {key} = {has}, recipe and data ask for {wanted}"
@@ -66,28 +74,25 @@ class StartRun:
                 return f"its weights {name} have shape {tuple(tensor.shape)}, those of the recipe {shapes.get(name)}"
         return None
 
-    def matcher(self, model: ModelSettings, vocabulary: Vocabulary, feature_shape: tuple[int, ...] | None) -> Matcher:
+    def matcher(self, model: ModelSettings, tokeniser: Tokeniser, feature_shape: tuple[int, ...] | None) -> Matcher:
         """The run's weights in a matcher with the settings of a recipe, for the run's words and any that follow them.
 
         RunError if the run does not fit.
         """
-        if not vocabulary.extends(self.vocabulary):
+        if not _extends(tokeniser, self.tokeniser):
             raise RunError(
-                f"{self.name}: has another vocabulary than stage 1 begins with; start stage 1 from this run, too"
+                f"{self.name}: has another tokeniser than stage 1 begins with; start stage 1 from this run, too"
             )
-        if reason := self.misfit(model.for_data(len(self.vocabulary), feature_shape)):
+        if reason := self.misfit(model.for_data(len(self.tokeniser), feature_shape)):
             raise RunError(f"{self.name}: {reason}; make them equal")
         tensors, about = self._file
         file = best_file(self.folder)
-        if about.get("vocabulary") != self.vocabulary.digest:
-            raise RunError(
-                f"{file}: trained with another vocabulary than the vocabulary.json of its run; restore that file"
-            )
-        matcher = model.for_data(len(vocabulary), feature_shape).build()
-        if len(vocabulary) > len(self.vocabulary):
-            tensors = add_word_rows(tensors, matcher, len(self.vocabulary), len(vocabulary))
+        check_tokeniser(file, about, self.tokeniser)
+        matcher = model.for_data(len(tokeniser), feature_shape).build()
+        if len(tokeniser) > len(self.tokeniser):
+            tensors = add_word_rows(tensors, matcher, len(self.tokeniser), len(tokeniser))
         load_weights(matcher, tensors, file)
-        warn_of_changed_plugins(file, about, matcher)
+        warn_of_changed_plugins(file, about, matcher, tokeniser)
         return matcher
 
     @cached_property
@@ -135,7 +140,14 @@ def _why_not(name: str, recipe: Recipe, corpus: Corpus) -> str | None:
     run = StartRun.find(name, 1)
     if recipe.model is None:  # then the model is that of the run
         return None
-    return run.misfit(recipe.model.for_data(len(run.vocabulary), feature_shape(corpus)))
+    return run.misfit(recipe.model.for_data(len(run.tokeniser), feature_shape(corpus)))
+
+
+def _extends(tokeniser: Tokeniser, other: Tokeniser) -> bool:
+    """Whether the ids of the other tokeniser mean the same here."""
+    if isinstance(tokeniser, Vocabulary) and isinstance(other, Vocabulary):
+        return tokeniser.extends(other)
+    return tokeniser.digest == other.digest
 
 
 def feature_shape(corpus: Corpus) -> tuple[int, ...] | None:

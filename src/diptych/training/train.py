@@ -19,6 +19,7 @@ from diptych.errors import RunError
 from diptych.files import atomic_write, locked_folder, remove_leftovers, write_text
 from diptych.machine import available_cores, choose_device, interrupt_event
 from diptych.model import Model
+from diptych.text.tokenisers.stored import FILES as TOKENISER_FILES
 from diptych.training.context import TrainingContext, best_file, stage_file, start_file
 from diptych.training.engine.callbacks import Callback, Callbacks
 from diptych.training.engine.checkpoint import Position, Snapshot, snapshot_path
@@ -66,7 +67,7 @@ def train(
     start = StartingPoint.checked(recipe, corpus, run if snapshot else None, Path(features), all_callbacks)
     digest = corpus.digest()
     if snapshot is not None:
-        snapshot.check(start.vocabulary, digest)
+        snapshot.check(start.tokeniser, digest)
         check_plugins(run, start.plugins)
     with locked_folder(run, RunError), interrupt_event() as interrupted:
         threads = available_cores() if workers is None else workers
@@ -80,7 +81,7 @@ def train(
                 run, recipe, resume, journal.finished_steps() + position.step, all_callbacks.send
             )
             if snapshot is None:
-                start.vocabulary.save(run / "vocabulary.json")
+                start.tokeniser.save(run)
             write_text(run / "recipe.toml", recipe.to_toml())
             Origin.of(corpus, digest).save(run)
             save_plugins(run, start.plugins)
@@ -100,7 +101,7 @@ def _train_stages(
             _keep_stage(run, position.stage)
             position, snapshot = _next_stage(position, recipe), None
         matcher = start.build_matcher(run, position.stage, snapshot)
-        model = Model.from_matcher(matcher.to(device), start.vocabulary, device)
+        model = Model.from_matcher(matcher.to(device), start.tokeniser, device)
         prepared = prepare_stage(training, model, position.stage, snapshot)
         loop = StageLoop(prepared, position, Journal(run).finished_steps())
         if snapshot is None:
@@ -122,7 +123,7 @@ def _no_run_before_the_first_snapshot(run: Path) -> Iterator[None]:
         yield
     except BaseException:
         if not snapshot_path(run).exists():
-            for name in ("recipe.toml", "vocabulary.json", "data.json", PLUGINS_FILE, "metrics.jsonl"):
+            for name in ("recipe.toml", *TOKENISER_FILES, "data.json", PLUGINS_FILE, "metrics.jsonl"):
                 (run / name).unlink(missing_ok=True)
             shutil.rmtree(start_file(run).parent, ignore_errors=True)
         raise

@@ -10,7 +10,8 @@ from diptych.data.sampling.neighbours import QueryDirections
 from diptych.data.sampling.pairs import Pairs
 from diptych.errors import ImageError
 from diptych.features.readers import FeatureReader, PixelReader
-from diptych.text.vocabulary import TokenTable, Vocabulary
+from diptych.text.tokenisers.token_table import TokenTable
+from diptych.text.vocabulary import Vocabulary
 
 
 class Broken:

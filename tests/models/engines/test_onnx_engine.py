@@ -41,7 +41,7 @@ def exported(tmp_path_factory):
     with torch.no_grad():  # at the start the GRU hears little of its words
         matcher.base.text.words.weight.mul_(20)
     save_matcher(folder / "run/best/weights.safetensors", matcher, vocabulary, {})
-    vocabulary.save(folder / "run/vocabulary.json")
+    vocabulary.save(folder / "run")
     export_onnx(folder / "run", folder / "run-onnx")
     return folder / "run-onnx"
 
@@ -123,7 +123,7 @@ def test_crops_are_those_of_the_run(exported, monkeypatch):
 def test_words_that_a_fit_has_nothing_for_are_unknown(exported):
     engine = OnnxEngine.open(exported)
     card = engine.exported.model_copy(update={"unknown": ("red",)})
-    assert OnnxEngine(exported, card, engine.vocabulary).known_words(["red", "blue"]).tolist() == [False, True]
+    assert OnnxEngine(exported, card, engine.tokeniser).known_words(["red", "blue"]).tolist() == [False, True]
 
 
 def test_torch_is_never_loaded(exported):

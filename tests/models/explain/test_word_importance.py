@@ -24,7 +24,8 @@ from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.cnn import TextCNNSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.towers.text.mean import MeanSettings
-from diptych.text.vocabulary import UNKNOWN, Vocabulary
+from diptych.text.tokenisers.token_table import UNKNOWN
+from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors
 
 VOCABULARY = Vocabulary.from_texts(["a dog and the man 's red ball on grass"], 1)

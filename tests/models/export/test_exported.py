@@ -2,7 +2,9 @@ import pytest
 
 from diptych.errors import RunError
 from diptych.files import file_hash, write_json
-from diptych.models.export.exported import FILES, Exported, new_folder
+from diptych.models.export.exported import GRAPHS, Exported, new_folder
+
+FILES = (*GRAPHS, "vocabulary.json")
 
 
 @pytest.fixture

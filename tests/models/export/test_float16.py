@@ -22,7 +22,7 @@ def run(tmp_path):
     matcher = VSESettings(joint=4, image=image, text=GRUSettings(word=3, hidden=4), words=len(vocabulary)).build()
     matcher.image.layers[1].running_var.fill_(1e6)
     save_matcher(tmp_path / "run/best/weights.safetensors", matcher, vocabulary, {"epoch": 3})
-    vocabulary.save(tmp_path / "run/vocabulary.json")
+    vocabulary.save(tmp_path / "run")
     (tmp_path / "run/recipe.toml").write_text("title = 'own'")
     (tmp_path / "run/best/metrics.json").write_text("{}")
     (tmp_path / "run/metrics.jsonl").write_text("{}")

@@ -59,7 +59,7 @@ def test_a_graph_that_differs_is_not_written(tmp_path, monkeypatch):
     vocabulary = Vocabulary.from_texts(["a red circle"], 1)
     matcher = VSESettings(joint=4, image=PIXELS, text=GRU, words=len(vocabulary)).build()
     save_matcher(tmp_path / "run/best/weights.safetensors", matcher, vocabulary, {})
-    vocabulary.save(tmp_path / "run/vocabulary.json")
+    vocabulary.save(tmp_path / "run")
     monkeypatch.setattr(onnx_export, "image_graph", lambda _: zeros(images=(TensorProto.UINT8, 4)))
     monkeypatch.setattr(
         onnx_export, "text_graph", lambda _: zeros(ids=(TensorProto.INT64, 2), lengths=(TensorProto.INT64, 1))

@@ -21,7 +21,7 @@ from diptych.models.towers.text.fisher import FisherSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.towers.text.mean import MeanSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
-from diptych.text.vocabulary import pad_ids
+from diptych.text.tokenisers.token_table import TokenTable
 
 WORDS = 12
 PIXELS = CNNSettings(pixels=16, width=1)
@@ -40,7 +40,7 @@ texts = st.lists(st.lists(st.integers(3, WORDS - 1), max_size=14), min_size=1, m
 
 
 def tokens(rows):
-    ids, lengths = pad_ids([[1, *row, 2] for row in rows])
+    ids, lengths = TokenTable.from_rows([1, *row, 2] for row in rows).batch(range(len(rows)))
     return Tokens(torch.from_numpy(ids), torch.from_numpy(lengths))
 
 

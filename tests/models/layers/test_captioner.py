@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from diptych.models.layers.captioner import Captioner, Generation
 from diptych.models.layers.region_reasoning import Layout
 from diptych.models.tower import Tokens
-from diptych.text.vocabulary import END, PAD, START
+from diptych.text.tokenisers.token_table import END, PAD, START
 
 SIZE, WORDS = 4, 9
 

@@ -176,7 +176,7 @@ def test_attaching_keeps_the_base_as_it_is(base):
 def test_a_file_gives_back_the_same_matcher(base, head, tmp_path):
     matcher = attached(base, bias=False, **head)
     save_matcher(tmp_path / "run" / "best" / "weights.safetensors", matcher, WORDS, {})
-    WORDS.save(tmp_path / "run" / "vocabulary.json")
+    WORDS.save(tmp_path / "run")
     again = load_matcher(tmp_path / "run" / "best" / "weights.safetensors", WORDS)
     opened = Model.load(tmp_path / "run", "cpu")
     images = torch.randn(4, 6)

@@ -19,7 +19,9 @@ from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.report.sections.attention import attention_section, illuminate, word_attention
+from diptych.text.vocabulary import Vocabulary
 
+WORDS = Vocabulary(("left", "right"), (1, 1), 1)
 TOWER = RegionFeatureSettings(shape=(3, 4))
 LEFT, RIGHT, NOWHERE = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 0.0, 0.0)
 MODELS = {
@@ -69,7 +71,7 @@ def halves(uri: str) -> tuple[float, float]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_each_word_lights_the_region_it_attends_to(name):
-    section = attention_section(encodings(MODELS[name]), [1, 0])
+    section = attention_section(encodings(MODELS[name]), [1, 0], WORDS)
     assert [photo.name for photo in section.photos] == ["two.jpg", "one.jpg"]
     second, first = section.photos
     assert [word.text for word in first.words] == ["left", "right"]  # the caption that scores highest
@@ -111,12 +113,12 @@ def test_brightness_is_the_mean_weight_of_the_regions_over_a_pixel():
 def test_a_missing_section_is_explained_or_omitted():
     settings = VSESettings(joint=4, text=GRUSettings(hidden=4), image=FeatureSettings(shape=(4,)), words=9)
     scan = encodings(MODELS["t2i"])
-    assert attention_section(replace(scan, settings=settings, encoded_by=settings.build()), [0]) is None
-    assert attention_section(replace(scan, corpus=None), [0]) is None
-    bare = attention_section(encodings(MODELS["t2i"], pictures=False), [0])
+    assert attention_section(replace(scan, settings=settings, encoded_by=settings.build()), [0], WORDS) is None
+    assert attention_section(replace(scan, corpus=None), [0], WORDS) is None
+    bare = attention_section(encodings(MODELS["t2i"], pictures=False), [0], WORDS)
     assert "no photos" in bare.note
     assert not bare.photos
     for boxes in (None, ((NOWHERE,) * 3,) * 2):
-        unknown = attention_section(encodings(MODELS["t2i"], boxes=boxes), [0])
+        unknown = attention_section(encodings(MODELS["t2i"], boxes=boxes), [0], WORDS)
         assert "no boxes for its regions" in unknown.note
         assert not unknown.photos

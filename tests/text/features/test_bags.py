@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.text.features.bags import DistinctTexts, known_tokens, word_counts
-from diptych.text.vocabulary import TokenTable
+from diptych.text.tokenisers.token_table import TokenTable
 
 
 def table(texts):

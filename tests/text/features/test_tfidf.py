@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from diptych.text.features.bags import known_tokens
 from diptych.text.features.tfidf import inverse_document_frequency, tfidf
-from diptych.text.vocabulary import SPECIALS, TokenTable, Vocabulary
+from diptych.text.tokenisers.token_table import SPECIALS, TokenTable
+from diptych.text.vocabulary import Vocabulary
 
 WORDS = 6
 

@@ -15,7 +15,8 @@ from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.fisher import FisherSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
-from diptych.text.vocabulary import TokenTable, Vocabulary
+from diptych.text.tokenisers.token_table import TokenTable
+from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors
 from diptych.training.inputs import texts
 from diptych.training.inputs.pairs import StageTexts

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from diptych.models.tower import TextTower, TextTowerSettings, Tokens, load_word_embedding
 from diptych.settings import Count
-from diptych.text.vocabulary import PAD
+from diptych.text.tokenisers.token_table import PAD
 
 
 class AverageSettings(TextTowerSettings):

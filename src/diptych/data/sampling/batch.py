@@ -13,7 +13,7 @@ from diptych.data.corpus import Floats, Integers
 from diptych.data.image_reader import ImageReader
 from diptych.data.sampling.extras import NO_EXTRAS, Extras
 from diptych.data.sampling.pairs import Pairs
-from diptych.text.vocabulary import TokenTable
+from diptych.text.tokenisers.token_table import TokenTable
 
 
 class TextFeatures(Protocol):

@@ -28,7 +28,7 @@ def encode_with_batch_statistics(
     The run's matcher is not changed; that of the encodings is a copy with the statistics of the corpus.
     """
     corpus = corpus.matched()
-    copy = Model.from_matcher(deepcopy(model.matcher), model.vocabulary, model.device, stores=model.stores)
+    copy = Model.from_matcher(deepcopy(model.matcher), model.tokeniser, model.device, stores=model.stores)
     layers = [layer for layer in copy.matcher.modules() if isinstance(layer, nn.BatchNorm1d)]
     if not layers:
         name = model.matcher.settings.name

@@ -14,6 +14,7 @@ from diptych.index.sqlite.database import remove_logs
 from diptych.index.sqlite.doctor import examine
 from diptych.index.sqlite.store import Store
 from diptych.progress import ProgressCallback
+from diptych.text.tokenisers.stored import tokeniser_file
 
 LOCK_TIMEOUT = 3.0  # seconds to wait for another writer
 
@@ -34,7 +35,7 @@ class SQLiteLocation:
     def open(self, *, write: bool = False) -> Store:
         """The index in the file; the error for a run or a folder names the command that makes an index of it."""
         path = self.path
-        if (path / "vocabulary.json").is_file():
+        if tokeniser_file(path) is not None:
             raise IndexFileError(f"{path}: a run, not an index; index your photos with it: diptych index {path} FOLDER")
         if path.is_dir():
             raise IndexFileError(f"{path}: a folder, not an index; make one of it: diptych index RUN {path}")

@@ -15,7 +15,7 @@ from PIL import Image
 
 from diptych.data.corpus import Floats
 from diptych.progress import ProgressCallback
-from diptych.text.vocabulary import Vocabulary
+from diptych.text.tokenisers.tokeniser import Tokeniser
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Engine(Protocol):
     """Encodes and scores; safe to call from several threads."""
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        """The words that the model was trained with."""
+    def tokeniser(self) -> Tokeniser:
+        """The tokeniser that the model was trained with."""
         ...
 
     @property
@@ -99,7 +99,7 @@ class Engine(Protocol):
         ...
 
     def encode_tokens(self, texts: Sequence[Sequence[str]]) -> Encodings:
-        """Encode texts that are already split into tokens."""
+        """Encode texts that the tokeniser has split into words."""
         ...
 
     def score(self, images: Encodings, texts: Encodings) -> Floats:
@@ -107,7 +107,7 @@ class Engine(Protocol):
         ...
 
     def known_words(self, words: Sequence[str]) -> NDArray[np.bool_]:
-        """Which of these words, one token each, the model knows: (words,)."""
+        """Which of these words, as the tokeniser splits them, the model knows: (words,)."""
         ...
 
     def known_texts(self, texts: Sequence[str]) -> NDArray[np.bool_]:

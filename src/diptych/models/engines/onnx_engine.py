@@ -14,14 +14,15 @@ from PIL import Image
 
 from diptych.data.corpus import Floats, Integers
 from diptych.data.images import square_array
-from diptych.errors import DataError, DiptychError, RunError
+from diptych.errors import DiptychError, RunError
 from diptych.features.crops import decode_size, fixed_crops
 from diptych.machine import available_cores
 from diptych.models.engines.engine import Encodings
 from diptych.models.export.exported import Exported
 from diptych.progress import ProgressCallback
-from diptych.text.tokenisers.treebank import tokenise
-from diptych.text.vocabulary import Vocabulary, pad_ids
+from diptych.text.tokenisers.stored import load_tokeniser
+from diptych.text.tokenisers.token_table import TokenTable
+from diptych.text.tokenisers.tokeniser import Tokeniser
 
 CROPS_AT_ONCE = 32
 TEXTS_AT_ONCE = 64
@@ -35,10 +36,10 @@ class OnnxEngine:
     localises = False
     encodes_vectors = True
 
-    def __init__(self, folder: Path, exported: Exported, vocabulary: Vocabulary) -> None:
+    def __init__(self, folder: Path, exported: Exported, tokeniser: Tokeniser) -> None:
         self.exported = exported
         self.embedding_dim = exported.size
-        self.vocabulary = vocabulary
+        self.tokeniser = tokeniser
         self._unknown = frozenset(exported.unknown)
         self._image = _session(folder / "image.onnx")
         self._text = _session(folder / "text.onnx")
@@ -47,11 +48,7 @@ class OnnxEngine:
     def open(cls, folder: Path) -> OnnxEngine:
         """Open the export in a folder; all its files must be as they were written."""
         exported = Exported.read(folder)
-        try:
-            vocabulary = Vocabulary.load(folder / "vocabulary.json")
-        except DataError as reason:
-            raise RunError(str(reason)) from None
-        return cls(folder, exported, vocabulary)
+        return cls(folder, exported, load_tokeniser(folder))
 
     @property
     def decode_size(self) -> int | None:
@@ -79,25 +76,25 @@ class OnnxEngine:
         self, texts: Sequence[str], batch_size: int | None = None, progress: ProgressCallback | None = None
     ) -> Encodings:
         """Encode texts."""
-        return self._encode_ids([self.vocabulary.encode(text) for text in texts], batch_size, progress)
+        return self._encode_table(self.tokeniser.encode_all(texts), batch_size, progress)
 
     def encode_tokens(self, texts: Sequence[Sequence[str]]) -> Encodings:
-        """Encode texts that are already split into tokens."""
-        return self._encode_ids([self.vocabulary.encode_tokens(words) for words in texts])
+        """Encode texts that the tokeniser has split into words."""
+        return self._encode_table(self.tokeniser.encode_words(texts))
 
-    def _encode_ids(
-        self, rows: list[list[int]], batch_size: int | None = None, progress: ProgressCallback | None = None
+    def _encode_table(
+        self, table: TokenTable, batch_size: int | None = None, progress: ProgressCallback | None = None
     ) -> Encodings:
         """Encode texts as ids, in batches of similar length."""
-        order = np.argsort([len(row) for row in rows], kind="stable")
-        vectors = self._empty(len(rows))
+        order = np.argsort(table.lengths, kind="stable")
+        vectors = self._empty(len(table))
         at_once = batch_size or TEXTS_AT_ONCE
-        for begin in range(0, len(rows), at_once):
+        for begin in range(0, len(table), at_once):
             part: Integers = order[begin : begin + at_once]
-            ids, lengths = pad_ids([rows[row] for row in part.tolist()])
+            ids, lengths = table.batch(part)
             vectors[part] = self._text.run(None, {"ids": ids, "lengths": lengths})[0]
             if progress:
-                progress(begin + len(part), len(rows))
+                progress(begin + len(part), len(table))
         return Encodings(vectors)
 
     def score(self, images: Encodings, texts: Encodings) -> Floats:
@@ -106,13 +103,14 @@ class OnnxEngine:
         return scores
 
     def known_words(self, words: Sequence[str]) -> NDArray[np.bool_]:
-        """Which words are in the vocabulary and, for a fitted text tower, known to its fit: (words,)."""
-        ids = self.vocabulary.ids
-        return np.array([word in ids and word not in self._unknown for word in words], bool)
+        """Which words the tokeniser knows and, for a fitted text tower, its fit as well: (words,)."""
+        known = self.tokeniser.known(words)
+        known[[word in self._unknown for word in words]] = False
+        return known
 
     def known_texts(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Which texts have a known word: (texts,)."""
-        return np.array([self.known_words(tokenise(text)).any() for text in texts], bool)
+        return np.array([self.known_words(self.tokeniser.split(text)).any() for text in texts], bool)
 
     def _empty(self, rows: int) -> Floats:
         return np.empty((rows, self.embedding_dim), np.float32)

@@ -17,7 +17,7 @@ from diptych.data.corpus import Corpus, Floats, Integers
 from diptych.data.image_reader import ImageReader
 from diptych.data.images import DecodedPicture
 from diptych.data.read_ahead import read_ahead
-from diptych.errors import DataError, ImageError, RunError
+from diptych.errors import DataError, ImageError
 from diptych.features.crops import decode_size
 from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.machine import choose_device
@@ -28,8 +28,8 @@ from diptych.models.matcher import Matcher
 from diptych.models.storage import load_matcher
 from diptych.models.tower import Tokens
 from diptych.progress import ProgressCallback
-from diptych.text.tokenisers.treebank import tokenise
-from diptych.text.vocabulary import Vocabulary, pad_ids
+from diptych.text.tokenisers.stored import load_tokeniser
+from diptych.text.tokenisers.tokeniser import Tokeniser, known_texts
 
 IMAGES_AT_ONCE = 64
 TEXTS_AT_ONCE = 512
@@ -37,14 +37,14 @@ TEXTS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class TorchEngine:
-    """A matcher on a device, with its vocabulary.
+    """A matcher on a device, with its tokeniser.
 
     `stores` is an optional folder of feature stores: features of the backbone that are stored there are read instead of
     computed. If an encoding is a set of vectors, `Encodings.vectors` holds the mean of the set, of length one.
     """
 
     matcher: Matcher
-    vocabulary: Vocabulary
+    tokeniser: Tokeniser
     device: torch.device
     stores: Path | None = None
 
@@ -53,13 +53,10 @@ class TorchEngine:
         cls, folder: Path, device: str = "auto", snapshot: str = "best", stores: Path | None = None
     ) -> TorchEngine:
         """Load a snapshot of a run, in evaluation mode."""
-        try:
-            vocabulary = Vocabulary.load(folder / "vocabulary.json")
-        except DataError as reason:
-            raise RunError(str(reason)) from None
-        matcher = load_matcher(folder / snapshot / "weights.safetensors", vocabulary)
+        tokeniser = load_tokeniser(folder)
+        matcher = load_matcher(folder / snapshot / "weights.safetensors", tokeniser)
         chosen = choose_device(device)
-        return cls(matcher.to(chosen).eval(), vocabulary, chosen, stores)
+        return cls(matcher.to(chosen).eval(), tokeniser, chosen, stores)
 
     @property
     def embedding_dim(self) -> int:
@@ -116,7 +113,7 @@ class TorchEngine:
         return _encodings(self.text_tensor(texts, progress, batch_size))
 
     def encode_tokens(self, texts: Sequence[Sequence[str]]) -> Encodings:
-        """Encode texts that are already split into tokens, in one batch."""
+        """Encode texts that the tokeniser has split into words, in one batch."""
         return _encodings(self.token_tensor(texts))
 
     @torch.inference_mode()
@@ -126,21 +123,19 @@ class TorchEngine:
         return scores
 
     def known_words(self, words: Sequence[str]) -> NDArray[np.bool_]:
-        """Which words are in the vocabulary and, for a fitted text tower, known to its fit: (words,)."""
-        known = np.array([word in self.vocabulary.ids for word in words], bool)
+        """Which words the tokeniser knows and, for a fitted text tower, its fit as well: (words,)."""
+        known = self.tokeniser.known(words)
         fitted = self.matcher.fitted_text_tower
         if fitted is not None and len(words):
-            ids = [self.vocabulary.encode_tokens([word]) for word in words]
-            known &= fitted.known(self._tokens(*pad_ids(ids))).cpu().numpy()
+            known = known & fitted.known(self._all_tokens([[word] for word in words])).cpu().numpy()
         return known
 
     def known_texts(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Which texts have a known word: (texts,)."""
         fitted = self.matcher.fitted_text_tower
         if fitted is None:
-            ids = self.vocabulary.ids
-            return np.array([any(word in ids for word in tokenise(text)) for text in texts], bool)
-        table = self.vocabulary.encode_all(texts)
+            return known_texts(self.tokeniser, texts)
+        table = self.tokeniser.encode_all(texts)
         chunks = np.split(np.arange(len(texts)), range(TEXTS_AT_ONCE, len(texts), TEXTS_AT_ONCE))
         known = [fitted.known(self._tokens(*table.batch(chunk))).cpu().numpy() for chunk in chunks if len(chunk)]
         return np.concatenate([np.zeros(0, bool), *known])
@@ -153,7 +148,7 @@ class TorchEngine:
     ) -> Tensor:
         """Encode texts: (texts, ...)."""
         at_once = batch_size or TEXTS_AT_ONCE
-        table = self.vocabulary.encode_all(texts)
+        table = self.tokeniser.encode_all(texts)
         # Neighbours share prefixes, which the text tower computes once, or have equal lengths and need no padding.
         keys: Sequence[Any] = texts if self.matcher.shares_prefixes else table.lengths.tolist()
         order = np.array(sorted(range(len(texts)), key=keys.__getitem__), np.int64)
@@ -170,9 +165,8 @@ class TorchEngine:
 
     @torch.inference_mode()
     def token_tensor(self, texts: Sequence[Sequence[str]]) -> Tensor:
-        """Encode texts that are already split into tokens, in one batch: (texts, ...)."""
-        ids = [self.vocabulary.encode_tokens(words) for words in texts]
-        return self.matcher.encode_texts(self._tokens(*pad_ids(ids)))
+        """Encode texts that the tokeniser has split into words, in one batch: (texts, ...)."""
+        return self.matcher.encode_texts(self._all_tokens(texts))
 
     # Corpora
 
@@ -237,6 +231,10 @@ class TorchEngine:
             first = next(iter(skipped.values()), "there is none")
             raise DataError(f"{corpus.name}: no image of {splits or 'it'} could be read; first reason: {first}")
         return concatenate_encodings(rows), np.concatenate(numbers), skipped
+
+    def _all_tokens(self, texts: Sequence[Sequence[str]]) -> Tokens:
+        table = self.tokeniser.encode_words(texts)
+        return self._tokens(*table.batch(np.arange(len(table))))
 
     def _tokens(self, ids: Integers, lengths: Integers) -> Tokens:
         return Tokens(self._to_device(ids), self._to_device(lengths))

@@ -14,7 +14,6 @@ import numpy as np
 
 from diptych.errors import DataError, ScoreError
 from diptych.models.engines.engine import Encodings, Engine
-from diptych.text.tokenisers.treebank import tokenise
 
 MAX_WORDS = 256  # the sentence is encoded once more for each of its words
 
@@ -66,7 +65,7 @@ def explain(engine: Engine, image: Encodings, sentence: str) -> Explanation:
 
     The sentence and its shortened versions are scored as one batch. A single word leaves the empty text.
     """
-    words = tokenise(sentence)
+    words = engine.tokeniser.split(sentence)
     if not words:
         raise DataError("the sentence is empty; describe something, such as 'two red circles'")
     if len(words) > MAX_WORDS:

@@ -1,6 +1,6 @@
 """The contents of an export folder, readable without torch.
 
-The folder has both towers, `image.onnx` and `text.onnx`, the words, `vocabulary.json`, and the card `export.json`.
+The folder has both towers, `image.onnx` and `text.onnx`, the tokeniser, and the card `export.json`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from diptych.errors import RunError
 from diptych.features.crops import Crops
 from diptych.files import file_hash, read_json
 from diptych.settings import Count, Flag, Settings, first_error
+from diptych.text.tokenisers.stored import tokeniser_file
+from diptych.text.vocabulary import Vocabulary
 
 FORMAT = 1
 CARD = "export.json"
-FILES = ("image.onnx", "text.onnx", "vocabulary.json")
+GRAPHS = ("image.onnx", "text.onnx")
 
 
 class ExportedInput(Settings):
@@ -53,7 +55,7 @@ class Exported(Settings):
     def read(cls, folder: Path) -> Exported:
         """The card of an export, after checking that all files are there and as they were written."""
         exported = cls.read_card(folder)
-        for name in FILES:
+        for name in dict.fromkeys((*exported.files, *exported_files(folder))):
             try:
                 same = file_hash(folder / name) == exported.files.get(name)
             except OSError as reason:
@@ -74,6 +76,12 @@ class Exported(Settings):
             return cls.model_validate(card)
         except ValidationError as error:
             raise RunError(f"{folder / CARD}: {first_error(error, cls)}; export the run again") from None
+
+
+def exported_files(folder: Path) -> tuple[str, ...]:
+    """The names of the files that an export consists of, besides its card."""
+    tokeniser = tokeniser_file(folder)
+    return (*GRAPHS, Vocabulary.file if tokeniser is None else tokeniser.name)
 
 
 @contextmanager

@@ -17,8 +17,9 @@ from diptych.models.address import ModelFiles
 from diptych.models.engines.torch_engine import TorchEngine
 from diptych.models.export.exported import new_folder
 from diptych.models.storage import load_tensors, save_tensors
+from diptych.text.tokenisers.stored import FILES
 
-KEPT = ("vocabulary.json", "recipe.toml", "best/metrics.json")
+KEPT = (*FILES, "recipe.toml", "best/metrics.json")
 
 
 def export_float16(run: str | Path, into: Path) -> None:

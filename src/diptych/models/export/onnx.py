@@ -1,7 +1,7 @@
 """Exports a matcher as two ONNX graphs, one per tower, for use with onnxruntime and without torch.
 
     image.onnx      images (images, 3, side, side) or (images, crops, 3, side, side), bytes     to (images, joint)
-    text.onnx       ids (texts, length) and lengths (texts,), as `Vocabulary` makes them        to (texts, joint)
+    text.onnx       ids (texts, length) and lengths (texts,), as the tokeniser makes them       to (texts, joint)
 
 Outputs are float32; the numbers of images and texts and the lengths of texts are free. The outputs of the graphs are
 compared with those of torch before the export is written.
@@ -22,16 +22,18 @@ from diptych.errors import RunError, one_line
 from diptych.files import file_hash, write_json
 from diptych.models.address import ModelFiles
 from diptych.models.engines.torch_engine import TorchEngine
-from diptych.models.export.exported import CARD, FILES, Exported, ExportedInput, new_folder
+from diptych.models.export.exported import CARD, Exported, ExportedInput, exported_files, new_folder
 from diptych.models.export.onnx_graphs import image_graph, image_shape, text_graph, write_graph
 from diptych.models.matcher import Matcher
 from diptych.models.tower import Tokens
 from diptych.optional import import_optional
-from diptych.text.vocabulary import END, START
+from diptych.text.tokenisers.tokeniser import Tokeniser
+from diptych.text.vocabulary import require_words
 
 TOLERANCE = 1e-4
-IMAGES = (1, 2, 5)  # the numbers of images, and of texts and lengths, that an export is checked with
-TEXTS = ((1, 2), (1, 9), (2, 3), (7, 40))
+IMAGES = (1, 2, 5)  # the numbers of images, and of texts and words, that an export is checked with
+TEXTS = ((1, 0), (1, 7), (2, 1), (7, 38))
+_UNKNOWN_WORD = "\N{SNOWMAN}\N{COMET}"
 
 
 def export_onnx(run: str | Path, into: Path) -> float:
@@ -47,7 +49,8 @@ def export_onnx(run: str | Path, into: Path) -> float:
     engine = TorchEngine.open(files.folder, "cpu")
     check_exportable(engine.matcher, run)
     with new_folder(into) as temporary:
-        shutil.copyfile(files.folder / "vocabulary.json", temporary / "vocabulary.json")
+        name = engine.tokeniser.file
+        shutil.copyfile(files.folder / name, temporary / name)
         try:
             write_graph(image_graph(engine.matcher), temporary / "image.onnx")
             write_graph(text_graph(engine.matcher), temporary / "text.onnx")
@@ -64,7 +67,7 @@ def export_onnx(run: str | Path, into: Path) -> float:
             ),
             size=size,
             unknown=_unknown(engine),
-            files={name: file_hash(temporary / name) for name in FILES},
+            files={name: file_hash(temporary / name) for name in exported_files(temporary)},
         )
         write_json(temporary / CARD, card.model_dump(mode="json"))
     return difference
@@ -90,7 +93,7 @@ def checked(engine: TorchEngine, folder: Path) -> tuple[int, float]:
     random = torch.Generator().manual_seed(0)
     matcher = engine.matcher
     images = [_some_images(matcher, count, random) for count in IMAGES]
-    tokens = [_some_tokens(texts, longest, len(engine.vocabulary), random) for texts, longest in TEXTS]
+    tokens = [_some_tokens(engine.tokeniser, texts, longest, random) for texts, longest in TEXTS]
     of_images = [({"images": some}, matcher.encode_images(some)) for some in images]
     of_texts = [({"ids": some.ids, "lengths": some.lengths}, matcher.encode_texts(some)) for some in tokens]
     differences = [*_differences(folder / "image.onnx", of_images), *_differences(folder / "text.onnx", of_texts)]
@@ -116,21 +119,21 @@ def _some_images(matcher: Matcher, count: int, random: torch.Generator) -> Tenso
     return torch.randint(256, (count, *image_shape(matcher)), generator=random, dtype=torch.uint8)
 
 
-def _some_tokens(texts: int, longest: int, words: int, random: torch.Generator) -> Tokens:
-    """Texts of random words between start and end, the last of them the longest."""
-    lengths = torch.randint(2, longest + 1, (texts,), generator=random)
-    lengths[-1] = longest
-    ids = torch.randint(END + 1, words, (texts, longest), generator=random)
-    places = torch.arange(longest)
-    ids[:, 0] = START
-    ids[places == lengths[:, None] - 1] = END
-    return Tokens(ids * (places < lengths[:, None]), lengths)  # PAD is zero
+def _some_tokens(tokeniser: Tokeniser, texts: int, longest: int, random: torch.Generator) -> Tokens:
+    """Texts of random words, the last of them the longest; some words are unknown."""
+    words = [_UNKNOWN_WORD, *tokeniser.sample_words]
+    counts = torch.randint(longest + 1, (texts,), generator=random)
+    counts[-1] = longest
+    chosen = [torch.randint(len(words), (count,), generator=random).tolist() for count in counts.tolist()]
+    table = tokeniser.encode_words([[words[word] for word in text] for text in chosen])
+    ids, lengths = table.batch(range(texts))
+    return Tokens(torch.from_numpy(ids), torch.from_numpy(lengths))
 
 
 def _unknown(engine: TorchEngine) -> tuple[str, ...]:
     """Words of the vocabulary that a fitted text tower does not know."""
-    words = engine.vocabulary.words
     if engine.matcher.fitted_text_tower is None:
         return ()
+    words = require_words(engine.tokeniser, "a fitted text tower reads words").words
     known = engine.known_words(words)
     return tuple(word for word, is_known in zip(words, known.tolist(), strict=True) if not is_known)

@@ -16,7 +16,7 @@ from diptych.models.matcher import Matcher
 from diptych.models.tower import TextTower, Tokens
 from diptych.models.towers.text.gru import TextGRU
 from diptych.optional import quiet
-from diptych.text.vocabulary import END
+from diptych.text.tokenisers.token_table import END
 
 OPSET = 20
 

@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from diptych.models.layers.region_reasoning import Layout
 from diptych.models.tower import Tokens
 from diptych.settings import Count, Number, Settings
-from diptych.text.vocabulary import PAD
+from diptych.text.tokenisers.token_table import PAD
 
 
 class Generation(Settings):

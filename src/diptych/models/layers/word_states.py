@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from diptych.models.layers.prefix_gru import PrefixTree, prefix_states
 from diptych.models.tower import Tokens, load_word_embedding
 from diptych.settings import Count, Settings
-from diptych.text.vocabulary import PAD
+from diptych.text.tokenisers.token_table import PAD
 
 
 class WordSettings(Settings):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from diptych.errors import RecipeError
 from diptych.models.tower import FittedTextTower, Tokens
-from diptych.text.vocabulary import UNKNOWN
+from diptych.text.tokenisers.token_table import UNKNOWN
 from diptych.text.word_vectors import WordVectors
 
 

@@ -16,7 +16,7 @@ from diptych.features.region_boxes import region_boxes
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.matcher import Matcher
 from diptych.report.thumbnails import data_uri, thumbnail
-from diptych.text.tokenisers.treebank import tokenise
+from diptych.text.tokenisers.tokeniser import Tokeniser
 
 SIDE = 128  # pixels of a photo's longer side
 WORDS = 30  # words of a caption that are shown
@@ -62,7 +62,7 @@ class AttentionSection:
     photos: Sequence[AttendedPhoto] = ()
 
 
-def attention_section(encoded: EncodedCorpus, rows: Sequence[int]) -> AttentionSection | None:
+def attention_section(encoded: EncodedCorpus, rows: Sequence[int], tokeniser: Tokeniser) -> AttentionSection | None:
     """These photos, each with its caption of the highest score; None if the model has no attention."""
     matcher, corpus = encoded.matcher(), encoded.corpus
     if corpus is None or matcher.attention_direction is None:
@@ -74,7 +74,7 @@ def attention_section(encoded: EncodedCorpus, rows: Sequence[int]) -> AttentionS
     if boxes is None or not boxes.any():
         return AttentionSection("Not available: the corpus has no boxes for its regions.")
     photos = [
-        _photo(encoded, corpus, matcher, row, row_boxes)
+        _photo(encoded, corpus, row, row_boxes, tokeniser)
         for row, row_boxes in zip(rows, boxes, strict=True)
         if row_boxes.any()
     ]
@@ -82,13 +82,14 @@ def attention_section(encoded: EncodedCorpus, rows: Sequence[int]) -> AttentionS
 
 
 @torch.no_grad()
-def _photo(encoded: EncodedCorpus, corpus: Corpus, matcher: Matcher, row: int, boxes: Floats) -> AttendedPhoto:
+def _photo(encoded: EncodedCorpus, corpus: Corpus, row: int, boxes: Floats, tokeniser: Tokeniser) -> AttendedPhoto:
     assert corpus.pictures is not None
+    matcher = encoded.matcher()
     image = encoded.images[row]
     text = _best_caption(encoded, matcher, row)
     weights, cosines = word_attention(matcher, image, encoded.texts[text])
     photo = thumbnail(corpus.pictures[row], SIDE)
-    positions = enumerate(tokenise(corpus.texts[text])[:WORDS], start=1)  # position 0 is <start>
+    positions = enumerate(tokeniser.tokens(corpus.texts[text])[1:-1][:WORDS], start=1)  # without <start> and <end>
     words = [
         AttendedWord(
             word,

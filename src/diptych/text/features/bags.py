@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diptych.text.vocabulary import UNKNOWN, TokenTable
+from diptych.text.tokenisers.token_table import UNKNOWN, TokenTable
 
 
 def known_tokens(ids: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from diptych.text.vocabulary import TokenTable
+from diptych.text.tokenisers.token_table import TokenTable
 
 
 def inverse_document_frequency(texts: TokenTable, vocabulary: int) -> NDArray[np.float64]:

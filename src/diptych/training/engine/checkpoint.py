@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from diptych.errors import RunError
-from diptych.models.storage import load_tensors, load_weights, matcher_header, save_tensors
-from diptych.text.vocabulary import Vocabulary
+from diptych.models.storage import check_tokeniser, load_tensors, load_weights, matcher_header, save_tensors
+from diptych.text.tokenisers.tokeniser import Tokeniser
 from diptych.training.context import OBJECTIVE_FILE
 from diptych.training.engine.step import Step
 
@@ -47,7 +47,7 @@ def snapshot_path(run: Path) -> Path:
     return run / "last" / "snapshot.safetensors"
 
 
-def save_snapshot(run: Path, vocabulary: Vocabulary, step: Step, position: Position, corpus: str) -> None:
+def save_snapshot(run: Path, tokeniser: Tokeniser, step: Step, position: Position, corpus: str) -> None:
     """Write weights, optimiser, random state and position; the previous file stays until this one is complete."""
     matcher, optimiser = step.matcher, step.optimiser
     names: dict[Tensor, str] = {parameter: name for name, parameter in _parameters(step)}
@@ -61,7 +61,7 @@ def save_snapshot(run: Path, vocabulary: Vocabulary, step: Step, position: Posit
     tensors["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors["random.cuda"] = torch.cuda.get_rng_state()
-    about = {**matcher_header(matcher, vocabulary), "position": asdict(position), "corpus": corpus}
+    about = {**matcher_header(matcher, tokeniser), "position": asdict(position), "corpus": corpus}
     save_tensors(snapshot_path(run), tensors, about)
 
 
@@ -98,12 +98,9 @@ class Snapshot:
         """How far the training had come."""
         return Position(**self.about["position"])
 
-    def check(self, vocabulary: Vocabulary, corpus: str) -> None:
-        """Refuse to resume with another vocabulary or other data."""
-        if self.about.get("vocabulary") != vocabulary.digest:
-            raise RunError(
-                f"{self.path}: made with another vocabulary than the run's vocabulary.json; restore that file"
-            )
+    def check(self, tokeniser: Tokeniser, corpus: str) -> None:
+        """Refuse to resume with another tokeniser or other data."""
+        check_tokeniser(self.path, self.about, tokeniser)
         if self.about.get("corpus") != corpus:
             raise RunError(f"{self.path}: made with other data; resume with the same data or train into another folder")
 

@@ -121,4 +121,4 @@ def _save(context: StageContext, about: dict[str, Any]) -> None:
     weights, model = best_file(context.training.run), context.model
     place = {key: about[key] for key in ("stage", "epoch", "step", "val", "interpolation")}
     write_json(weights.with_name("metrics.json"), place)
-    save_matcher(weights, model.matcher, model.vocabulary, place)
+    save_matcher(weights, model.matcher, model.tokeniser, place)

@@ -242,7 +242,7 @@ class StageLoop:
     def _save_best(self, metrics: dict[str, float]) -> None:
         weights = best_file(self.training.run)
         about = {**_place(self.position), "val": metrics}
-        save_matcher(weights, self.model.matcher, self.model.vocabulary, about)
+        save_matcher(weights, self.model.matcher, self.model.tokeniser, about)
         save_objective_state(weights, self.step)
         write_json(weights.with_name("metrics.json"), about)
 
@@ -254,7 +254,7 @@ class StageLoop:
 
     def write_snapshot(self) -> None:
         """Save everything that the next step depends on."""
-        save_snapshot(self.training.run, self.model.vocabulary, self.step, self.position, self.training.digest)
+        save_snapshot(self.training.run, self.model.tokeniser, self.step, self.position, self.training.digest)
 
     def _stop_if_interrupted(self) -> None:
         if self.training.interrupted.is_set():

@@ -22,7 +22,8 @@ from diptych.models.storage import load_tensors, save_tensors
 from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens
 from diptych.progress import ProgressCallback
 from diptych.text.features.bags import DistinctTexts
-from diptych.text.vocabulary import UNKNOWN, TokenTable
+from diptych.text.tokenisers.token_table import TokenTable
+from diptych.text.tokenisers.tokeniser import known_texts as tokeniser_knows
 from diptych.text.word_vectors import WordVectors
 
 TEXTS_AT_ONCE = 4096  # large batches, because each distinct word is computed once per batch
@@ -34,16 +35,16 @@ def fit_texts(
     settings: TextTowerSettings,
     texts: TokenTable,
     vectors: WordVectors | None,
-    vocabulary_digest: str,
+    tokeniser_digest: str,
     stores: Path,
     *,
     progress: ProgressCallback | None = None,
 ) -> bool:
     """Fit a tower to the training texts, or load the same fit from the folder of stores; returns whether it was fitted.
 
-    A fit is identified by the tower's settings, the texts, the vocabulary and the word vectors.
+    A fit is identified by the tower's settings, the texts, the tokeniser and the word vectors.
     """
-    digest = _digest(settings, texts, vectors, vocabulary_digest)
+    digest = _digest(settings, texts, vectors, tokeniser_digest)
     path = stores / "texts" / f"{settings.name}-{digest[:16]}.safetensors"
     if path.exists():
         _load(tower, path, digest)
@@ -177,7 +178,7 @@ class StageTexts:
         tower = self.model.matcher.fitted_text_tower
         if tower is None:
             return np.arange(len(texts))
-        known = known_texts(tower, self.model.vocabulary.encode_all(texts), self.model.device)
+        known = known_texts(tower, self.model.tokeniser.encode_all(texts), self.model.device)
         if not known.all():
             rows = np.flatnonzero(~known)
             self.report(f"left out {_counted(rows)} without a known word; the first is {texts[rows[0]]!r}")
@@ -187,10 +188,8 @@ class StageTexts:
 
     def table(self, texts: Sequence[str]) -> TokenTable:
         """The token ids of the texts; those without a known word are reported and stay in the table."""
-        table = self.model.vocabulary.encode_all(texts)
-        known = np.logical_or.reduceat(
-            table.flat > UNKNOWN, table.offsets[:-1]
-        )  # (texts,); every text has at least one id
+        table = self.model.tokeniser.encode_all(texts)
+        known = tokeniser_knows(self.model.tokeniser, texts)
         if not known.all():
             rows = np.flatnonzero(~known)
             self.report(

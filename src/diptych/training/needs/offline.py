@@ -72,8 +72,8 @@ def _stage_lists(settings: OfflineSettings, context: StageContext) -> HardNegati
     if mining_stage is None:
         return lists_of_run(settings, context.train)
     model, weights = context.model, stage_file(context.training.run, mining_stage)
-    matcher = load_matcher(weights, model.vocabulary).to(model.device).eval()
-    miner = Model.from_matcher(matcher, model.vocabulary, model.device, stores=context.training.stores)
+    matcher = load_matcher(weights, model.tokeniser).to(model.device).eval()
+    miner = Model.from_matcher(matcher, model.tokeniser, model.device, stores=context.training.stores)
     return _mine(miner, file_hash(weights), weights.parent, settings, context)
 
 

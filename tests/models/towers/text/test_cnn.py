@@ -9,7 +9,7 @@ from diptych.errors import RecipeError
 from diptych.models.tower import TextTowerSettings, Tokens
 from diptych.models.towers.text.cnn import DEPTHS, TextCNN, TextCNNSettings
 from diptych.registry import resolve
-from diptych.text.vocabulary import END, PAD, START, UNKNOWN
+from diptych.text.tokenisers.token_table import END, PAD, START, UNKNOWN
 
 WORDS = 30
 TINY = ((8, 2), (12, 1), (16, 1))

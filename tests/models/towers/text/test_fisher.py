@@ -8,7 +8,7 @@ from diptych.models.towers.text import fisher
 from diptych.models.towers.text.fisher import FisherSettings
 from diptych.text.features.fisher import fisher_vectors
 from diptych.text.features.mixtures import Mixture
-from diptych.text.vocabulary import TokenTable
+from diptych.text.tokenisers.token_table import TokenTable
 from diptych.text.word_vectors import WordVectors
 
 WORDS, SIZE = 60, 5

@@ -4,7 +4,7 @@ import torch
 
 from diptych.models.tower import Tokens
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.text.vocabulary import PAD
+from diptych.text.tokenisers.token_table import PAD
 
 IDS = torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0], [1, 4, 2, 0]])
 TOKENS = Tokens(IDS, torch.tensor([4, 3, 3]))

@@ -5,7 +5,7 @@ import torch
 from diptych.errors import RecipeError
 from diptych.models.tower import Tokens
 from diptych.models.towers.text.mean import MeanSettings
-from diptych.text.vocabulary import TokenTable
+from diptych.text.tokenisers.token_table import TokenTable
 from diptych.text.word_vectors import WordVectors
 
 VECTORS = np.arange(14, dtype=np.float32).reshape(7, 2) ** 2

@@ -3,7 +3,7 @@ import torch
 
 from diptych.models.tower import Tokens
 from diptych.models.towers.text.tfidf import TfidfSettings
-from diptych.text.vocabulary import TokenTable
+from diptych.text.tokenisers.token_table import TokenTable
 
 # Three texts of the words 4 to 6: "4 4 5", "5", "5 unknown"; no text has the word 6.
 TRAIN = TokenTable(np.array([1, 4, 4, 5, 2, 1, 5, 2, 1, 5, 3, 2], np.int32), np.array([0, 5, 8, 12], np.int64))

@@ -17,7 +17,7 @@ from torch.nn.functional import embedding
 from diptych.models.layers.text_blocks import Block, Windows, norm_places, plain_norm, residual_blocks
 from diptych.models.tower import TextTower, TextTowerSettings, Tokens, load_word_embedding
 from diptych.settings import Count
-from diptych.text.vocabulary import PAD, UNKNOWN
+from diptych.text.tokenisers.token_table import PAD, UNKNOWN
 
 PLACEMENTS_AT_ONCE = 256
 

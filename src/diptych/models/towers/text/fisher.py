@@ -23,7 +23,7 @@ from diptych.text.features.fisher import fisher_vectors, padded_fisher_vectors
 from diptych.text.features.ica import fit_ica
 from diptych.text.features.mixtures import CountedWords, Mixture, fit_mixture
 from diptych.text.features.pca import Covariance, PrincipalComponents
-from diptych.text.vocabulary import TokenTable
+from diptych.text.tokenisers.token_table import TokenTable
 from diptych.text.word_vectors import WordVectors
 
 LENGTH = 10.0  # of a word vector

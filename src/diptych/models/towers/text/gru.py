@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from diptych.models.layers.prefix_gru import last_states
 from diptych.models.tower import TextTower, TextTowerSettings, Tokens, load_word_embedding
 from diptych.settings import Count
-from diptych.text.vocabulary import PAD
+from diptych.text.tokenisers.token_table import PAD
 
 
 class GRUSettings(TextTowerSettings):

@@ -13,7 +13,7 @@ from diptych.models.tower import TextTowerSettings, Tokens
 from diptych.progress import ProgressCallback
 from diptych.settings import Count
 from diptych.text.features.bags import known_tokens
-from diptych.text.vocabulary import TokenTable
+from diptych.text.tokenisers.token_table import TokenTable
 from diptych.text.word_vectors import WordVectors
 
 

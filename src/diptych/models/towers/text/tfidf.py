@@ -12,7 +12,7 @@ from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens
 from diptych.progress import ProgressCallback
 from diptych.text.features.bags import known_tokens
 from diptych.text.features.tfidf import inverse_document_frequency, tfidf
-from diptych.text.vocabulary import SPECIALS, UNKNOWN, TokenTable
+from diptych.text.tokenisers.token_table import SPECIALS, UNKNOWN, TokenTable
 from diptych.text.word_vectors import WordVectors
 
 

@@ -10,7 +10,7 @@ from torch.nn.functional import dropout
 
 from diptych.models.tower import TextTower, TextTowerSettings, Tokens, load_word_embedding
 from diptych.settings import Count, Number
-from diptych.text.vocabulary import END, PAD
+from diptych.text.tokenisers.token_table import END, PAD
 
 
 class WordsSettings(TextTowerSettings):

@@ -11,7 +11,7 @@ from diptych.errors import DataError, RecipeError
 from diptych.model import Model
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.engine.callbacks import Callbacks
-from diptych.training.inputs.words import initial_vocabulary
+from diptych.training.inputs.tokeniser import initial_tokeniser
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 from support.callbacks import RecordingCallback
@@ -90,14 +90,14 @@ def test_a_filtered_run_resumes_bit_for_bit_without_the_file(use, vectors, featu
 def test_a_filter_without_vectors_is_refused(use, features):
     message = rf"^text\.use = '{use}': a file of word vectors .*; set text\.vectors, or text\.use=start .*"
     with pytest.raises(RecipeError, match=message):
-        initial_vocabulary(recipe_with(f"text.use={use}"), features, None, Callbacks())
+        initial_tokeniser(recipe_with(f"text.use={use}"), features, None, Callbacks())
 
 
 def test_a_filter_that_leaves_no_word_is_refused(features, tmp_path):
     path = tmp_path / "other.txt"
     path.write_text("xyzzy 1 2 3 4\n")
     with pytest.raises(DataError, match=rf"{path.name}.*none of the training words") as caught:
-        initial_vocabulary(recipe_with(f"text.vectors={path}", "text.use=both"), features, None, Callbacks())
+        initial_tokeniser(recipe_with(f"text.vectors={path}", "text.use=both"), features, None, Callbacks())
     assert "\n" not in str(caught.value)
 
 
@@ -126,23 +126,23 @@ def test_word_vectors_are_a_start(corpus, tmp_path):
 
 def test_the_vocabulary_is_that_of_the_run_to_resume_or_to_start_from(features, tmp_path):
     for name in ("resumed", "base"):
-        Vocabulary.from_texts([f"words of {name}"], 1).save(tmp_path / name / "vocabulary.json")
-    counted, _ = initial_vocabulary(recipe_with(), features, None, Callbacks())
+        Vocabulary.from_texts([f"words of {name}"], 1).save(tmp_path / name)
+    counted, _ = initial_tokeniser(recipe_with(), features, None, Callbacks())
     assert counted.words == Vocabulary.from_texts(features.split("train").texts, 1).words
     from_run = recipe_with(f"stage.1.start={tmp_path / 'base'}")
-    assert "base" in initial_vocabulary(from_run, features, None, Callbacks())[0].words
+    assert "base" in initial_tokeniser(from_run, features, None, Callbacks())[0].words
     for recipe in (recipe_with(), from_run):
-        assert "resumed" in initial_vocabulary(recipe, features, tmp_path / "resumed", Callbacks())[0].words
+        assert "resumed" in initial_tokeniser(recipe, features, tmp_path / "resumed", Callbacks())[0].words
 
 
 def test_phrases_are_counted_only_if_a_stage_trains_on_them(corpus):
     texts, phrases = ["plain"] * len(corpus.texts), [[Phrase("zebra", "1", ())] for _ in corpus.texts]
     named = replace(corpus, texts=texts, phrases=phrases)
     for changes, words in (([], ("plain",)), (["stage.1.phrases={}"], ("plain", "zebra"))):
-        vocabulary, _ = initial_vocabulary(recipe_with(*changes), named, None, Callbacks())
+        vocabulary, _ = initial_tokeniser(recipe_with(*changes), named, None, Callbacks())
         assert tuple(sorted(vocabulary.words)) == words
 
 
 def test_a_threshold_that_no_word_reaches_is_named(features):
     with pytest.raises(DataError, match=r"^scenes: .*\(text\.threshold = 1 keeps every word\)$"):
-        initial_vocabulary(recipe_with("text.threshold=100000"), features, None, Callbacks())
+        initial_tokeniser(recipe_with("text.threshold=100000"), features, None, Callbacks())

