@@ -18,7 +18,7 @@ from diptych.models.towers.text.fisher import Fisher, FisherSettings
 from diptych.text.features.bags import DistinctTexts
 from diptych.text.tokenisers.token_table import SPECIALS, TokenTable
 from diptych.text.word_vectors import WordVectors
-from diptych.training.inputs.texts import put_features
+from diptych.training.inputs.text_features import put_features
 from harness import arguments, finish, interleaved, timed
 
 WORDS, SPOKEN, CENTRES = 2_600, 12, 30

@@ -16,7 +16,7 @@ from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.words import WordsSettings
 from diptych.text.vocabulary import Vocabulary
 
-ALL = {"all": ("",)}
+ALL = {"all": lambda name: True}
 
 
 class Network(nn.Module):
@@ -52,7 +52,7 @@ def frozen():
 def adapted(rank=2, alpha=3.0, prefixes=("",)):
     """A network with factors that are nothing special."""
     network = frozen()
-    add_low_rank(network, LoRASettings(rank=rank, alpha=alpha), {"all": prefixes})
+    add_low_rank(network, LoRASettings(rank=rank, alpha=alpha), {"all": lambda name: name.startswith(prefixes)})
     with torch.no_grad():
         for part in network.modules():
             if isinstance(part, LowRank):
@@ -161,7 +161,7 @@ def test_what_cannot_be_adapted_is_refused_in_one_line():
         (LoRASettings(rank=4), "", "lora.rank = 4: layers.1.weight is 3 x 4; use at most 3"),
     ):
         with pytest.raises(RecipeError) as caught:
-            add_low_rank(frozen(), settings, {settings.parts[0]: (prefix,)})
+            add_low_rank(frozen(), settings, {settings.parts[0]: lambda name, prefix=prefix: name.startswith(prefix)})
         assert message in str(caught.value)
         assert "\n" not in str(caught.value)
 

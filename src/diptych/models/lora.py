@@ -9,7 +9,7 @@ exists only in training; what is saved as a model are the matrices W, so that a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated
 
 import torch
@@ -47,24 +47,25 @@ class LowRank(nn.Module):
         return torch.addmm(weight, self.b, self.a, alpha=self.scale)
 
 
-def add_low_rank(matcher: nn.Module, settings: LoRASettings, prefixes: Mapping[str, tuple[str, ...]]) -> None:
-    """Add trainable factors to frozen matrices: for each of the settings' parts, those whose names have its prefixes.
+def add_low_rank(matcher: nn.Module, settings: LoRASettings, includes: Mapping[str, Callable[[str], bool]]) -> None:
+    """Add trainable factors to the frozen matrices of the settings' parts.
 
-    Raises RecipeError for a part without such a matrix, and for a matrix that is too small for the rank.
+    `includes` says for each part whether it includes the weights of a name. Raises RecipeError for a part without a
+    frozen matrix, and for a matrix that is too small for the rank.
     """
-    frozen = {f"{name}.{matrix}": (module, matrix) for name, module, matrix in _frozen_matrices(matcher)}
+    chosen: dict[str, tuple[nn.Module, str]] = {}
     for part in settings.parts:
-        if not any(name.startswith(prefixes[part]) for name in frozen):
+        found = {name: (module, matrix) for name, module, matrix in _frozen_matrices(matcher) if includes[part](name)}
+        if not found:
             raise RecipeError(
                 f"lora.parts: {part!r} has no frozen weight matrix (of a linear layer or of attention); name other "
                 "parts, and leave them out of trainable"
             )
-    chosen = tuple(prefix for part in settings.parts for prefix in prefixes[part])
-    for name, (module, matrix) in frozen.items():
-        if name.startswith(chosen):
-            weight = getattr(module, matrix)
-            _check_rank(settings.rank, name, weight)
-            parametrize.register_parametrization(module, matrix, LowRank(weight, settings))
+        chosen |= found
+    for name, (module, matrix) in chosen.items():
+        weight = getattr(module, matrix)
+        _check_rank(settings.rank, name, weight)
+        parametrize.register_parametrization(module, matrix, LowRank(weight, settings))
 
 
 def merged_state(matcher: nn.Module) -> dict[str, Tensor]:
@@ -93,13 +94,13 @@ def _check_rank(rank: int, name: str, weight: Tensor) -> None:
 
 
 def _frozen_matrices(matcher: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
-    """The matrices that can be adapted: the name of each module, the module, and the matrix in it."""
+    """The matrices that can be adapted: the name of each, its module, and its name there."""
     for name, module in matcher.named_modules():
         attention = _ATTENTION if isinstance(module, nn.MultiheadAttention) else ()
         for matrix in ("weight",) if isinstance(module, nn.Linear) else attention:
             weight = module._parameters.get(matrix)  # None in attention of the other form, and if it is computed
             if weight is not None and not weight.requires_grad:
-                yield name, module, matrix
+                yield f"{name}.{matrix}", module, matrix
 
 
 def _adapted(matcher: nn.Module) -> Iterator[tuple[str, str, LowRank]]:

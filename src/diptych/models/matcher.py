@@ -22,7 +22,7 @@ from typing_extensions import Self
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
 from diptych.models.layers.attention import Direction
-from diptych.models.tower import FittedTextTower, ImageTower, TextTowerSettings, Tokens
+from diptych.models.tower import FittedTextTower, ImageTower, TextTower, TextTowerSettings, Tokens
 from diptych.settings import NamedSettings
 from diptych.text.tokenisers.tokeniser import Tokeniser
 
@@ -86,6 +86,12 @@ class Matcher(nn.Module, ABC):
     def fitted_text_tower(self) -> FittedTextTower | None:
         """The text tower that is fitted to the training texts before training, if the model has one."""
         return next((part for part in self.modules() if isinstance(part, FittedTextTower)), None)
+
+    @property
+    def cached_text_tower(self) -> TextTower | None:
+        """The text tower whose features training may compute once per text and pass as `Tokens.features`, if any."""
+        towers = [part for part in self.modules() if isinstance(part, TextTower) and part.caches_features]
+        return towers[0] if len(towers) == 1 else None
 
     @property
     def shares_prefixes(self) -> bool:
@@ -182,7 +188,7 @@ class Matcher(nn.Module, ABC):
 
     @abstractmethod
     def load_pretrained(self) -> None:
-        """Load the pretrained weights that training starts from, if the image side has any."""
+        """Load the pretrained weights that training starts from, if a tower has any."""
 
     @abstractmethod
     def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:

@@ -24,6 +24,7 @@ from diptych.errors import RecipeError, RunError
 from diptych.files import atomic_write
 from diptych.models.lora import merged_state
 from diptych.models.matcher import Matcher, ModelSettings
+from diptych.models.packaged import check_packaged, packaged_header
 from diptych.plugin_records import PluginRecord, changed_since, record_classes, settings_classes
 from diptych.plugins import PluginWarning
 from diptych.text.tokenisers.tokeniser import Tokeniser
@@ -89,10 +90,14 @@ def save_matcher(path: Path, matcher: Matcher, tokeniser: Tokeniser, about: dict
 
 
 def matcher_header(matcher: Matcher, tokeniser: Tokeniser) -> dict[str, Any]:
-    """The part of a file's header that identifies a matcher and its tokeniser, with its plug-ins, if any."""
+    """The part of a file's header that identifies a matcher and its tokeniser.
+
+    It has the matcher's plug-ins, and the packages that weights come with instead of being in the file, if any.
+    """
     header = {"model": matcher.settings.model_dump(mode="json"), "vocabulary": tokeniser.digest}
-    plugins = _plugins(matcher, tokeniser)
-    return {**header, "plugins": [plugin.to_json() for plugin in plugins]} if plugins else header
+    plugins = [plugin.to_json() for plugin in _plugins(matcher, tokeniser)]
+    optional = {"plugins": plugins, "packaged": packaged_header(matcher)}
+    return header | {key: value for key, value in optional.items() if value}
 
 
 def _plugins(matcher: Matcher, tokeniser: Tokeniser) -> tuple[PluginRecord, ...]:
@@ -112,7 +117,7 @@ def load_matcher(path: Path, tokeniser: Tokeniser) -> Matcher:
     tensors, about = load_tensors(path)
     check_tokeniser(path, about, tokeniser)
     matcher = model_settings(path, about).build()
-    load_weights(matcher, tensors, path)
+    load_weights(matcher, tensors, about, path)
     warn_of_changed_plugins(path, about, matcher, tokeniser)
     return matcher
 
@@ -131,8 +136,12 @@ def warn_of_changed_plugins(path: Path, about: dict[str, Any], matcher: Matcher,
         warnings.warn(f"{path}: the plug-in {change}; the model may give other results", PluginWarning, stacklevel=3)
 
 
-def load_weights(matcher: Matcher, tensors: dict[str, Tensor], path: Path) -> None:
-    """Copy tensors into a matcher; a missing, extra or misshapen tensor is an error that names it."""
+def load_weights(matcher: Matcher, tensors: dict[str, Tensor], about: dict[str, Any], path: Path) -> None:
+    """Copy tensors into a matcher; a missing, extra or misshapen tensor is an error that names it.
+
+    Weights that come with a package must be those that the header of the tensors' file, `about`, notes.
+    """
+    check_packaged(matcher, about.get("packaged"), path)
     expected = matcher.state_dict()
     for name in sorted(expected.keys() ^ tensors.keys()):
         has, lacks = ("model", "file") if name in expected else ("file", "model")

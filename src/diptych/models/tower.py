@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import torch
 from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from diptych import registry
 from diptych.errors import RecipeError
@@ -31,7 +32,7 @@ Kind = TypeVar("Kind", bound=Settings)
 class Tokens:
     """Texts as padded ids (texts, length) and their lengths (texts,).
 
-    `features`, (texts, size), is the output of a fitted tower that was computed before; it is used instead of the ids.
+    `features`, (texts, feature size), is what `TextTower.features` has computed before; it is used instead of the ids.
     """
 
     ids: Tensor
@@ -80,13 +81,54 @@ class ImageTowerSettings(NamedSettings, ABC):
 
 
 class TextTower(nn.Module, ABC):
-    """Encodes a text as one vector of `size`, before the joint space."""
+    """Encodes a text as one vector of `size`, before the joint space.
+
+    With `caches_features`, what the tower computes of a text first does not change while `feature_part` is frozen.
+    Training then computes it once per distinct text, stores it, and passes it as `Tokens.features`, which `forward`
+    must use instead of the ids. By default it is the output of the whole tower.
+    """
+
+    caches_features: ClassVar[bool] = False
+    features_at_once: ClassVar[int] = 4096  # texts whose features are computed in one batch
 
     size: int
 
     @abstractmethod
     def forward(self, tokens: Tokens) -> Tensor:
         """Encode padded texts: (texts, size)."""
+
+    @property
+    def feature_part(self) -> nn.Module:
+        """The part that `features` runs."""
+        return self
+
+    @property
+    def feature_size(self) -> int:
+        """The size of the features."""
+        return self.size
+
+    @property
+    def feature_options(self) -> dict[str, Any]:
+        """What the features depend on besides the weights of `feature_part` and the ids, as JSON could hold it."""
+        return {}
+
+    def features(self, tokens: Tokens) -> Tensor:
+        """What may be stored of padded texts: (texts, feature size)."""
+        features: Tensor = self(tokens)
+        return features
+
+    @property
+    def standardises(self) -> bool:
+        """Whether the mean and the deviation of the features are to be set before training (`standardise`)."""
+        return False
+
+    def standardise(self, mean: Tensor, deviation: Tensor) -> None:
+        """Set the mean and the standard deviation of each entry of the features over the training texts."""
+        raise NotImplementedError(f"{type(self).__name__} does not standardise its features")
+
+    def load_pretrained(self) -> None:
+        """Load the weights that training starts from; does nothing in a tower that starts at random."""
+        return
 
     def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
         """Initialise the found words, rows of the vocabulary, with these vectors; the others stay random."""
@@ -96,11 +138,9 @@ class TextTower(nn.Module, ABC):
 class FittedTextTower(TextTower):
     """A text tower that is fitted to the training texts once, before training, and has nothing to train.
 
-    Its output for a text never changes. With `caches_features`, training computes it once per text and passes it as
-    `Tokens.features`. Everything that was fitted is in the tower's buffers, and so in the run.
+    Its output for a text never changes. Everything that was fitted is in the tower's buffers, and so in the run.
     """
 
-    caches_features: ClassVar[bool] = False
     settings: TextTowerSettings
 
     @abstractmethod
@@ -114,6 +154,10 @@ class FittedTextTower(TextTower):
 
 class TextTowerSettings(NamedSettings, ABC):
     """The settings of a text tower, as `model.text` gives them."""
+
+    def completed(self) -> Self:
+        """These settings with all that is read from the files that they name, so that a run needs those no longer."""
+        return self
 
     def tokeniser(self) -> Tokeniser | None:
         """The tokeniser that belongs to the tower's pretrained weights; None if the recipe's `text` table decides."""

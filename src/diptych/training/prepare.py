@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from diptych.data.corpus import Corpus
+from diptych.data.phrases import find_mentions
 from diptych.errors import RecipeError
 from diptych.model import Model
 from diptych.models.matcher import Matcher
@@ -41,13 +42,16 @@ def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot
     )
     resumed = None if snapshot is None else snapshot.tensors
     context = StageContext(training, number, model, train, images, resumed)
+    texts = StageTexts(model, training.stores, training.progress("text features"), training.callbacks.message)
+    if snapshot is None and stage.start == "scratch":
+        texts.standardise(train.texts if stage.phrases is None else find_mentions(train).phrases)
     needs = tuple(find_need(name).prepare(context) for name in stage.objective.needs)
     step = make_step(model.matcher, stage, model.device, needs)
     if snapshot is not None:  # after the needs, whose preparation may draw random numbers
         snapshot.restore(step)
     elif stage.interpolate is not None:
         save_matcher(start_file(training.run), model.matcher, model.tokeniser, {"stage": number})
-    return PreparedStage(context, step, _stage_data(context, needs))
+    return PreparedStage(context, step, _stage_data(context, texts, needs))
 
 
 def make_step(matcher: Matcher, stage: Stage, device: torch.device, needs: Sequence[Need] = ()) -> Step:
@@ -64,10 +68,9 @@ def make_step(matcher: Matcher, stage: Stage, device: torch.device, needs: Seque
     return kind(matcher, objective, optimiser, device, clip, chunk, parameters, tuple(needs))
 
 
-def _stage_data(context: StageContext, needs: Sequence[Need]) -> StageData:
+def _stage_data(context: StageContext, texts: StageTexts, needs: Sequence[Need]) -> StageData:
     """What the stage trains on and is validated on."""
     training, stage, images = context.training, context.stage, context.images
-    texts = StageTexts(context.model, training.stores, training.progress("text features"), training.callbacks.message)
     seed = (training.recipe.seed, context.number)
     extensions = [need.epoch_extension for need in needs if need.epoch_extension is not None]
     if stage.phrases is not None:

@@ -91,7 +91,7 @@ class StartRun:
         matcher = model.for_data(len(tokeniser), feature_shape).build()
         if len(tokeniser) > len(self.tokeniser):
             tensors = add_word_rows(tensors, matcher, len(self.tokeniser), len(tokeniser))
-        load_weights(matcher, tensors, file)
+        load_weights(matcher, tensors, about, file)
         warn_of_changed_plugins(file, about, matcher, tokeniser)
         return matcher
 

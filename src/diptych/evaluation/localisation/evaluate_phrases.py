@@ -22,6 +22,7 @@ from diptych.evaluation.runs import FEATURES, open_for_run, open_run
 from diptych.features.readers import InputReader
 from diptych.model import Model
 from diptych.models.explain.localise import check_can_localise, valid_regions
+from diptych.models.text_inputs import TextInputs
 from diptych.progress import ProgressCallback
 
 PHOTOS_AT_ONCE = 16
@@ -51,6 +52,11 @@ def evaluate_phrases(
     return measure_phrases(model, mentions, reader, corpus.image_ids, progress, overlap=overlap, workers=workers)
 
 
+def distinct_phrases(mentions: Mentions) -> list[str]:
+    """The phrases of mentions, many of which share one, each once."""
+    return list(dict.fromkeys(mentions.phrases))
+
+
 @torch.inference_mode()
 def measure_phrases(
     model: Model,
@@ -61,15 +67,17 @@ def measure_phrases(
     *,
     overlap: float = MIN_OVERLAP,
     workers: int = 2,
+    texts: TextInputs | None = None,
 ) -> GroundingResult:
     """Measure the mentions of a corpus on the regions and boxes of a reader.
 
     Mentions in an unreadable photo are left out, and the photo is named; mentions in a photo without regions are
-    misses. `progress` receives the number of photos done and the total.
+    misses. `progress` receives the number of photos done and the total. `texts` are the inputs of the distinct phrases,
+    `distinct_phrases(mentions)`, if they are known already.
     """
     boxes = reader.boxes
     assert boxes is not None  # the model reads proposed regions
-    ranking = _MentionRanking(model, mentions, image_ids, overlap)
+    ranking = _MentionRanking(model, mentions, image_ids, overlap, texts)
     photos = np.unique(mentions.images)
     chunks = np.split(photos, range(PHOTOS_AT_ONCE, len(photos), PHOTOS_AT_ONCE))
     done = 0
@@ -89,12 +97,20 @@ def measure_phrases(
 class _MentionRanking:
     """The ranks of all mentions, filled photo by photo."""
 
-    def __init__(self, model: Model, mentions: Mentions, image_ids: Sequence[str], overlap: float) -> None:
+    def __init__(
+        self,
+        model: Model,
+        mentions: Mentions,
+        image_ids: Sequence[str],
+        overlap: float,
+        texts: TextInputs | None,
+    ) -> None:
         self._mentions, self._image_ids, self._overlap = mentions, image_ids, overlap
         self._score = model.matcher.score
-        numbers: dict[str, int] = {}  # of the distinct phrases, which many mentions share
-        self._phrase_of = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in mentions.phrases], np.int64)
-        self._phrases = model.torch_engine.text_tensor(list(numbers))
+        distinct = distinct_phrases(mentions)
+        numbers = {phrase: number for number, phrase in enumerate(distinct)}
+        self._phrase_of = np.array([numbers[phrase] for phrase in mentions.phrases], np.int64)
+        self._phrases = model.torch_engine.text_tensor(distinct, inputs=texts)
         order = np.argsort(mentions.images, kind="stable")
         photos, starts = np.unique(mentions.images[order], return_index=True)
         self._rows = dict(zip(photos.tolist(), np.split(order, starts[1:]), strict=True))

@@ -26,6 +26,7 @@ from diptych.models.engines.engine import Encodings
 from diptych.models.layers.sets import concatenate_encodings, present
 from diptych.models.matcher import Matcher
 from diptych.models.storage import load_matcher
+from diptych.models.text_inputs import TextInputs
 from diptych.models.tower import Tokens
 from diptych.progress import ProgressCallback
 from diptych.text.tokenisers.stored import load_tokeniser
@@ -144,17 +145,21 @@ class TorchEngine:
 
     @torch.inference_mode()
     def text_tensor(
-        self, texts: Sequence[str], progress: ProgressCallback | None = None, batch_size: int | None = None
+        self,
+        texts: Sequence[str],
+        progress: ProgressCallback | None = None,
+        batch_size: int | None = None,
+        inputs: TextInputs | None = None,
     ) -> Tensor:
-        """Encode texts: (texts, ...)."""
+        """Encode texts: (texts, ...). `inputs` are their ids and features, if those are known already."""
         at_once = batch_size or TEXTS_AT_ONCE
-        table = self.tokeniser.encode_all(texts)
+        inputs = TextInputs(self.tokeniser.encode_all(texts)) if inputs is None else inputs
         # Neighbours share prefixes, which the text tower computes once, or have equal lengths and need no padding.
-        keys: Sequence[Any] = texts if self.matcher.shares_prefixes else table.lengths.tolist()
+        keys: Sequence[Any] = texts if self.matcher.shares_prefixes else inputs.lengths.tolist()
         order = np.array(sorted(range(len(texts)), key=keys.__getitem__), np.int64)
         rows, done = [], 0
         for chunk in np.split(order, range(at_once, len(order), at_once)):
-            rows.append(self.matcher.encode_texts(self._tokens(*table.batch(chunk))))
+            rows.append(self.matcher.encode_texts(inputs.tokens(chunk, self.device)))
             done += len(chunk)
             if progress:
                 progress(done, len(order))
@@ -184,10 +189,12 @@ class TorchEngine:
         workers: int = 2,
         progress: ProgressCallback | None = None,
         reader: ImageReader | None = None,
+        texts: TextInputs | None = None,
     ) -> EncodedCorpus:
         """Encode the images and texts of a corpus that share a group with the other side.
 
-        `progress` receives the number of items done and the total.
+        `progress` receives the number of items done and the total. `texts` are the inputs of those texts, if they are
+        known already.
         """
         corpus = corpus.matched()
         if not len(corpus.texts):
@@ -200,10 +207,14 @@ class TorchEngine:
             corpus = corpus.take(readable, np.arange(len(corpus.texts)))
             matched = corpus.matched()
             rows = np.flatnonzero(np.isin(corpus.image_groups, matched.image_groups))
+            kept = np.flatnonzero(np.isin(corpus.text_groups, matched.text_groups))
+            texts = None if texts is None else texts.take(kept)
             images, corpus = images[torch.from_numpy(rows).to(images.device)], matched
         start = total - len(corpus.texts)
-        texts = self.text_tensor(corpus.texts, progress and (lambda done, _: progress(start + done, total)))
-        return EncodedCorpus.from_matcher(self.matcher, corpus, images, texts, skipped)
+        encoded = self.text_tensor(
+            corpus.texts, progress and (lambda done, _: progress(start + done, total)), inputs=texts
+        )
+        return EncodedCorpus.from_matcher(self.matcher, corpus, images, encoded, skipped)
 
     @torch.inference_mode()
     def encode_corpus_images(

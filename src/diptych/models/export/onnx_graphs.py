@@ -76,7 +76,7 @@ def image_shape(matcher: Matcher) -> tuple[int, ...]:
 def image_graph(matcher: Matcher) -> Any:
     """The image side as an ONNX model."""
     images = torch.zeros(2, *image_shape(matcher), dtype=torch.uint8)
-    return _exported(_Images(matcher), {"images": images}, {"images": {0: "images"}})
+    return exported(_Images(matcher), {"images": images}, {"images": {0: "images"}})
 
 
 def text_graph(matcher: Matcher) -> Any:
@@ -85,18 +85,18 @@ def text_graph(matcher: Matcher) -> Any:
     if not grus:
         ids = torch.full((2, 7), END)
         axes = {"ids": {0: "texts", 1: "length"}, "lengths": {0: "texts"}}
-        return _exported(_Texts(matcher), {"ids": ids, "lengths": torch.full((2,), 7)}, axes)
+        return exported(_Texts(matcher), {"ids": ids, "lengths": torch.full((2,), 7)}, axes)
     (name,) = grus
     tower = matcher.get_submodule(name)
     assert isinstance(tower, TextGRU)
     behind = copy.deepcopy(matcher)
     parent, _, own = name.rpartition(".")
     setattr(behind.get_submodule(parent), own, _PrecomputedText(tower.size))
-    rest = _exported(_AfterTextTower(behind), {"features": torch.zeros(2, tower.size)}, {"features": {0: "texts"}})
+    rest = exported(_AfterTextTower(behind), {"features": torch.zeros(2, tower.size)}, {"features": {0: "texts"}})
     return _joined(_gru_graph(tower, rest.ir_version), rest)
 
 
-def _exported(module: nn.Module, inputs: dict[str, Tensor], axes: dict[str, dict[int, str]]) -> Any:
+def exported(module: nn.Module, inputs: dict[str, Tensor], axes: dict[str, dict[int, str]]) -> Any:
     """A module as an ONNX model with named inputs, of which these axes are dynamic, and one output, `vectors`."""
     names = {axis for of_input in axes.values() for axis in of_input.values()}
     dims = {name: torch.export.Dim(name, min=1) for name in names}

@@ -31,7 +31,8 @@ class TwoTowerSettings(ModelSettings):
 
     def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
         """These settings with the vocabulary's size and the shape of stored features, if any."""
-        return self.model_copy(update={"words": vocabulary_size, "image": self.image.for_data(feature_shape)})
+        towers = {"image": self.image.for_data(feature_shape), "text": self.text.completed()}
+        return self.model_copy(update={"words": vocabulary_size, **towers})
 
 
 class TwoTowers(Matcher):
@@ -70,8 +71,9 @@ class TwoTowers(Matcher):
         return self.image.pretrained
 
     def load_pretrained(self) -> None:
-        """Load the image tower's pretrained weights, if any."""
+        """Load the towers' pretrained weights, if any."""
         self.image.load_pretrained()
+        self.text.load_pretrained()
 
     def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
         """Initialise the found words with these vectors."""

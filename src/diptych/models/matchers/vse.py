@@ -47,7 +47,8 @@ class VSESettings(ModelSettings):
 
     def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
         """These settings with the vocabulary's size and the shape of stored features, if any."""
-        return self.model_copy(update={"words": vocabulary_size, "image": self.image.for_data(feature_shape)})
+        towers = {"image": self.image.for_data(feature_shape), "text": self.text.completed()}
+        return self.model_copy(update={"words": vocabulary_size, **towers})
 
     def build(self) -> VSE:
         """A matcher with random weights."""
@@ -103,8 +104,9 @@ class VSE(Matcher):
         return torch.mm(images, texts.t())
 
     def load_pretrained(self) -> None:
-        """Load the image tower's pretrained weights, if any."""
+        """Load the towers' pretrained weights, if any."""
         self.image.load_pretrained()
+        self.text.load_pretrained()
 
     def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
         """Initialise the found words with these vectors."""

@@ -51,7 +51,8 @@ class VSRNSettings(ModelSettings):
 
     def for_data(self, vocabulary_size: int, feature_shape: tuple[int, ...] | None) -> Self:
         """These settings with the vocabulary's size and the shape of stored regions, if any."""
-        return self.model_copy(update={"words": vocabulary_size, "image": self.image.for_data(feature_shape)})
+        towers = {"image": self.image.for_data(feature_shape), "text": self.text.completed()}
+        return self.model_copy(update={"words": vocabulary_size, **towers})
 
     def build(self) -> VSRN:
         """A matcher with random weights."""
@@ -130,8 +131,9 @@ class VSRN(Matcher):
         return EncodedBatch(self._gather(rows, layout), self.encode_texts(tokens), terms)
 
     def load_pretrained(self) -> None:
-        """Load the image tower's pretrained weights, if any."""
+        """Load the towers' pretrained weights, if any."""
         self.image.load_pretrained()
+        self.text.load_pretrained()
 
     def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
         """Initialise the found words of the text tower with these vectors."""

@@ -108,7 +108,7 @@ class Snapshot:
     def restore(self, step: Step) -> None:
         """Restore weights, optimiser state and random state."""
         optimiser = step.optimiser
-        load_weights(step.matcher, self._under("model."), self.path)
+        load_weights(step.matcher, self._under("model."), self.about, self.path)
         for name, parameter in step.parameters.items():
             parameter.copy_(self.tensors[f"objective.{name}"])
         for need in step.needs:

@@ -37,8 +37,8 @@ def chunked_gradients(
     batch = _sorted_by_words(batch)
     images = [_Chunk(partial(_encode_images, matcher, part, device), device) for part in _split(batch.images, chunk)]
     texts = [
-        _Chunk(partial(_encode_texts, matcher, ids, lengths, device), device)
-        for ids, lengths in zip(_split(batch.ids, chunk), _split(batch.lengths, chunk), strict=True)
+        _Chunk(partial(_encode_texts, matcher, batch, slice(begin, begin + chunk), device), device)
+        for begin in range(0, len(batch.ids), chunk)
     ]
     encoded = (
         concatenate_encodings([part.take() for part in images]),
@@ -140,9 +140,9 @@ def _encode_images(matcher: Matcher, images: NDArray[Any], device: torch.device)
     return matcher.encode_images(torch.from_numpy(images).to(device))
 
 
-def _encode_texts(matcher: Matcher, ids: NDArray[Any], lengths: NDArray[Any], device: torch.device) -> Tensor:
-    # Precomputed text features are not used: they are not split into chunks.
-    return matcher.encode_texts(tokens_to_device(ids, lengths, None, device))
+def _encode_texts(matcher: Matcher, batch: PairBatch, rows: slice, device: torch.device) -> Tensor:
+    features = None if batch.text_features is None else batch.text_features[rows]
+    return matcher.encode_texts(tokens_to_device(batch.ids[rows], batch.lengths[rows], features, device))
 
 
 def _sorted_by_words(batch: PairBatch) -> PairBatch:
@@ -154,6 +154,7 @@ def _sorted_by_words(batch: PairBatch) -> PairBatch:
         ids=batch.ids[order],
         lengths=batch.lengths[order],
         groups=batch.groups[order],
+        text_features=None if batch.text_features is None else batch.text_features[order],
     )
 
 

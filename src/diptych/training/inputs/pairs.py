@@ -87,7 +87,7 @@ class ImageTextData:
             train, stage.batches.size, seed, extensions, _batch_extensions(train, stage.batches)
         )
         self._val = corpus.split("val").matched()
-        self._val_images = images.for_encoding(self._val)
+        self._val_images, self._val_texts = images.for_encoding(self._val), texts.inputs(self._val.texts)
 
     def why_skipped(self, image: int) -> tuple[str, str]:
         """The name of an image that a batch left out, and the reason."""
@@ -98,7 +98,8 @@ class ImageTextData:
         if self._is_first_validation:  # by now random crops have shown which photos are small
             self._report_enlarged()
             self._is_first_validation = False
-        return validation_metrics(self._model.encode_corpus(self._val, self._workers, progress, self._val_images))
+        inputs = self._val_images, self._val_texts
+        return validation_metrics(self._model.encode_corpus(self._val, self._workers, progress, *inputs))
 
     def describe(self, metrics: dict[str, float]) -> str:
         """The main measures in one line."""

@@ -9,7 +9,7 @@ from diptych.data.phrases import Mentions, find_mentions
 from diptych.data.sampling.batch import PairReader
 from diptych.data.sampling.regions import RegionRoles, RegionSampler, annotated_boxes
 from diptych.errors import DataError
-from diptych.evaluation.localisation.evaluate_phrases import measure_phrases
+from diptych.evaluation.localisation.evaluate_phrases import distinct_phrases, measure_phrases
 from diptych.features.photo_regions import PhotoRegions, photo_regions
 from diptych.features.readers import StoreOptions, image_reader
 from diptych.progress import ProgressCallback
@@ -53,6 +53,7 @@ class PhraseData:
         )
         val = corpus.split("val")
         self._val, self._val_ids = find_mentions(val), val.image_ids
+        self._val_texts = texts.inputs(distinct_phrases(self._val))
         matcher = images.model.matcher
         store = StoreOptions(images.stores, images.model.device, images.workers, images.progress)
         self._val_regions = image_reader(val, matcher.image_input, matcher.pretrained, store=store)
@@ -70,6 +71,7 @@ class PhraseData:
             self._val_ids,
             progress,
             workers=self._workers,
+            texts=self._val_texts,
         )
         return found.metrics
 

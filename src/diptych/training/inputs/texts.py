@@ -1,4 +1,4 @@
-"""The texts of a stage: token ids, and fitted text towers, whose fits and outputs are computed once and stored."""
+"""The texts of a stage: token ids, the features of a frozen text encoder, and fits of text towers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from diptych.data.corpus import Integers
 from diptych.errors import DataError, RunError
-from diptych.files import atomic_write
 from diptych.model import Model
 from diptych.models.storage import load_tensors, save_tensors
+from diptych.models.text_inputs import TextInputs
 from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens
 from diptych.progress import ProgressCallback
 from diptych.text.features.bags import DistinctTexts
 from diptych.text.tokenisers.token_table import TokenTable
 from diptych.text.tokenisers.tokeniser import known_texts as tokeniser_knows
 from diptych.text.word_vectors import WordVectors
+from diptych.training.inputs.text_features import TextFeatures, text_features
 
 TEXTS_AT_ONCE = 4096  # large batches, because each distinct word is computed once per batch
 FIT_VERSION = 1  # increase it when fitting changes, so that no older fit is reused
@@ -78,21 +78,6 @@ def _load(tower: FittedTextTower, path: Path, digest: str) -> None:
     tower.load_state_dict(tensors)
 
 
-@dataclass(frozen=True, eq=False)
-class TextFeatures:
-    """The output of a fitted tower for many texts: one row per distinct text, and the row of each text."""
-
-    rows: NDArray[np.float32]  # (distinct texts, size)
-    row_of: NDArray[np.int64]  # (texts,)
-
-    def __len__(self) -> int:
-        return len(self.row_of)
-
-    def __getitem__(self, texts: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The features of these texts, (texts, size)."""
-        return self.rows[self.row_of[texts]]
-
-
 @torch.inference_mode()
 def known_texts(tower: FittedTextTower, table: TokenTable, device: torch.device) -> NDArray[np.bool_]:
     """Whether each text of a table has a word that the tower knows: (texts,)."""
@@ -104,69 +89,12 @@ def known_texts(tower: FittedTextTower, table: TokenTable, device: torch.device)
     return np.asarray(np.concatenate(known)[distinct.inverse])
 
 
-def text_features(
-    tower: FittedTextTower,
-    table: TokenTable,
-    device: torch.device,
-    stores: Path,
-    progress: ProgressCallback | None = None,
-) -> TextFeatures:
-    """The output of a tower for all texts of a table, computed once and then read from the folder of stores.
-
-    The file is identified by the fitted tower and the texts. `progress` counts distinct texts.
-    """
-    distinct = DistinctTexts.from_table(table)
-    path = stores / "texts" / f"{tower.settings.name}-{_features_digest(tower, table)[:16]}.npy"
-    if not path.exists():
-        with atomic_write(path) as temporary:
-            shape = (len(distinct.first), tower.size)
-            rows = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
-            put_features(tower, table, distinct, device, rows, progress)
-            rows.flush()
-    return TextFeatures(_mapped(path, (len(distinct.first), tower.size)), distinct.inverse)
-
-
-@torch.inference_mode()
-def put_features(
-    tower: FittedTextTower,
-    table: TokenTable,
-    distinct: DistinctTexts,
-    device: torch.device,
-    rows: NDArray[np.float32],
-    progress: ProgressCallback | None = None,
-) -> None:
-    """Write the output of a tower for each distinct text of a table into rows, (distinct texts, size)."""
-    done = 0
-    for ids, lengths in distinct.padded_batches(table, TEXTS_AT_ONCE):
-        features: Tensor = tower(Tokens(ids.to(device), lengths.to(device)))
-        rows[done : done + len(ids)] = features.cpu().numpy()
-        done += len(ids)
-        if progress:
-            progress(done, len(rows))
-
-
-def _features_digest(tower: FittedTextTower, table: TokenTable) -> str:
-    digest = hashlib.sha256(str(FIT_VERSION).encode())
-    for name, tensor in sorted(tower.state_dict().items()):
-        digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
-    for values in (table.offsets, table.flat):
-        digest.update(np.ascontiguousarray(values).data)
-    return digest.hexdigest()
-
-
-def _mapped(path: Path, shape: tuple[int, int]) -> NDArray[np.float32]:
-    try:
-        rows = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (ValueError, EOFError, OSError) as reason:
-        raise RunError(f"{path}: damaged or truncated ({reason}); delete it to compute it again") from None
-    if rows.shape != shape or rows.dtype != np.float32:
-        raise RunError(f"{path}: not the text features that its name says; delete it to compute them again")
-    return rows
-
-
 @dataclass(frozen=True)
 class StageTexts:
-    """The texts of a stage: their token ids, and the output of a fitted text tower if the model has one."""
+    """The texts of a stage: their token ids, and their features if a text encoder is frozen.
+
+    Create it after the stage has set which parameters are trainable.
+    """
 
     model: Model
     stores: Path  # the folder that holds fits and features
@@ -199,11 +127,25 @@ class StageTexts:
         return table
 
     def features(self, table: TokenTable) -> TextFeatures | None:
-        """The output of a fitted text tower for all texts; None if the model has none, or a cheap one."""
-        tower = self.model.matcher.fitted_text_tower
-        if tower is None or not tower.caches_features:
+        """The features of all texts; None if the model has no features to store, or what computes them is trained."""
+        tower = self.model.matcher.cached_text_tower
+        if tower is None or any(parameter.requires_grad for parameter in tower.feature_part.parameters()):
             return None
         return text_features(tower, table, self.model.device, self.stores, self.progress)
+
+    def inputs(self, texts: Sequence[str]) -> TextInputs:
+        """The ids of texts, and their features if there are any to store."""
+        table = self.model.tokeniser.encode_all(texts)
+        return TextInputs(table, self.features(table))
+
+    def standardise(self, texts: Sequence[str]) -> None:
+        """Measure the features of the training texts for a tower that standardises them."""
+        tower = self.model.matcher.cached_text_tower
+        if tower is None or not tower.standardises:
+            return
+        table = self.model.tokeniser.encode_all(texts)
+        features = text_features(tower, table, self.model.device, self.stores, self.progress)
+        tower.standardise(*(value.to(self.model.device) for value in features.statistics()))
 
 
 def _counted(rows: Integers) -> str:

