@@ -53,6 +53,12 @@ def torchvision():
 
 
 @pytest.fixture(scope="session")
+def encoder_folder(torchvision):
+    """Writes a folder with a small sentence encoder; see `support.sentence`, which imports transformers."""
+    return importlib.import_module("support.sentence").encoder_folder
+
+
+@pytest.fixture(scope="session")
 def small_backbones():
     """For a while every backbone is tiny, whatever its name."""
 

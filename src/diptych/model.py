@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from diptych.models.engines.torch_engine import TorchEngine
     from diptych.models.explain.localise import LocatedRegion
     from diptych.models.matcher import Matcher
-    from diptych.models.text_inputs import TextInputs
 
 
 def load(address: str | Path, device: str = "auto", *, snapshot: str = "best") -> Model:
@@ -388,14 +387,12 @@ class Model:
         workers: int = 2,
         progress: ProgressCallback | None = None,
         reader: ImageReader | None = None,
-        texts: TextInputs | None = None,
     ) -> EncodedCorpus:
         """Encode the images and texts of a corpus that share a group with the other side.
 
-        `progress` receives the number of items done and the total. `reader` and `texts` are the inputs of its images
-        and of its texts, if they are known already.
+        `progress` receives the number of items done and the total.
         """
-        return self.torch_engine.encode_corpus(corpus, workers, progress, reader, texts)
+        return self.torch_engine.encode_corpus(corpus, workers, progress, reader)
 
 
 def _in_memory(what: str) -> RunError:

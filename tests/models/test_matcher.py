@@ -19,6 +19,7 @@ from diptych.models.towers.image.backbone import BackboneSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.image.regions import RegionSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
+from diptych.models.towers.text.fisher import FisherSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.towers.text.mean import MeanSettings
 from diptych.models.towers.text.words import WordsSettings
@@ -131,6 +132,16 @@ def test_the_fitted_text_tower_is_found_behind_a_head():
     assert fitted.fitted_text_tower is fitted.text
     assert Projected(fitted, Head(hidden=5, output=2)).fitted_text_tower is fitted.text
     assert built(DECLARED["vse"][0]).fitted_text_tower is None
+
+
+def test_the_text_tower_with_features_to_store_is_found_behind_a_head():
+    fisher = FisherSettings(word=3, centres=1)
+    cached = built(VSESettings(joint=6, words=9, image=FEATURES["image"], text=fisher))
+    assert cached.cached_text_tower is cached.text
+    assert Projected(cached, Head(hidden=5, output=2)).cached_text_tower is cached.text
+    assert built(DECLARED["vse"][0]).cached_text_tower is None
+    cached.second = fisher.build(9)  # features of two towers cannot be told apart
+    assert cached.cached_text_tower is None
 
 
 @pytest.mark.parametrize("weights", [None, "own.safetensors"])

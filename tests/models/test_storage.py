@@ -109,7 +109,7 @@ def test_weights_that_do_not_fit_are_named_and_nothing_is_loaded(tmp_path, chang
     matcher, weights = vse(), dict(vse(seed=1).state_dict())
     before = {name: value.clone() for name, value in matcher.state_dict().items()}
     change(weights)
-    assert reason in refusal(lambda: load_weights(matcher, weights, tmp_path / "w"))
+    assert reason in refusal(lambda: load_weights(matcher, weights, {}, tmp_path / "w"))
     assert all(torch.equal(value, before[name]) for name, value in matcher.state_dict().items())
 
 

@@ -8,8 +8,10 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, ImageError
 from diptych.models.engines.torch_engine import TorchEngine
 from diptych.models.matchers.vse import VSESettings
+from diptych.models.text_inputs import TextInputs
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.text.gru import GRUSettings
+from diptych.models.towers.text.sentence import SentenceSettings
 from diptych.text.vocabulary import Vocabulary
 
 
@@ -40,6 +42,28 @@ def test_texts_keep_their_order_whatever_the_chunks(engine, corpus, monkeypatch)
     torch.testing.assert_close(whole, one_by_one)
     monkeypatch.setattr("diptych.models.engines.torch_engine.TEXTS_AT_ONCE", 4)
     torch.testing.assert_close(engine.text_tensor(corpus.texts), whole)
+
+
+def test_inputs_that_are_known_replace_tokenising(engine, corpus):
+    expected = engine.encode_corpus(corpus, 0)
+    inputs = TextInputs(engine.tokeniser.encode_all(corpus.texts))
+    untokenised = replace(engine, tokeniser=None)
+    torch.testing.assert_close(untokenised.encode_corpus(corpus, 0, texts=inputs).texts, expected.texts)
+    pictures = [Broken() if row in (0, 4) else picture for row, picture in enumerate(corpus.pictures)]
+    some = replace(corpus, pictures=pictures)
+    torch.testing.assert_close(
+        untokenised.encode_corpus(some, 0, texts=inputs).texts, engine.encode_corpus(some, 0).texts
+    )
+
+
+def test_features_that_are_known_replace_the_encoder(corpus, monkeypatch):
+    settings = VSESettings(joint=512, text=SentenceSettings(hidden=0), image=CNNSettings(pixels=16, width=1))
+    matcher, tokeniser = settings.build().eval(), settings.tokeniser()
+    engine = TorchEngine(matcher, tokeniser, torch.device("cpu"))
+    expected = engine.text_tensor(corpus.texts)
+    inputs = TextInputs(tokeniser.encode_all(corpus.texts), expected.numpy())
+    monkeypatch.setattr(matcher.text.encoder, "forward", None)
+    torch.testing.assert_close(engine.text_tensor(corpus.texts, inputs=inputs), expected)
 
 
 @pytest.mark.parametrize("workers", [0, 3])

@@ -2,6 +2,7 @@ import copy
 
 import pytest
 import torch
+from torch import nn
 
 from diptych.errors import RecipeError
 from diptych.models.lora import LoRASettings
@@ -61,3 +62,26 @@ def test_nothing_to_train_is_refused(parts):
     ).build()
     with pytest.raises(RecipeError, match="nothing in these parts can be trained"):
         set_trainable(matcher, parts)
+
+
+def test_an_encoder_is_trained_only_if_it_is_named():
+    class Reserved(nn.Module):
+        trained_only_by_name = True
+
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+
+    matcher = VSESettings(
+        joint=5, text=GRUSettings(hidden=5, word=3), image=FeatureSettings(shape=(6,)), words=9
+    ).build()
+    matcher.text.encoder = Reserved()
+
+    def trained(*parts):
+        set_trainable(matcher, parts)
+        names = (name for name, parameter in matcher.named_parameters() if parameter.requires_grad)
+        return {name.removeprefix("text.encoder.").split(".")[1] for name in names if name.startswith("text.encoder.")}
+
+    assert trained("all") == trained("text") == trained("text", "project") == set()
+    assert trained("all", "text.encoder") == trained("text.encoder") == {"0", "1"}
+    assert trained("text", "text.encoder.blocks.1") == {"1"}

@@ -43,7 +43,8 @@ def stage_data(features, tmp_path):
         images = reader(model, stage, tmp_path, 0, lambda *_: None, lambda _: None)
         texts = StageTexts(model, tmp_path, lambda *_: None, lambda _: None)
         if known is not None:
-            texts = SimpleNamespace(known=lambda _: np.array(known), table=texts.table, features=texts.features)
+            shared = {"table": texts.table, "features": texts.features, "inputs": texts.inputs}
+            texts = SimpleNamespace(known=lambda _: np.array(known), **shared)
         return ImageTextData(features, features.split("train"), stage, (0, 1), images, texts, extensions=extensions)
 
     return make

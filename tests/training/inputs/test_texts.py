@@ -11,16 +11,14 @@ from diptych.errors import RunError
 from diptych.model import Model
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.storage import load_tensors, save_tensors
-from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.fisher import FisherSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
 from diptych.text.tokenisers.token_table import TokenTable
 from diptych.text.vocabulary import Vocabulary
 from diptych.text.word_vectors import WordVectors
-from diptych.training.inputs import texts
 from diptych.training.inputs.pairs import StageTexts
-from diptych.training.inputs.texts import fit_texts, known_texts, text_features
+from diptych.training.inputs.texts import fit_texts, known_texts
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 from support.callbacks import RecordingCallback
@@ -110,43 +108,9 @@ def test_a_fit_that_fails_leaves_nothing(tmp_path):
 CPU = torch.device("cpu")
 
 
-def test_features_of_all_texts_each_distinct_one_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(texts, "TEXTS_AT_ONCE", 4)
+def test_texts_without_a_known_word_are_found(tmp_path):
     tower, _ = fit(tmp_path)
-    rows = [row.tolist() for row in np.split(drawn(2).flat, 30)]
-    rows = rows[:9] + rows[:5] + [[1, 3, 2]] + rows[3:4]
-    told = []
-    features = text_features(tower, table(rows), CPU, tmp_path, lambda *each: told.append(each))
-    assert (len(features), len(features.rows)) == (16, 10)
-    assert told == [(4, 10), (8, 10), (10, 10)]
-    asked = np.array([15, 0, 14, 3])
-    assert features[asked].dtype == np.float32
-    for place, text in enumerate(asked):
-        ids = torch.tensor([rows[text]])
-        expected = tower(Tokens(ids, torch.tensor([ids.shape[1]])))[0].numpy()
-        np.testing.assert_allclose(features[asked][place], expected, atol=1e-5)
-    assert np.array_equal(features[np.array([0])], features[np.array([9])])
-    assert known_texts(tower, table(rows), CPU).tolist() == [True] * 14 + [False, True]
-
-
-def test_features_are_kept_and_belong_to_tower_and_texts(tmp_path, monkeypatch):
-    tower, _ = fit(tmp_path)
-    some, others = table([[1, 4, 5, 2], [1, 6, 2]]), table([[1, 4, 5, 2], [1, 7, 2]])
-    first = text_features(tower, some, CPU, tmp_path).rows.copy()
-    with monkeypatch.context() as patch:
-        patch.setattr(texts, "put_features", None)  # a second time nothing is computed
-        np.testing.assert_array_equal(text_features(tower, some, CPU, tmp_path).rows, first)
-        with pytest.raises(TypeError):
-            text_features(tower, others, CPU, tmp_path)
-        tower.scales *= 2
-        with pytest.raises(TypeError):
-            text_features(tower, some, CPU, tmp_path)
-    assert not list((tmp_path / "texts").glob(".*"))
-    (file,) = (tmp_path / "texts").glob("*.npy")
-    tower.scales /= 2
-    file.write_bytes(file.read_bytes()[:-8])
-    with pytest.raises(RunError, match=r"damaged or truncated .*; delete it to compute it again"):
-        text_features(tower, some, CPU, tmp_path)
+    assert known_texts(tower, table([[1, 4, 2], [1, 3, 2], [1, 3, 9, 2]]), CPU).tolist() == [True, False, True]
 
 
 def read_by_a_gru(stores):

@@ -6,6 +6,7 @@ are safetensors.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,7 +80,7 @@ def weights_files(folder: Path) -> list[Path]:
         parts = _json(index).get("weight_map")
         if not isinstance(parts, dict) or not all(isinstance(name, str) for name in parts.values()):
             raise RecipeError(f"{index}: has no 'weight_map' from weights to files; copy the folder again")
-        return [folder / Path(name).name for name in sorted(set(parts.values()))]
+        return sorted({folder / Path(name).name for name in parts.values()})
     pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
     if not pickled:
         raise RecipeError(f"{folder}: has no model.safetensors; copy the folder again, with its weights")
@@ -92,20 +93,24 @@ def weights_files(folder: Path) -> list[Path]:
 
 def conversion(pickled: Path, into: Path) -> str:
     """The command that converts a pickled file of tensors to safetensors; torch refuses to run code in it."""
-    return (
-        'python -c "import torch; from safetensors.torch import save_file; '
-        f"save_file({{k: v.clone() for k, v in torch.load('{pickled}', 'cpu', weights_only=True).items()}}, '{into}')\""
+    program = (
+        "import sys, torch; from safetensors.torch import save_file; "
+        "tensors = torch.load(sys.argv[1], 'cpu', weights_only=True); "
+        "save_file({name: value.clone().contiguous() for name, value in tensors.items()}, sys.argv[2])"
     )
+    return shlex.join(["python", "-c", program, str(pickled), str(into)])
 
 
 def tokenizer_file(folder: Path) -> Path:
     """The tokenizer.json of a folder."""
     file = folder / "tokenizer.json"
     if not file.is_file():
-        raise RecipeError(
-            f'{folder}: has no tokenizer.json; write one: python -c "from transformers import AutoTokenizer; '
-            f"AutoTokenizer.from_pretrained('{folder}').save_pretrained('{folder}')\""
+        program = (
+            "import sys; from transformers import AutoTokenizer; "
+            "AutoTokenizer.from_pretrained(sys.argv[1], local_files_only=True).save_pretrained(sys.argv[1])"
         )
+        command = shlex.join(["python", "-c", program, str(folder)])
+        raise RecipeError(f"{folder}: has no tokenizer.json; write one: {command}")
     return file
 
 

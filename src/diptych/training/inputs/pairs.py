@@ -99,7 +99,7 @@ class ImageTextData:
             self._report_enlarged()
             self._is_first_validation = False
         inputs = self._val_images, self._val_texts
-        return validation_metrics(self._model.encode_corpus(self._val, self._workers, progress, *inputs))
+        return validation_metrics(self._model.torch_engine.encode_corpus(self._val, self._workers, progress, *inputs))
 
     def describe(self, metrics: dict[str, float]) -> str:
         """The main measures in one line."""

@@ -21,11 +21,13 @@ from typing_extensions import Self
 
 from diptych.errors import RecipeError
 from diptych.models.sentence.encoder import SentenceEncoder
-from diptych.models.sentence.folder import Architecture, check_files
+from diptych.models.sentence.folder import Architecture, check_files, lowers
 from diptych.models.sentence.transformer import TransformerEncoder
 from diptych.models.sentence.use import USE, Layers
 from diptych.models.tower import TextTower, TextTowerSettings, Tokens
 from diptych.settings import Number
+from diptych.text.tokenisers.library import read_document
+from diptych.text.tokenisers.pretrained import Pretrained
 from diptych.text.tokenisers.prompt import Prompt
 from diptych.text.tokenisers.tokeniser import Tokeniser
 from diptych.text.tokenisers.usem3 import USETokeniser
@@ -91,7 +93,15 @@ class SentenceSettings(TextTowerSettings):
         return folder
 
     def _folder_tokeniser(self) -> Tokeniser:
-        raise NotImplementedError
+        folder = self._folder()
+        document, context = read_document(folder), Architecture.read(folder).length
+        if lowers(folder):
+            steps = [{"type": "Lowercase"}, *filter(None, [document.get("normalizer")])]
+            document = {**document, "normalizer": {"type": "Sequence", "normalizers": steps}}
+        try:
+            return Pretrained(document=document, context=context, prompt=self.prompt)
+        except RecipeError as reason:
+            raise RecipeError(f"{folder / 'tokenizer.json'}: {reason}") from None
 
 
 class Sentence(TextTower):
