@@ -6,7 +6,6 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import nn
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import RecipeError, RunError
@@ -19,7 +18,7 @@ from diptych.training.engine import interpolation as interpolation_module
 from diptych.training.engine.checkpoint import snapshot_path
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
-from support.backbones import TinyBackbone
+from support.backbones import LayeredBackbone
 from support.callbacks import RecordingCallback, press_ctrl_c
 from support.corpora import with_features
 from support.recipes import BASE
@@ -158,21 +157,6 @@ def test_a_stage_after_low_rank_factors_trains_what_they_became(recipes, corpus,
     assert first.keys() == last.keys()
     for name, value in first.items():
         torch.testing.assert_close(last[name], value, rtol=0, atol=1e-6)
-
-
-class LayeredBackbone(TinyBackbone):
-    """A backbone with a matrix and with blocks."""
-
-    def __init__(self):
-        super().__init__()
-        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)) for _ in range(3))
-        self.norm = nn.LayerNorm(6)
-
-    def forward(self, pixels):
-        values = super().forward(pixels)
-        for block in self.blocks:
-            values = values + block(values)
-        return self.norm(values)
 
 
 @pytest.fixture
