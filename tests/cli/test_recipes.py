@@ -95,7 +95,7 @@ def run(*words):
 def test_the_overview_has_a_few_lines_for_each_paper():
     listed = run("list").stdout.splitlines()
     assert [line.split()[0] for line in listed if line[0] != " "][1:] == [
-        *("diptych", "aoq", "convse", "dual_path", "two_branch", "vsepp")
+        *("diptych", "adapt", "aoq", "convse", "dual_path", "two_branch", "vsepp")
     ]
     assert len(listed) < 45
 

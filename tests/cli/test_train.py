@@ -245,5 +245,6 @@ def test_an_evaluation_compares_with_the_starter_unless_told_not_to(started, pho
     difference = found["starter"]["difference"]["differences"]["rsum"]["value"]
     assert difference == pytest.approx(found["metrics"]["rsum"] - starter["metrics"]["rsum"])
     assert "mine against the starter on test: 2 images, 2 texts" in invoke(*command).stdout
+    assert found["start"] == found["starter"]  # it is what the run started from
     without = invoke(*command, "--no-starter", "--json")
-    assert json.loads(without.stdout) == {key: value for key, value in found.items() if key != "starter"}
+    assert json.loads(without.stdout) == {key: found[key] for key in found if key not in ("start", "starter")}

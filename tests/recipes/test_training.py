@@ -13,10 +13,11 @@ from support.callbacks import RecordingCallback
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=4", "stage.1.epochs=1"]
 TINY = [*SMALL, "model.image.width=2", "model.image.pixels=32", "stage.2.epochs=1"]
-HEADS = [name for name in catalogue().all_names() if "-head" in name]
-# Trained in test_train_fine_tuning.py, test_aoq_training.py, test_two_branch.py and test_dual_path_training.py.
+HEADS = [name for name in catalogue().all_names() if "-head" in name and not name.startswith("adapt")]
+# Trained in test_train_fine_tuning.py, test_adapt.py, test_aoq_training.py, test_two_branch.py and
+# test_dual_path_training.py.
 ELSEWHERE = {*HEADS, "vsepp-rc-rv-vgg19-ft", "vsepp-rc-small", "vsepp-curriculum"}
-OTHER_MODELS = ("scan", "bfan", "vsrn", "two-branch", "similarity", "cca", "phrases", "dual-path")
+OTHER_MODELS = ("adapt", "scan", "bfan", "vsrn", "two-branch", "similarity", "cca", "phrases", "dual-path")
 UNTRAINED = ("classes", "classes-small")  # made in test_make.py
 
 

@@ -1,6 +1,7 @@
-"""A backbone without layers, so that features take no time."""
+"""Backbones that take no time: one without layers, and one with a few."""
 
 import torch
+from torch import nn
 
 from diptych.features.backbone import Backbone
 
@@ -30,3 +31,18 @@ class TinyBackbone(Backbone):
 
     def forward(self, pixels):
         return self.regions(pixels).mean(1)
+
+
+class LayeredBackbone(TinyBackbone):
+    """A backbone with a matrix and with blocks."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)) for _ in range(3))
+        self.norm = nn.LayerNorm(6)
+
+    def forward(self, pixels):
+        values = super().forward(pixels)
+        for block in self.blocks:
+            values = values + block(values)
+        return self.norm(values)

@@ -9,8 +9,9 @@ from diptych.data.sampling.offline import OfflineSettings
 from diptych.data.sampling.regions import PhraseSettings
 from diptych.errors import DataError, RecipeError
 from diptych.features.regions import Regions
+from diptych.models.lora import LoRASettings
 from diptych.models.matchers.cca import CCASettings
-from diptych.models.matchers.projected import ProjectedSettings
+from diptych.models.matchers.projected import Head, ProjectedSettings
 from diptych.models.matchers.two_branch import TwoBranchSettings
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
@@ -103,6 +104,16 @@ BROKEN_RECIPES = {
         corpus_of_groups(),
         "text.tokeniser: the model's pretrained text tower brings its own tokeniser; leave text.tokeniser out",
     ),
+    "interpolation from scratch": (
+        Stage(objective=Hinge(), interpolate=(0.5,)),
+        corpus_of_groups(),
+        "interpolate: the stage starts from scratch, and random weights know nothing that could be kept; start from",
+    ),
+    "interpolation with a random head": (
+        Stage(objective=Hinge(), start="runs/base", interpolate=(0.5,), head=Head()),
+        corpus_of_groups(),
+        "interpolate: the head starts at random, so the weights before and after it are not of one model; set head",
+    ),
     "offline negatives without lists": (
         Stage(objective=Quintuplet()),
         corpus_of_groups(),
@@ -122,6 +133,11 @@ BROKEN_RECIPES = {
         Stage(objective=Quintuplet(), offline=OfflineSettings(lists="stage-3")),
         corpus_of_groups(),
         "offline.lists = 'stage-3': not an earlier stage",
+    ),
+    "lists of a start from scratch": (
+        Stage(objective=Quintuplet(), offline=OfflineSettings(lists="start")),
+        corpus_of_groups(),
+        "offline.lists = 'start': the stage starts from scratch, and random weights find no hard negatives; start from",
     ),
     "classes of a single group": (
         Stage(objective=Instance()),
@@ -236,6 +252,11 @@ BROKEN_MODELS = {
         two_branch(),
         "'correlation' and the model 'two_branch' cannot be combined",
     ),
+    "gradients in closed form": (
+        Stage(objective=Correlation(), epochs=1, start="runs/base", interpolate=(0.5,)),
+        matcher_with(solves_in_closed_form=True),
+        "objective: 'correlation' computes all weights in closed form; leave out lora and interpolate",
+    ),
     "classes of sets": (
         Stage(objective=Instance()),
         matcher_with(embedding_dim=None),
@@ -324,13 +345,31 @@ def test_a_captioning_model_takes_plain_pairs_only():
         (Stage(objective=Quintuplet(), offline=OFFLINE), VSE),
         (Stage(objective=Instance(clusters=2)), VSE),
         (Stage(objective=Correlation(), epochs=1), CCASettings(joint=2, **TOWERS)),
+        (Stage(objective=Hinge(), start="runs/base", head=Head(residual=True), interpolate=(0.5,)), VSE),
+        (Stage(objective=Quintuplet(), start="runs/base", offline=OfflineSettings(lists="start")), VSE),
+        (Stage(objective=Hinge(), lora=LoRASettings(rank=2, parts=("project",)), trainable=("text",)), VSE),
     ],
-    ids=["neighbours", "negatives", "chunk", "offline", "clusters", "closed form"],
+    ids=[
+        *("neighbours", "negatives", "chunk", "offline", "clusters", "closed form"),
+        *("interpolated residual heads", "lists of the start", "low rank"),
+    ],
 )
 def test_what_can_be_combined_is_accepted(stage, settings):
     recipe = Recipe(stage=(stage,))
     check_recipe(recipe, corpus_of_groups())
-    assert check_models(recipe, settings, corpus_of_groups()).settings.name == settings.name
+    name = "projected" if stage.head is not None else settings.name
+    assert check_models(recipe, settings, corpus_of_groups()).settings.name == name
+
+
+def test_a_stage_after_low_rank_factors_has_none():
+    first = Stage(objective=Hinge(), lora=LoRASettings(rank=2, parts=("project",)))
+    second = Stage(objective=Hinge(), start="previous", trainable=("project",))
+    matcher = check_models(Recipe(stage=(first, second)), VSE, corpus_of_groups())
+    assert not hasattr(matcher.project, "parametrizations")
+    assert [name for name, weights in matcher.named_parameters() if weights.requires_grad] == [
+        "project.weight",
+        "project.bias",
+    ]
 
 
 def test_a_fitted_text_tower_takes_words():

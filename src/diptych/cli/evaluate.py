@@ -102,9 +102,10 @@ def command(
 ) -> None:
     """Measure recall in both directions, with 95% intervals.
 
-    A run is also compared with the starter, the model that comes with Diptych, and with the figures that were published
-    for its recipe. A run that was trained on phrases is evaluated by phrase localisation. Data without splits is split
-    as it was when the run was trained (--val and --test of `diptych train`).
+    A run is also compared with what it started from (zero-shot, if that is a pretrained model), with the starter, the
+    model that comes with Diptych, and with the figures that were published for its recipe. A run that was trained on
+    phrases is evaluated by phrase localisation. Data without splits is split as it was when the run was trained (--val
+    and --test of `diptych train`).
 
     Examples:
 
@@ -149,7 +150,7 @@ def command(
         phrase_source=phrases_from or "annotation",
         batch_statistics=batch_statistics,
         report=report,
-        starter=not no_starter,
+        baselines=not no_starter,
     )
     to_measure, whole = open_sources(sources, retriever, phrases, split_rule(val, test))
     corpus = None if whole is None else whole.split(split)

@@ -54,7 +54,7 @@ class EvaluationOptions:
     phrase_source: PhraseSource
     batch_statistics: BatchStatistics
     report: bool
-    starter: bool = True
+    baselines: bool = True
 
     def check(self) -> None:
         """Raise a ScoreError for options that cannot be combined."""

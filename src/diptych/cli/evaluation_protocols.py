@@ -181,11 +181,11 @@ def _retrieval(sources: list[str], options: EvaluationOptions, encoder: SourceEn
         overlap = score_overlap(score, *groups)
         measurement.add(overlap_table(overlap), "overlap", overlap)
     if len(encoded) == 1 and options.phrase_run is None:
-        _add_starter(measurement, sources[0], encoded[0], result, options, encoder)
+        _add_baselines(measurement, sources[0], encoded[0], result, options, encoder)
     return measurement
 
 
-def _add_starter(
+def _add_baselines(
     measurement: Measurement,
     source: str,
     encoded: EncodedCorpus,
@@ -193,18 +193,16 @@ def _add_starter(
     options: EvaluationOptions,
     encoder: SourceEncoder,
 ) -> None:
-    """Add how a run compares with the starter and the paper, if it does."""
-    from diptych.evaluation.runs import open_run
-    from diptych.models.address import STARTER
-    from diptych.report.starter_comparison import compare_with_starter
-    from diptych.report.tables.starter_comparison import starter_table
+    """Add how a run compares with its baselines and the paper, if it does."""
+    from diptych.report.baselines import compare_with_baselines, open_baselines
+    from diptych.report.tables.baselines import baseline_table
 
-    starter = open_run(STARTER, encoder.device, encoder.features) if options.starter else None
-    comparison = compare_with_starter(
-        source, encoded, result, starter, gallery=options.gallery, workers=encoder.workers, progress=progress_bar
+    opened = open_baselines(source, encoder.device, encoder.features, print_note) if options.baselines else []
+    comparison = compare_with_baselines(
+        source, encoded, result, opened, gallery=options.gallery, workers=encoder.workers, progress=progress_bar
     )
     if comparison is not None:
-        measurement.tables.append(starter_table(comparison, options.split))
+        measurement.tables.append(baseline_table(comparison, options.split))
         measurement.json.update(comparison.to_json())
 
 

@@ -41,7 +41,11 @@ Log = Annotated[
     ),
 ]
 NoStarter = Annotated[
-    bool, typer.Option("--no-starter", help="Do not compare with the starter, which takes time if photos are new.")
+    bool,
+    typer.Option(
+        "--no-starter",
+        help="Do not compare with what the run started from, nor with the starter; both take time if photos are new.",
+    ),
 ]
 Seeds = Annotated[
     str | None,

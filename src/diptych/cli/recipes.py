@@ -140,7 +140,7 @@ def show_command(
 def _print_overview(papers: Iterable[RecipePaper]) -> None:
     """A few lines per paper, Diptych's own recipes first."""
     overview = Table(Column("paper", no_wrap=True), "recipes", box=None, pad_edge=False)
-    for paper in sorted(papers, key=lambda paper: paper.reference is not None):
+    for paper in sorted(papers, key=lambda paper: (paper.reference is not None, paper.name != "diptych")):
         source = f" ({paper.reference})" if paper.reference else ""
         count = sum(map(len, paper.groups.values()))
         start = f"{count} recipes; start with {', '.join(paper.start)}"

@@ -85,7 +85,7 @@ def command(
         if report_on != "val":
             raise RecipeError("--report-on needs --seeds; measure a single run with `diptych evaluate`")
         overrides = [*overrides, *([] if seed is None else [f"seed={seed}"])]
-        _train_one(recipe, overrides, folder, options, resume=resume, with_starter=not no_starter)
+        _train_one(recipe, overrides, folder, options, resume=resume, with_baselines=not no_starter)
         return
     if seed is not None:
         raise RecipeError("--seed and --seeds exclude each other; remove one (--seeds 3,7 names seeds)")
@@ -97,12 +97,12 @@ def command(
 
 
 def _train_one(
-    recipe: str, overrides: list[str], folder: Path, options: TrainingOptions, *, resume: bool, with_starter: bool
+    recipe: str, overrides: list[str], folder: Path, options: TrainingOptions, *, resume: bool, with_baselines: bool
 ) -> None:
-    """Train one run, write its report on val, and print how it compares with the starter, if wanted, and the paper."""
+    """Train one run, write its report on val, and print how it compares with the paper and, if wanted, baselines."""
     from diptych.model import Model
-    from diptych.models.address import STARTER
-    from diptych.report.tables.starter_comparison import starter_table
+    from diptych.report.baselines import open_baselines
+    from diptych.report.tables.baselines import baseline_table
     from diptych.training.engine.checkpoint import snapshot_path
     from diptych.training.recipe_loader import load_recipe
     from diptych.training.train import train
@@ -129,10 +129,10 @@ def _train_one(
         raise
     evaluator = options.evaluator(corpus)
     reported = evaluator.write_report(folder, Model.load(folder, device, stores=features))
-    starter = Model.load(STARTER, device, stores=features) if with_starter else None
-    comparison = evaluator.compare_with_starter(folder, reported, starter)
+    baselines = open_baselines(folder, device, features, print_note) if with_baselines else []
+    comparison = evaluator.compare_with_baselines(folder, reported, baselines)
     if comparison is not None:
-        stdout.print(starter_table(comparison, "val"))
+        stdout.print(baseline_table(comparison, "val"))
     print_result(f"trained {folder}, report {folder / 'report.html'}", "bold green")
     print_note(f"evaluate it with: diptych evaluate {folder} {options.data}")
 

@@ -22,6 +22,7 @@ import diptych
 from diptych import registry
 from diptych.errors import RecipeError, RunError
 from diptych.files import atomic_write
+from diptych.models.lora import merged_state
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.packaged import check_packaged, packaged_header
 from diptych.plugin_records import PluginRecord, changed_since, record_classes, settings_classes
@@ -84,8 +85,8 @@ def _about(path: Path, header: dict[str, str]) -> dict[str, Any]:
 
 
 def save_matcher(path: Path, matcher: Matcher, tokeniser: Tokeniser, about: dict[str, Any]) -> None:
-    """Write a matcher's weights with its settings and its tokeniser's digest."""
-    save_tensors(path, matcher.state_dict(), {**about, **matcher_header(matcher, tokeniser)})
+    """Write a matcher's weights, low-rank factors merged, with its settings and its tokeniser's digest."""
+    save_tensors(path, merged_state(matcher), {**about, **matcher_header(matcher, tokeniser)})
 
 
 def matcher_header(matcher: Matcher, tokeniser: Tokeniser) -> dict[str, Any]:

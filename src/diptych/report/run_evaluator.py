@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,9 @@ from diptych.evaluation.runs import encoded_score, evaluate_encoded, validation_
 from diptych.model import Model
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.progress import ProgressDisplay, no_progress
+from diptych.report.baselines import Baseline, BaselineComparison, compare_with_baselines
 from diptych.report.run_report import REPORT, write_phrase_report, write_report
 from diptych.report.sections.hard_negatives import hard_negatives_section
-from diptych.report.starter_comparison import StarterComparison, compare_with_starter
 from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import trained_on_phrases
 from diptych.training.sweep import CallbackFactory, train_runs
@@ -59,12 +59,14 @@ class RunEvaluator:
         write_report(run, encoded, result, split, hard_negatives=negatives, stores=model.stores)
         return ReportedRun(result.metrics.to_json(), encoded, result)
 
-    def compare_with_starter(self, run: Path, reported: ReportedRun, starter: Model | None) -> StarterComparison | None:
-        """Compare what a report shows with the starter, if given, and the paper; None for phrases."""
+    def compare_with_baselines(
+        self, run: Path, reported: ReportedRun, baselines: Sequence[Baseline]
+    ) -> BaselineComparison | None:
+        """Compare what a report shows with the baselines and the paper; None for phrases."""
         if reported.encoded is None or reported.result is None:
             return None
-        return compare_with_starter(
-            run, reported.encoded, reported.result, starter, workers=self.workers, progress=self.progress
+        return compare_with_baselines(
+            run, reported.encoded, reported.result, baselines, workers=self.workers, progress=self.progress
         )
 
     def metrics(self, run: Path, model: Model, split: str) -> dict[str, float]:

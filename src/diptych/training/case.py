@@ -102,6 +102,11 @@ class Case:
         return backbone is not None and any(parameter.requires_grad for parameter in backbone.parameters())
 
     @property
+    def has_random_head(self) -> bool:
+        """Whether the stage attaches a head that starts at random."""
+        return self.stage.head is not None and not self.stage.head.residual
+
+    @property
     def draws_more(self) -> bool:
         """Whether more than the pairs themselves is drawn for a batch."""
         return self.stage.batches.neighbours or self.stage.batches.rivals > 0 or self.stage.phrases is not None

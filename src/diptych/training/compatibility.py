@@ -8,6 +8,7 @@ meta device, without weights. All are checked before anything is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,18 @@ RECIPE_RULES = (
         "use 'scratch' or the path of a run",
     ),
     Rule(
+        "interpolation from scratch",
+        lambda case: case.stage.interpolate is not None and case.stage.start == "scratch",
+        "interpolate: the stage starts from scratch, and random weights know nothing that could be kept",
+        "start from a run, or leave interpolate out",
+    ),
+    Rule(
+        "interpolation with a random head",
+        lambda case: case.stage.interpolate is not None and case.has_random_head,
+        "interpolate: the head starts at random, so the weights before and after it are not of one model",
+        "set head.residual = true, or leave interpolate out",
+    ),
+    Rule(
         "text settings of a model with its own tokeniser",
         lambda case: case.overruled_text_key,
         "text.{case.overruled_text_key}: the model's pretrained text tower brings its own tokeniser",
@@ -80,7 +93,7 @@ RECIPE_RULES = (
         "offline negatives without lists",
         lambda case: "offline" in case.objective.needs and case.stage.offline is None,
         "offline: the objective {case.objective.name!r} draws from mined lists",
-        'name a run that has mined, such as offline = {{ lists = "runs/vsepp" }}, or "previous"',
+        'name a run that has mined, such as offline = {{ lists = "runs/vsepp" }}, or "previous" or "start"',
     ),
     Rule(
         "lists that nobody reads",
@@ -100,6 +113,12 @@ RECIPE_RULES = (
         lambda case: not case.mining_stage_exists,
         "offline.lists = {stage.offline.lists!r}: not an earlier stage",
         "name an earlier stage, or a run that has mined",
+    ),
+    Rule(
+        "lists of a start from scratch",
+        lambda case: case.stage.offline is not None and case.stage.offline.by_start and case.stage.start == "scratch",
+        "offline.lists = 'start': the stage starts from scratch, and random weights find no hard negatives",
+        "start from a run, or name an earlier stage or a run that has mined",
     ),
     Rule(
         "classes of a single group",
@@ -239,6 +258,14 @@ MODEL_RULES = (
         "'correlation' belongs to 'cca', every other objective to another model",
     ),
     Rule(
+        "gradients in closed form",
+        lambda case: (
+            case.matcher.solves_in_closed_form and (case.stage.lora is not None or case.stage.interpolate is not None)
+        ),
+        "objective: {case.objective.name!r} computes all weights in closed form",
+        "leave out lora and interpolate",
+    ),
+    Rule(
         "classes of sets",
         lambda case: "classes" in case.objective.needs and case.matcher.embedding_dim is None,
         "objective: {case.objective.name!r} classifies vectors",
@@ -312,8 +339,9 @@ def _cases(recipe: Recipe, settings: ModelSettings, corpus: Corpus, tokeniser: T
         try:
             with torch.device("meta"):
                 matcher = matcher if stage.head is None else Projected(matcher, stage.head)
-                set_trainable(matcher, stage.trainable)
-                make_optimiser(matcher, stage.optimiser)  # raises for parts that the model does not have
+                trained = matcher if stage.lora is None else deepcopy(matcher)  # factors are merged after the stage
+                set_trainable(trained, stage.trainable, stage.lora)
+                make_optimiser(trained, stage.optimiser)  # raises for parts that the model does not have
         except RecipeError as error:
             raise RecipeError(f"stage.{number}.{error}") from None
-        yield Case(recipe, number, corpus, matcher, tokeniser)
+        yield Case(recipe, number, corpus, trained, tokeniser)

@@ -91,6 +91,11 @@ def stage_file(run: Path, stage: int) -> Path:
     return run / f"stage-{stage}" / "weights.safetensors"
 
 
+def start_file(run: Path) -> Path:
+    """Where a run keeps the weights that its present stage has started from, if the stage interpolates."""
+    return run / "start" / "weights.safetensors"
+
+
 def best_file(run: Path) -> Path:
     """Where a run keeps its best weights."""
     return run / "best" / "weights.safetensors"

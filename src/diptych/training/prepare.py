@@ -12,9 +12,11 @@ from diptych.data.phrases import find_mentions
 from diptych.errors import RecipeError
 from diptych.model import Model
 from diptych.models.matcher import Matcher
+from diptych.models.storage import save_matcher
 from diptych.objectives.objective import ObjectiveContext
-from diptych.training.context import StageContext, TrainingContext, training_corpus
+from diptych.training.context import StageContext, TrainingContext, start_file, training_corpus
 from diptych.training.engine.checkpoint import Snapshot
+from diptych.training.engine.last_blocks import LAST, last_blocks
 from diptych.training.engine.loop import PreparedStage
 from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.step import ClosedFormStep, Step
@@ -30,10 +32,11 @@ from diptych.training.recipe import Stage
 def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot: Snapshot | None) -> PreparedStage:
     """Prepare a stage from the beginning, or from the snapshot that it resumes from."""
     stage = training.recipe.stage[number - 1]
-    set_trainable(model.matcher, stage.trainable)
     train = training_corpus(stage, training.corpus)
     if snapshot is None:
         _report_unmatched(training, number, train)
+        _report_last_blocks(training, model, stage)
+    set_trainable(model.matcher, stage.trainable, stage.lora)
     images = StageImages(
         model, stage, training.stores, training.workers, training.progress("features"), training.callbacks.message
     )
@@ -47,6 +50,8 @@ def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot
     step = make_step(model.matcher, stage, model.device, needs)
     if snapshot is not None:  # after the needs, whose preparation may draw random numbers
         snapshot.restore(step)
+    elif stage.interpolate is not None:
+        save_matcher(start_file(training.run), model.matcher, model.tokeniser, {"stage": number})
     return PreparedStage(context, step, _stage_data(context, texts, needs))
 
 
@@ -75,6 +80,13 @@ def _stage_data(context: StageContext, texts: StageTexts, needs: Sequence[Need])
             raise RecipeError(f"objective: {name!r} draws from lists of images and texts; leave out phrases")
         return PhraseData(training.corpus, context.train, stage, seed, images, texts)
     return ImageTextData(training.corpus, context.train, stage, seed, images, texts, extensions=extensions)
+
+
+def _report_last_blocks(training: TrainingContext, model: Model, stage: Stage) -> None:
+    """Report which modules are meant by the last blocks of each tower."""
+    for part in (*stage.trainable, *(() if stage.lora is None else stage.lora.parts)):
+        if part.startswith(LAST):
+            training.callbacks.message(f"{part}: {', '.join(last_blocks(model.matcher, part))}")
 
 
 def _report_unmatched(training: TrainingContext, number: int, train: Corpus) -> None:

@@ -18,6 +18,7 @@ from diptych.data.sampling.regions import PhraseSettings
 from diptych.errors import RecipeError
 from diptych.features.choices import RandomCrop
 from diptych.models.address import run_folder
+from diptych.models.lora import LoRASettings
 from diptych.models.matcher import ModelSettings
 from diptych.models.matchers.projected import Head
 from diptych.objectives.objective import Objective
@@ -81,7 +82,10 @@ class Stage(Settings):
     `head` attaches projection heads to both sides of the matcher that the stage starts from.
     `crops` trains on random crops, drawn anew each time an image is read: `"RC"` as in VSE++, `"window"` from the
     resized image.
-    `trainable` names parts of the matcher, or `"all"`.
+    `trainable` names parts of the matcher: modules, `"last:2"` (the last two blocks of each tower), or `"all"`.
+    `lora` adds trainable low-rank factors to frozen weight matrices; nothing else is then trainable by default.
+    `interpolate` measures (1 - share) * start + share * best after the last epoch, for each of these shares, and keeps
+    the best of them as the stage's best snapshot (WiSE-FT, Wortsman et al. 2022).
     `offline` adds hard negatives from mined lists to each pair, for objectives that use them.
     `phrases` trains on phrases and regions instead of texts and images, and measures localisation.
     `select` is the metric on val that chooses the best snapshot; `patience` stops after that many epochs without a
@@ -93,6 +97,7 @@ class Stage(Settings):
     head: Head | None = None
     crops: RandomCrop | None = None
     trainable: tuple[str, ...] = ("all",)
+    lora: LoRASettings | None = None
     splits: tuple[Literal["train", "restval"], ...] = ("train",)
     epochs: Count = 30
     objective: SerializeAsAny[Objective]
@@ -103,6 +108,7 @@ class Stage(Settings):
     schedule: Schedule = StepSchedule()
     select: str = "rsum"
     patience: Count | None = None
+    interpolate: tuple[Annotated[Number, Field(ge=0, le=1)], ...] | None = None
 
     @property
     def start_folder(self) -> Path | None:
@@ -123,12 +129,21 @@ class Stage(Settings):
             raise PydanticCustomError("start", "name 'scratch', 'previous', 'starter' or a run, or a list of them")
         return start
 
+    @field_validator("interpolate")
+    @classmethod
+    def _distinct_shares(cls, shares: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if shares is not None and (not shares or len(set(shares)) < len(shares)):
+            raise PydanticCustomError("interpolate", "name different shares, such as [0.0, 0.25, 0.5, 0.75, 1.0]")
+        return shares
+
     @model_validator(mode="before")
     @classmethod
-    def _select_phrases(cls, content: Any) -> Any:
-        """A stage on phrases defaults to a metric of localisation."""
+    def _defaults(cls, content: Any) -> Any:
+        """A stage on phrases defaults to a metric of localisation, and one with `lora` trains nothing else."""
         if isinstance(content, dict) and content.get("phrases") is not None:
-            return {"select": "phrase_sum", **content}
+            content = {"select": "phrase_sum", **content}
+        if isinstance(content, dict) and content.get("lora") is not None:
+            content = {"trainable": (), **content}
         return content
 
 

@@ -70,6 +70,14 @@ def trained_on_phrases(run: Path) -> bool:
     return bool(stages) and stages[-1].get("phrases") is not None
 
 
+def start_of_run(run: Path) -> str | None:
+    """The address of the model that a run started from; None from scratch, and if the folder has no recipe."""
+    starts = [stage.get("start", "scratch") for stage in _run_content(run).get("stage", [])]
+    while starts and starts[-1] == "previous":
+        starts.pop()
+    return starts[-1] if starts and isinstance(starts[-1], str) and starts[-1] != "scratch" else None
+
+
 def paper_of_run(run: Path) -> Paper | None:
     """The paper that the recipe of a run follows, with its published figures."""
     content = _run_content(run).get("paper")

@@ -87,8 +87,9 @@ class StartingPoint:
         """Check everything that could fail later, and return the starting point; a resumed `run` has a tokeniser."""
         check_recipe(recipe, corpus)
         for number, stage in enumerate(recipe.stage, 1):
-            if stage.offline is not None and stage.offline.mining_stage(number) is None:
-                lists_of_run(stage.offline, training_corpus(stage, corpus))
+            offline = stage.offline
+            if offline is not None and offline.mining_stage(number) is None and not offline.by_start:
+                lists_of_run(offline, training_corpus(stage, corpus))
         bases = [] if run is not None else _start_runs(recipe)
         for base in bases:
             check_start(base.folder, corpus)

@@ -20,7 +20,7 @@ from diptych.files import atomic_write, locked_folder, remove_leftovers, write_t
 from diptych.machine import available_cores, choose_device, interrupt_event
 from diptych.model import Model
 from diptych.text.tokenisers.stored import FILES as TOKENISER_FILES
-from diptych.training.context import TrainingContext, best_file, stage_file
+from diptych.training.context import TrainingContext, best_file, stage_file, start_file
 from diptych.training.engine.callbacks import Callback, Callbacks
 from diptych.training.engine.checkpoint import Position, Snapshot, snapshot_path
 from diptych.training.engine.collapse import CollapseWatch
@@ -125,6 +125,7 @@ def _no_run_before_the_first_snapshot(run: Path) -> Iterator[None]:
         if not snapshot_path(run).exists():
             for name in ("recipe.toml", *TOKENISER_FILES, "data.json", PLUGINS_FILE, "metrics.jsonl"):
                 (run / name).unlink(missing_ok=True)
+            shutil.rmtree(start_file(run).parent, ignore_errors=True)
         raise
 
 
@@ -147,7 +148,7 @@ def _check_empty(run: Path) -> None:
         raise RunError(f"{run}: already holds a run; go on with --resume, or train --into another folder")
     if (run / "summary.json").exists() or any(run.glob("*/recipe.toml")):
         raise RunError(f"{run}: holds several runs; train --into another folder, or one below it")
-    remains = [name for name in ("best", "last", "stage-1", "metrics.jsonl") if (run / name).exists()]
+    remains = [name for name in ("best", "last", "stage-1", "start", "metrics.jsonl") if (run / name).exists()]
     if remains:
         raise RunError(f"{run}: holds {remains[0]} of another run; train --into another folder")
 

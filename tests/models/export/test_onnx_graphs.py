@@ -14,6 +14,7 @@ from diptych.models.export.onnx_graphs import image_graph, image_shape, text_gra
 from diptych.models.matchers.classes import ClassesSettings
 from diptych.models.matchers.dual_path import DualPathSettings
 from diptych.models.matchers.fused import Fused
+from diptych.models.matchers.projected import Head, Projected
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.tower import FittedTextTower, TextTower, Tokens
 from diptych.models.towers.image.backbone import BackboneSettings
@@ -110,6 +111,8 @@ def test_a_graph_of_texts_agrees_at_any_number_and_length():
     matcher = VSESettings(joint=6, image=PIXELS, text=GRU, text_projection=True, words=WORDS).build()
     matcher.text = SeveralTowers()
     matcher.project_text = nn.Linear(matcher.text.size, 6)
+    matcher = Projected(matcher, Head(hidden=5, residual=True))
+    nn.init.normal_(matcher.head_texts[2].weight)  # it starts at zero, where nobody would miss it
     graph = text_graph(matcher.eval()).SerializeToString()
 
     @settings(max_examples=10)

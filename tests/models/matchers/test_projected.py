@@ -38,26 +38,27 @@ BASES = {
     "order": OrderSettings(**TOWERS, absolute=True),
     "projected": ProjectedSettings(base=VSESettings(**TOWERS), head=Head(hidden=4, output=7)),
 }
+INNER_PRODUCTS = [name for name in BASES if name != "order"]
 
 
 def attached(base="vse", **head):
     torch.manual_seed(0)
     matcher = Projected(BASES[base].build(), Head(**{"hidden": 8, "output": 3, **head}))
-    with torch.no_grad():  # biases begin at zero, where one that is not added would not be missed
+    with torch.no_grad():  # what begins at zero would not be missed if it were not added
         for name, parameter in matcher.named_parameters():
-            if name.startswith("head_") and name.endswith("bias"):
+            if name.startswith("head_") and not parameter.any():
                 parameter.uniform_(-1, 1)
     return matcher
 
 
-def by_hand(layers, inputs):
-    """Two layers, a rectifier between them, and the length, a row at a time in numpy."""
+def by_hand(layers, inputs, residual=False):
+    """Two layers, a rectifier between them, what they are added to, and the length, a row at a time in numpy."""
     numbers = {name: value.detach().double().numpy() for name, value in layers.named_parameters()}
     rows = []
     for row in inputs.detach().double().numpy():
         hidden = np.array([np.sum(line * row) for line in numbers["0.weight"]]) + numbers.get("0.bias", 0)
         last = np.array([np.sum(line * np.where(hidden > 0, hidden, 0)) for line in numbers["2.weight"]])
-        last = last + numbers["2.bias"]
+        last = last + numbers["2.bias"] + (row if residual else 0)
         rows.append(last / np.sqrt(np.sum(last**2)))
     return torch.tensor(np.array(rows))
 
@@ -72,6 +73,54 @@ def test_both_sides_equal_two_layers_by_hand(base, bias):
     torch.testing.assert_close(images.double(), by_hand(matcher.head_images, of_base[0]), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(texts.double(), by_hand(matcher.head_texts, of_base[1]), rtol=1e-4, atol=1e-5)
     assert not torch.equal(matcher.head_images[0].weight, matcher.head_texts[0].weight)  # a head a side
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("base", INNER_PRODUCTS)
+def test_residual_heads_equal_the_equation_by_hand(base, bias):
+    matcher = attached(base, bias=bias, residual=True, output=None)
+    inputs = torch.randn(4, 6)
+    of_base = matcher.base.encode_images(inputs), matcher.base.encode_texts(TOKENS)
+    images, texts = matcher.encode_images(inputs), matcher.encode_texts(TOKENS)
+    torch.testing.assert_close(images.double(), by_hand(matcher.head_images, of_base[0], True), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(texts.double(), by_hand(matcher.head_texts, of_base[1], True), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(images, torch.nn.functional.normalize(of_base[0], dim=1), atol=0.01)
+    batch = matcher.encode_batch(inputs, TOKENS, torch.tensor([0, 1]))
+    torch.testing.assert_close(batch.images, images)
+    torch.testing.assert_close(batch.texts, texts)
+
+
+@pytest.mark.parametrize("base", ["vse", "projected"])
+def test_residual_heads_start_as_the_base(base):
+    torch.manual_seed(0)
+    matcher = Projected(BASES[base].build(), Head(hidden=8, residual=True))
+    images, inputs = matcher.encode_images(torch.randn(9, 6, generator=torch.manual_seed(1))), TOKENS
+    of_base = matcher.base.encode_images(torch.randn(9, 6, generator=torch.manual_seed(1)))
+    torch.testing.assert_close(images, of_base, rtol=0, atol=1e-7)
+    scores = matcher.score(images, matcher.encode_texts(inputs))
+    expected = matcher.base.score(of_base, matcher.base.encode_texts(inputs))
+    assert torch.equal(scores.argsort(0), expected.argsort(0))
+    for layers in (matcher.head_images, matcher.head_texts):
+        assert layers[0].weight.any()  # else nothing would ever be learned
+        assert not layers[2].weight.any()
+        assert not layers[2].bias.any()
+
+
+def test_the_output_of_a_residual_head_is_that_of_its_base(tmp_path):
+    matcher = Projected(BASES["projected"].build(), Head(hidden=8, residual=True))
+    assert matcher.settings.head == Head(hidden=8, residual=True, output=7)
+    assert matcher.embedding_dim == 7
+    with pytest.raises(RecipeError, match=r"head\.output = 6: a residual head adds to vectors of size 7; leave output"):
+        Projected(BASES["projected"].build(), Head(hidden=8, residual=True, output=6))
+    recipe = load_recipe("vsepp", ["stage.1.head={residual=true, hidden=8}"])
+    assert recipe.stage[0].head.output is None
+    (tmp_path / "recipe.toml").write_text(recipe.to_toml())
+    assert load_recipe(str(tmp_path / "recipe.toml")) == recipe
+
+
+def test_a_residual_head_on_another_score_than_the_inner_product_is_refused():
+    with pytest.raises(RecipeError, match=r"head\.residual: .* the score of 'order' is another; leave residual out"):
+        Projected(BASES["order"].build(), Head(residual=True))
 
 
 @pytest.mark.parametrize("base", list(BASES))
@@ -120,9 +169,12 @@ def test_attaching_keeps_the_base_as_it_is(base):
     assert matcher.settings.base == BASES[base]
 
 
-@pytest.mark.parametrize("base", list(BASES))
-def test_a_file_gives_back_the_same_matcher(base, tmp_path):
-    matcher = attached(base, bias=False)
+@pytest.mark.parametrize(
+    ("base", "head"),
+    [*((base, {}) for base in BASES), *((base, {"residual": True, "output": None}) for base in INNER_PRODUCTS)],
+)
+def test_a_file_gives_back_the_same_matcher(base, head, tmp_path):
+    matcher = attached(base, bias=False, **head)
     save_matcher(tmp_path / "run" / "best" / "weights.safetensors", matcher, WORDS, {})
     WORDS.save(tmp_path / "run")
     again = load_matcher(tmp_path / "run" / "best" / "weights.safetensors", WORDS)
@@ -133,7 +185,7 @@ def test_a_file_gives_back_the_same_matcher(base, tmp_path):
         assert other.settings == matcher.settings
         assert torch.equal(other.encode_images(images), matcher.encode_images(images))
         assert torch.equal(other.encode_texts(TOKENS), matcher.encode_texts(TOKENS))
-    assert opened.torch_engine.text_tensor(["a red circle"]).shape == (1, 3)
+    assert opened.torch_engine.text_tensor(["a red circle"]).shape == (1, matcher.embedding_dim)
 
 
 def test_a_file_with_other_layers_is_refused(tmp_path):
@@ -186,6 +238,7 @@ def test_mistakes_are_named_in_one_line():
         ({}, r"key 'base' is missing"),
         ({"base": base, "head": {"outputs": 3}}, r"unknown key 'head\.outputs'; did you mean 'output'"),
         ({"base": base, "head": {"output": 0}}, r"head\.output = 0: .*greater than or equal to 1"),
+        ({"base": base, "head": {"residual": 1}}, r"head\.residual = 1: .*boolean"),
     ):
         with pytest.raises(RecipeError, match=message) as caught:
             resolve("models.matchers", {"name": "projected", **section}, "model", ModelSettings)

@@ -5,10 +5,12 @@ import torch
 from torch import nn
 
 from diptych.errors import RecipeError
+from diptych.models.lora import LoRASettings
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
+from diptych.models.towers.text.words import WordsSettings
 from diptych.training.engine.trainable import set_trainable, train_mode
 
 
@@ -33,6 +35,24 @@ def test_a_frozen_part_keeps_its_statistics(parts, moving):
     changed = any(not torch.equal(value, before[name]) for name, value in matcher.named_buffers())
     assert changed == moving
     assert matcher.image.training == moving
+
+
+def test_factors_are_trained_beside_the_named_parts():
+    image, text = FeatureSettings(shape=(6,)), WordsSettings(word=4, hidden=5)
+    matcher = VSESettings(joint=5, image=image, text=text, words=9).build()
+    trainable = set_trainable(matcher, ("text.words",), LoRASettings(rank=2, parts=("project", "text")))
+    names = {name: parameter for name, parameter in matcher.named_parameters() if parameter.requires_grad}
+    assert names.keys() == {
+        "text.words.weight",
+        *(
+            f"{owner}.parametrizations.weight.0.{factor}"
+            for owner in ("project", "text.layers.0", "text.layers.3")
+            for factor in "ab"
+        ),
+    }
+    assert len(trainable) == len(names)
+    train_mode(matcher)
+    assert matcher.text.layers[2].training  # dropout is active where something is trained
 
 
 @pytest.mark.parametrize("parts", [(), ("image",)])

@@ -25,8 +25,9 @@ MOST_DRAWS = 50  # after this many attempts, a drawn image and text that match e
 class OfflineSettings(Settings):
     """A stage's `offline` table: whose lists to use, how much of them, and how to draw from them.
 
-    `lists` is the path of a run that has mined (a teacher, if it is another model) or an earlier stage, `stage-2` or
-    `previous`, whose best snapshot mines before this stage begins. Draws are `uniform` from the first `top_texts` and
+    `lists` is the path of a run that has mined (a teacher, if it is another model); an earlier stage, `stage-2` or
+    `previous`, whose best snapshot mines before this stage begins; or `start`, and then what the stage starts from
+    mines. Draws are `uniform` from the first `top_texts` and
     `top_images`, or `normal` with mean h / 2 and standard deviation h / 6 for lists of length h, which spares the very
     hardest: they are often positives that nobody annotated. `single_draw` uses one draw for both lists of a pair, as
     the authors' public code does.
@@ -38,8 +39,13 @@ class OfflineSettings(Settings):
     draw: Literal["uniform", "normal"] = "uniform"
     single_draw: Flag = False
 
+    @property
+    def by_start(self) -> bool:
+        """Whether the model that the stage starts from mines the lists."""
+        return self.lists == "start"
+
     def mining_stage(self, number: int) -> int | None:
-        """The number of the stage that mines for the stage of this number; None if a run has mined."""
+        """The number of the stage that mines for the stage of this number; None if it is a run, or the start."""
         if self.lists == "previous":
             return number - 1
         named = re.fullmatch(r"stage-(\d+)", self.lists)

@@ -2,10 +2,17 @@
 
     z = normalise( W_2 max(0, W_1 h + b_1) + b_2 ),  h the base's embedding of an image or a text;  s(i, c) = z_i . z_c
 
-Reference: Jain and Verma, Contrastive Learning of Visual-Semantic Embeddings (ConVSE), section IV-A.
-Needs: an embedding model as its base, which reads images and texts as before.
-When to use it: a stage's `head` attaches it to a trained base; the head starts at random. A small `output` makes a
-small index.
+With `residual`, a head is added to what it reads, and W_2 and b_2 start at zero:
+
+    z = normalise( h + W_2 max(0, W_1 h + b_1) + b_2 )
+
+Reference: Jain and Verma, Contrastive Learning of Visual-Semantic Embeddings (ConVSE), section IV-A; the residual form
+is that of He et al. 2016, Deep Residual Learning for Image Recognition, Eq. 1.
+Needs: an embedding model as its base, which reads images and texts as before; for residual heads, one whose score is
+an inner product.
+When to use it: a stage's `head` attaches it to a trained base. A plain head starts at random, and a small `output`
+makes a small index. A residual head starts as the base and changes it as far as the data asks for, which suits a
+pretrained base and little data.
 Relation to others: a matcher around any other embedding model. `bias = false` omits b_1, as the authors' public code
 does.
 """
@@ -15,7 +22,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BeforeValidator, SerializeAsAny
+from pydantic import BeforeValidator, SerializeAsAny, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from typing_extensions import Self
@@ -36,11 +43,42 @@ def _named_base(value: Any) -> Any:
 
 
 class Head(Settings):
-    """Sizes of the two layers, the same for both sides, and whether the first layer has a bias."""
+    """Sizes of the two layers, the same for both sides, and whether the first layer has a bias.
+
+    `residual` adds the head's output to its input; `output` is then the base's size and can be left out.
+    """
 
     hidden: Count = 2048
-    output: Count = 1024
+    output: Count | None = 1024
     bias: Flag = True
+    residual: Flag = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _output_of_the_base(cls, content: Any) -> Any:
+        """A residual head without an `output` has the base's size, which is not known yet."""
+        if isinstance(content, dict) and content.get("residual") is True:
+            return {"output": None, **content}
+        return content
+
+    def on(self, base: Matcher) -> Head:
+        """The head for a base, with the size of its output; raises RecipeError if the base cannot have it."""
+        name, size = base.settings.name, base.embedding_dim
+        if size is None:
+            raise RecipeError(
+                f"head: needs an embedding model, one vector for an image and one for a text, and {name!r} is not; "
+                "remove the head or start from another run"
+            )
+        if self.residual and not base.is_inner_product:
+            raise RecipeError(
+                f"head.residual: a residual head starts at the inner product, and the score of {name!r} is another; "
+                "leave residual out or start from another run"
+            )
+        if self.residual and self.output not in (None, size):
+            raise RecipeError(
+                f"head.output = {self.output}: a residual head adds to vectors of size {size}; leave output out"
+            )
+        return self if self.output is not None else self.model_copy(update={"output": size})
 
 
 class ProjectedSettings(ModelSettings):
@@ -63,22 +101,21 @@ class Projected(Matcher):
     """See the module docstring. Its parts are `base` and what is in it, `head_images` and `head_texts`."""
 
     def __init__(self, base: Matcher, head: Head) -> None:
-        """Attach random heads to a base, whose weights stay as they are."""
+        """Attach heads to a base, whose weights stay as they are."""
         super().__init__()
-        if base.embedding_dim is None:
-            raise RecipeError(
-                f"head: needs an embedding model, one vector for an image and one for a text, and "
-                f"{base.settings.name!r} is not; remove the head or start from another run"
-            )
+        head = head.on(base)
+        assert base.embedding_dim is not None, "checked by Head.on"
         self.settings: ProjectedSettings = ProjectedSettings(base=base.settings, head=head)
         self.base = base
-        self.head_images = _layers(base.embedding_dim, head)
-        self.head_texts = _layers(base.embedding_dim, head)
+        self.head_images = _layers(base.embedding_dim, self.embedding_dim, head)
+        self.head_texts = _layers(base.embedding_dim, self.embedding_dim, head)
 
     @property
     def embedding_dim(self) -> int:
         """The size of the vectors after the heads."""
-        return self.settings.head.output
+        size = self.settings.head.output
+        assert size is not None, "set by Head.on"
+        return size
 
     @property
     def image_input(self) -> ImageInput:
@@ -114,10 +151,13 @@ class Projected(Matcher):
         return self._texts(self.base.encode_texts(tokens))
 
     def _images(self, vectors: Tensor) -> Tensor:
-        return normalize(self.head_images(vectors), dim=1)
+        return self._projected(vectors, self.head_images(vectors))
 
     def _texts(self, vectors: Tensor) -> Tensor:
-        return normalize(self.head_texts(vectors), dim=1)
+        return self._projected(vectors, self.head_texts(vectors))
+
+    def _projected(self, vectors: Tensor, changes: Tensor) -> Tensor:
+        return normalize(vectors + changes if self.settings.head.residual else changes, dim=1)
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """The cosine: (images, texts)."""
@@ -136,11 +176,13 @@ class Projected(Matcher):
         self.base.load_word_vectors(vectors, found)
 
 
-def _layers(inputs: int, head: Head) -> nn.Sequential:
+def _layers(inputs: int, outputs: int, head: Head) -> nn.Sequential:
     first = nn.Linear(inputs, head.hidden, bias=head.bias)
-    second = nn.Linear(head.hidden, head.output)
+    second = nn.Linear(head.hidden, outputs)
     for layer in (first, second):
         nn.init.xavier_uniform_(layer.weight)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
+    if head.residual:
+        nn.init.zeros_(second.weight)
     return nn.Sequential(first, nn.ReLU(), second)

@@ -81,8 +81,9 @@ class Journal(Callback):
     def rewind(self, stage: int, epoch: int, step: int) -> None:
         """Drop the lines that were written after the snapshot that training resumes from."""
         kept = [line for line in self.lines() if (line["stage"], line["epoch"], line["step"]) <= (stage, epoch, step)]
-        # A snapshot of a finished epoch is at the start of the next one.
-        kept = [line for line in kept if line["event"] != "epoch" or (line["stage"], line["epoch"]) < (stage, epoch)]
+        # A snapshot of a finished epoch is at the start of the next one, and so is that after an interpolation.
+        at_end = ("epoch", "interpolation")
+        kept = [line for line in kept if line["event"] not in at_end or (line["stage"], line["epoch"]) < (stage, epoch)]
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def finished_steps(self) -> int:

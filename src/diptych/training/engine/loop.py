@@ -16,7 +16,8 @@ from diptych.objectives.objective import Loss
 from diptych.training.context import StageContext, best_file
 from diptych.training.engine.callbacks import StopTraining
 from diptych.training.engine.checkpoint import Position, save_objective_state, save_snapshot, snapshot_path
-from diptych.training.engine.events import Checkpoint, EpochEnd, Skipped, StageStart, StepEnd
+from diptych.training.engine.events import Checkpoint, EpochEnd, Message, Skipped, StageStart, StepEnd
+from diptych.training.engine.interpolation import interpolate_stage
 from diptych.training.engine.optimiser import current_rate, set_rate
 from diptych.training.engine.step import Step
 from diptych.training.engine.trainable import train_mode
@@ -47,7 +48,7 @@ class StageLoop:
         self._finished_steps = finished_steps
 
     def run(self) -> None:
-        """Train until the last epoch or until patience ends.
+        """Train until the last epoch or until patience ends, then interpolate, if the stage says so.
 
         If training is interrupted or stopped, or a callback fails, the last complete step is saved before it ends.
         """
@@ -65,8 +66,10 @@ class StageLoop:
             )
             if self.position.epoch == 0:
                 self._measure_start()
-            while not self.position.stage_done:
+            while self._has_epochs_left:
                 self._train_epoch()
+            if not self.position.stage_done:
+                self._interpolate()
         except StopTraining:
             self.save_snapshot()
             raise
@@ -165,18 +168,42 @@ class StageLoop:
         self.step.finish_epoch()
         metrics = self._validate()
         epoch = self._epoch_end(metrics, self._keep_if_best(metrics), seconds)
-        position, patience = self.position, self.stage.patience
-        out_of_patience = patience is not None and position.epoch - position.best_epoch >= patience
-        is_done = out_of_patience or position.epoch == self.stage.epochs
+        position = self.position
         self._finished_steps += position.step
-        self.position = replace(position.next_epoch(), stage_done=is_done)
+        self.position = position.next_epoch()
+        is_last = not self._has_epochs_left
+        self.position = replace(self.position, stage_done=is_last and self.stage.interpolate is None)
         self.callbacks.send(epoch)  # if a callback fails, the epoch has been finished nevertheless
-        if out_of_patience:
-            message = f"no better {self.stage.select} on val for {patience} epochs: stopped early"
+        if self._is_out_of_patience:
+            message = f"no better {self.stage.select} on val for {self.stage.patience} epochs: stopped early"
             self.callbacks.message(message)
-        if is_done and self.stage.first_epoch == position.best_epoch == 0:
+        if is_last and self.stage.first_epoch == position.best_epoch == 0:
             message = f"no epoch had a better {self.stage.select} on val than the start, which is kept as the best"
             self.callbacks.message(message, "yellow")
+        self.save_snapshot()
+
+    @property
+    def _has_epochs_left(self) -> bool:
+        """Whether the epoch that the position is at is to be trained."""
+        return self.position.epoch <= self.stage.epochs and not self._is_out_of_patience
+
+    @property
+    def _is_out_of_patience(self) -> bool:
+        """Whether the last epochs were no better, as many as patience allows."""
+        finished, patience = self.position.epoch - 1, self.stage.patience
+        return patience is not None and finished - self.position.best_epoch >= patience
+
+    def _interpolate(self) -> None:
+        """Make the best interpolation between the start and the best snapshot the best snapshot."""
+        place = _place(self.position)
+        found = interpolate_stage(self.context, self.data)
+        best = self.position.best if found is None else found.score
+        self.position = replace(self.position.next_epoch(), best=best, stage_done=True)
+        if found is None:
+            self.callbacks.message("the best snapshot is what the stage started from: nothing to interpolate")
+        else:
+            record = {**place, "event": "interpolation", **found.to_json(), "message": str(found)}
+            self.callbacks.send(Message(str(found), record=record))
         self.save_snapshot()
 
     def _keep_if_best(self, metrics: dict[str, float]) -> bool:

@@ -2,32 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import nn
 
 from diptych.errors import RecipeError, did_you_mean
+from diptych.models.lora import LoRASettings, add_low_rank
 from diptych.models.matcher import Matcher
+from diptych.training.engine.last_blocks import LAST, last_blocks
 
 
-def set_trainable(matcher: Matcher, parts: tuple[str, ...]) -> list[nn.Parameter]:
+def set_trainable(matcher: Matcher, parts: tuple[str, ...], lora: LoRASettings | None = None) -> list[nn.Parameter]:
     """Make the named parts trainable, freeze all others, and return the trainable parameters.
 
-    A part that is `trained_only_by_name` stays frozen unless it, or a part of it, is named itself.
+    A part that is `trained_only_by_name` stays frozen unless it, or a part of it, is named itself. With `lora`,
+    low-rank factors are added to the frozen matrices of its parts, and trained, too.
     """
-    for part in parts:
-        if part != "all":
-            check_part(matcher, part, "trainable")
-    reserved = [name for name, module in matcher.named_modules() if getattr(module, "trained_only_by_name", False)]
+    trained = [weights_of(matcher, part, "trainable") for part in parts]
     for name, parameter in matcher.named_parameters():
-        owner = next((part for part in reserved if name.startswith(f"{part}.")), "")
-        parameter.requires_grad_(any(_includes(part, name) and part.startswith(owner) for part in parts))
+        parameter.requires_grad_(any(includes(name) for includes in trained))
+    if lora is not None:
+        add_low_rank(matcher, lora, {part: weights_of(matcher, part, "lora.parts") for part in lora.parts})
     trainable = [parameter for parameter in matcher.parameters() if parameter.requires_grad]
     if not trainable:
         raise RecipeError(f"trainable = {list(parts)}: nothing in these parts can be trained; name others, or 'all'")
     return trainable
 
 
-def _includes(part: str, parameter: str) -> bool:
-    return part == "all" or parameter.startswith(f"{part}.")
+def weights_of(matcher: Matcher, part: str, where: str) -> Callable[[str], bool]:
+    """Whether a part includes the weights of a name; `where` is the recipe's key.
+
+    A part is the name of a module, `all`, or `last:2` for the last two blocks of each tower.
+    """
+    prefixes = _prefixes(matcher, part, where)
+    reserved = [f"{name}." for name, each in matcher.named_modules() if getattr(each, "trained_only_by_name", False)]
+
+    def includes(weights: str) -> bool:
+        owner = next((prefix for prefix in reserved if weights.startswith(prefix)), "")
+        return any(weights.startswith(prefix) and prefix.startswith(owner) for prefix in prefixes)
+
+    return includes
+
+
+def _prefixes(matcher: Matcher, part: str, where: str) -> list[str]:
+    """What the names of a part's weights begin with."""
+    if part == "all":
+        return [""]
+    if part.startswith(LAST):
+        try:
+            return [f"{name}." for name in last_blocks(matcher, part)]
+        except RecipeError as reason:
+            raise RecipeError(f"{where}: {reason}") from None
+    check_part(matcher, part, where)
+    return [f"{part}."]
 
 
 def train_mode(matcher: Matcher) -> None:

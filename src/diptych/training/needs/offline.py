@@ -1,7 +1,8 @@
-"""Negatives from mined lists: those of a run that has mined, or mined by an earlier stage before this one begins."""
+"""Negatives from mined lists: those of a run, or mined before the stage begins, by an earlier stage or by its start."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -12,13 +13,13 @@ from diptych.data.sampling.batch import PairBatch
 from diptych.data.sampling.offline import OfflineNegatives, OfflineSampler, OfflineSettings
 from diptych.errors import RunError
 from diptych.files import file_hash
-from diptych.mining.lists import HardNegativeLists, lists_file, weights_digest
+from diptych.mining.lists import LISTS_FILE, HardNegativeLists, lists_file, weights_digest
 from diptych.mining.mine import mine
 from diptych.model import Model
 from diptych.models.address import run_folder
 from diptych.models.storage import load_matcher
 from diptych.objectives.extras import OfflineScores
-from diptych.training.context import StageContext, stage_file
+from diptych.training.context import StageContext, stage_file, start_file
 from diptych.training.needs.need import EncodedPairs, Need
 
 
@@ -32,7 +33,7 @@ class Offline(Need):
 
     @classmethod
     def prepare(cls, context: StageContext) -> Self:
-        """Find the lists, or mine them with the weights of an earlier stage."""
+        """Find the lists, or mine them with the weights of an earlier stage or of what the stage starts from."""
         settings = context.stage.offline
         assert settings is not None, "checked by compatibility"
         lists = _stage_lists(settings, context)
@@ -64,18 +65,40 @@ class Offline(Need):
 
 
 def _stage_lists(settings: OfflineSettings, context: StageContext) -> HardNegativeLists:
-    """The lists of a run, or mined with the weights of an earlier stage and kept beside them."""
-    mining_stage = settings.mining_stage(context.number)
+    """The lists of a run, or mined with the weights of an earlier stage, or by the model that the stage starts from."""
+    if settings.by_start and context.stage.start != "previous":
+        return _mined_by_start(settings, context)
+    mining_stage = context.number - 1 if settings.by_start else settings.mining_stage(context.number)
     if mining_stage is None:
         return lists_of_run(settings, context.train)
-    training, model = context.training, context.model
-    weights = stage_file(training.run, mining_stage)
+    model, weights = context.model, stage_file(context.training.run, mining_stage)
     matcher = load_matcher(weights, model.tokeniser).to(model.device).eval()
+    miner = Model.from_matcher(matcher, model.tokeniser, model.device, stores=context.training.stores)
+    return _mine(miner, file_hash(weights), weights.parent, settings, context)
+
+
+def _mined_by_start(settings: OfflineSettings, context: StageContext) -> HardNegativeLists:
+    """The lists that the stage's start has mined; a resumed stage reads them, since its start may be gone by then."""
+    folder = start_file(context.training.run).parent
+    if context.resumed is not None:
+        file = folder / LISTS_FILE
+        lists = HardNegativeLists.load(file)
+        lists.check(context.train.digest(), None, file)
+        return lists
+    miner = Model.load(str(context.stage.start), str(context.model.device), stores=context.training.stores)
+    return _mine(miner, miner.identity, folder, settings, context)
+
+
+def _mine(
+    miner: Model, weights: str, folder: Path, settings: OfflineSettings, context: StageContext
+) -> HardNegativeLists:
+    """Mine the training data into a folder; `weights` identifies the model that mines."""
+    training = context.training
     return mine(
-        Model.from_matcher(matcher, model.tokeniser, model.device, stores=training.stores),
+        miner,
         context.train,
-        lists_file(weights.parent),
-        weights=file_hash(weights),
+        folder / LISTS_FILE,
+        weights=weights,
         top_texts=settings.top_texts,
         top_images=settings.top_images,
         workers=training.workers,

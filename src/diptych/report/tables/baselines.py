@@ -1,4 +1,4 @@
-"""The terminal table of a run against the starter and the paper."""
+"""The terminal table of a run beside what it started from, the starter and the paper."""
 
 from __future__ import annotations
 
@@ -10,35 +10,39 @@ from rich.table import Table
 
 from diptych.evaluation.metrics.paired_difference import Difference
 from diptych.evaluation.metrics.recall import CUTOFFS, IMAGE_TO_TEXT, TEXT_TO_IMAGE
-from diptych.report.starter_comparison import StarterComparison
+from diptych.report.baselines import BaselineComparison, MeasuredBaseline
 from diptych.training.recipe import Figure, Figures, Row
 
 _RECALLS = [f"{prefix}_r{cutoff}" for prefix in (IMAGE_TO_TEXT, TEXT_TO_IMAGE) for cutoff in CUTOFFS]
 
 
-def starter_table(comparison: StarterComparison, split: str) -> Table:
-    """One row each for the run, the starter, their difference, and the published figures; measured on a split."""
-    result, starter, difference = comparison.result, comparison.starter, comparison.difference
-    against = " and ".join([*(["the starter"] if starter else []), *(["the paper"] if comparison.published else [])])
+def baseline_table(comparison: BaselineComparison, split: str) -> Table:
+    """One row each for the run, its baselines, the differences, and the published figures; measured on a split."""
+    result = comparison.result
+    others = [_described(baseline) for baseline in comparison.baselines]
+    against = " and ".join([*others, *(["the paper"] if comparison.published else [])])
     title = f"{comparison.name} against {against} on {split}: {result.images:,} images, {result.texts:,} texts"
     table = Table(title=escape(title), box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("", overflow="fold")
     for name in [*(name.replace("_r", "\nR@") for name in _RECALLS), "rsum"]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_row(f"[bold]{escape(comparison.name)}[/]", *_cells(result.metrics.to_json()))
-    if starter is not None:
-        table.add_row("starter", *_cells(starter.metrics.to_json()))
-    if difference is not None:
-        differences = [difference.differences[name] for name in (*_RECALLS, "rsum")]
+    for baseline in comparison.baselines:
+        table.add_row(baseline.roles[-1], *_cells(baseline.result.metrics.to_json()))
+        differences = [baseline.difference.differences[name] for name in (*_RECALLS, "rsum")]
         rsum = differences[-1]
         bounds = f"\n[dim]{rsum.low:+.1f} to {rsum.high:+.1f}[/]"
         table.add_row("difference", *map(_difference, differences[:-1]), _difference(rsum) + bounds)
-        table.caption = f"* the {100 * difference.level:g}% interval of the difference excludes 0"
+        table.caption = f"* the {100 * baseline.difference.level:g}% interval of the difference excludes 0"
     if comparison.published:
         table.add_section()
     for label, row in comparison.published.items():
         table.add_row(escape(label), *_published(row))
     return table
+
+
+def _described(baseline: MeasuredBaseline) -> str:
+    return "the starter" if "starter" in baseline.roles else f"its start ({baseline.name})"
 
 
 def _cells(metrics: dict[str, float]) -> list[str]:
