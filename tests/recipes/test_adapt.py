@@ -101,7 +101,5 @@ def trained_parts(run):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_without_a_start_there_is_nothing_to_adapt(name, corpus, tmp_path):
-    with pytest.raises(
-        RecipeError, match=r"no model: name the run to start from, such as --set stage\.1\.start"
-    ):
+    with pytest.raises(RecipeError, match=r"no model: name the run to start from, such as --set stage\.1\.start"):
         train(load_recipe(name), corpus, tmp_path / "run", device="cpu")
