@@ -43,10 +43,11 @@ Path("photos.bars").write_text("a.png|a red dog\\nb.png|two cats\\nb.png|a pair 
 corpus = diptych.open_corpus("photos.bars")
 assert (len(corpus.image_ids), len(corpus.texts), len(corpus.problems)) == (3, 4, 1)
 
-# A model, a text tower, a source of backbones and two objectives, one with a need of its own.
+# A model, a text tower, a tokeniser, a source of backbones and two objectives, one with a need of its own.
 changes = [
     "model={name='distance',joint=8}", "model.image={name='backbone',backbone='example:tiny'}",
     "model.text={name='average',word=8}",
+    "text={tokeniser='characters',size=20,threshold=2}",
     "stage.1.trainable=['text','project']", "stage.2.trainable=['text','project']",
     "stage.1.objective={name='margin_softmax',margin=0.2}", "stage.2.objective={name='group_balanced'}",
     "stage.1.batches.size=8", "stage.2.batches.size=8", "stage.1.epochs=1", "stage.2.epochs=1",
@@ -58,8 +59,12 @@ run = diptych.train(recipe, scenes, "run", resume=True, device="cpu", workers=0)
 result = diptych.evaluate(run, scenes)
 assert result.metrics.image_to_text.recalls[10] > 0
 
-# An index backend.
+# The run has the tokeniser.
 model = diptych.Model.load(run, "cpu")
+assert (type(model.tokeniser).__name__, model.tokeniser.name, len(model.tokeniser)) == ("Characters", "characters", 24)
+assert model.unknown_words("a zß") == ["z", "ß"]
+
+# An index backend.
 diptych.sync(model, sys.argv[1], "memory://scenes", workers=0)
 searcher = diptych.open_index("memory://scenes", device="cpu")
 (answer,) = searcher.search_texts(["a red circle"], diptych.SearchRequest(k=3))
@@ -100,7 +105,7 @@ def test_every_plugin_of_the_package_works(environment, tmp_path):
         (name, "diptych-example-plugin", "0.1.0")
         for name in (
             *("MarginSoftmax", "GroupBalanced", "GroupSizes", "DistanceSettings", "Distance"),
-            *("AverageSettings", "Average", "Tiny"),
+            *("AverageSettings", "Average", "Tiny", "Characters"),
         )
     }
     assert 'name = "margin_softmax"' in (tmp_path / "run" / "recipe.toml").read_text()
@@ -109,7 +114,7 @@ def test_every_plugin_of_the_package_works(environment, tmp_path):
     assert measured.returncode == 0, measured.stderr
     assert json.loads(measured.stdout)["metrics"]
     # Without the package the run says what it lacks.
-    with pytest.raises(RunError, match=r"model\.name = 'distance': no such name"):
+    with pytest.raises(RunError, match=r"tokeniser\.name = 'characters': no such name"):
         _ = Model.load(tmp_path / "run").matcher
 
 

@@ -14,6 +14,7 @@ TESTS_OF_EXTENDING = {
     "docs/extend/model.md": "tests/models/test_extending.py",
     "docs/extend/objective.md": "tests/objectives/test_extending.py",
     "docs/extend/plugin.md": "tests/test_plugin_docs.py",
+    "docs/extend/tokeniser.md": "tests/text/tokenisers/test_extending.py",
     "docs/extend/tower.md": "tests/models/test_extending.py",
 }
 WITH_PYTHON = [name for name, page in PAGES.items() if any(python_blocks(page.read_text(encoding="utf-8")))]

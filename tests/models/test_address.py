@@ -1,8 +1,11 @@
+import hashlib
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from diptych.errors import RunError
+from diptych.files import file_hash
 from diptych.model import Model
 from diptych.models.address import ModelFiles, run_folder
 
@@ -26,8 +29,25 @@ def test_a_run_here_that_is_called_starter_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "starter").mkdir()
     assert run_folder("starter").is_absolute()
-    (tmp_path / "starter" / "vocabulary.json").touch()
-    assert run_folder("starter").resolve() == tmp_path / "starter"
+    for name in ("vocabulary.json", "tokeniser.json"):
+        (tmp_path / "starter" / name).touch()
+        assert run_folder("starter").resolve() == tmp_path / "starter"
+        (tmp_path / "starter" / name).unlink()
+
+
+@pytest.mark.parametrize("name", ["vocabulary.json", "tokeniser.json"])
+def test_the_identity_is_of_the_weights_and_the_tokeniser(name, tmp_path):
+    (tmp_path / "best").mkdir()
+    weights, tokeniser = tmp_path / "best" / "weights.safetensors", tmp_path / name
+    weights.write_text("weights")
+    tokeniser.write_text("ids")
+    expected = hashlib.sha256(f"{file_hash(weights)}\0{file_hash(tokeniser)}".encode()).hexdigest()
+    assert ModelFiles.find(tmp_path).identity() == expected
+    tokeniser.write_text("other ids")
+    assert ModelFiles.find(tmp_path).identity() != expected
+    (tmp_path / ("tokeniser.json" if name == "vocabulary.json" else "vocabulary.json")).touch()
+    with pytest.raises(RunError, match=r"has both vocabulary\.json and tokeniser\.json"):
+        ModelFiles.find(tmp_path)
 
 
 def test_a_run_that_was_stopped_before_the_end_of_its_first_epoch_has_no_model(tmp_path):

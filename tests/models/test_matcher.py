@@ -8,7 +8,7 @@ from diptych.models.matchers.bfan import BFANSettings
 from diptych.models.matchers.cca import CCASettings
 from diptych.models.matchers.dual_path import DualPathSettings
 from diptych.models.matchers.order import OrderSettings
-from diptych.models.matchers.projected import Head, Projected
+from diptych.models.matchers.projected import Head, Projected, ProjectedSettings
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.similarity_net import SimilarityNetSettings
 from diptych.models.matchers.two_branch import TwoBranchSettings
@@ -23,6 +23,7 @@ from diptych.models.towers.text.fisher import FisherSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.towers.text.mean import MeanSettings
 from diptych.models.towers.text.words import WordsSettings
+from diptych.text.vocabulary import Vocabulary
 
 FEATURES = {"image": FeatureSettings(shape=(4,)), "text": GRUSettings(hidden=3, word=2), "words": 9}
 REGIONS = {"image": RegionFeatureSettings(shape=(2, 4)), "words": 9}
@@ -191,3 +192,22 @@ def test_a_batch_is_encoded_side_by_side_without_further_terms():
     assert torch.equal(encoded.images, images)
     assert torch.equal(encoded.texts, tokens.ids.float())
     assert (encoded.terms, encoded.features) == ({}, None)
+
+
+class OwnTokeniser(GRUSettings):
+    """A text tower with a tokeniser of its own."""
+
+    def tokeniser(self):
+        return OWN
+
+
+OWN = Vocabulary(("own",), (1,), 1)
+
+
+def test_a_model_has_the_tokeniser_of_its_text_tower():
+    plain, own = (VSESettings(joint=3, text=text(hidden=3)) for text in (GRUSettings, OwnTokeniser))
+    assert plain.tokeniser() is None
+    assert own.tokeniser() is OWN
+    assert ProjectedSettings(base=ProjectedSettings(base=own)).tokeniser() is OWN
+    assert ProjectedSettings(base=plain).tokeniser() is None
+    assert TwoBranchSettings(text=OwnTokeniser(), **LAYERS).tokeniser() is OWN

@@ -22,6 +22,7 @@ from diptych.models.storage import (
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.plugins import PluginWarning, allow_code
+from diptych.text.tokenisers.bpe import BytePairs
 from diptych.text.vocabulary import Vocabulary
 from support.plugins import TOWER
 
@@ -87,7 +88,9 @@ def test_a_matcher_of_another_tokeniser_or_name_is_refused(tmp_path):
     matcher, path = vse(), tmp_path / "weights.safetensors"
     save_matcher(path, matcher, VOCABULARY, {})
     other = Vocabulary.from_texts(["a green square"], 1)
-    assert "trained with another tokeniser" in refusal(lambda: load_matcher(path, other))
+    for tokeniser in (other, BytePairs.from_texts(["a green square"], 50, 1)):
+        message = f"{path}: trained with another tokeniser than the {tokeniser.file} of its run; restore that file"
+        assert refusal(lambda one=tokeniser: load_matcher(path, one)) == message
     header = {**matcher_header(matcher, VOCABULARY), "model": {"name": "vsee"}}
     save_tensors(path, matcher.state_dict(), header)
     assert "vsee" in refusal(lambda: load_matcher(path, VOCABULARY))

@@ -57,3 +57,7 @@ def test_found_words_get_their_vectors_and_the_others_stay():
     assert torch.equal(embedding.weight[~found], before[~found])
     with pytest.raises(RecipeError, match=r"vectors of size 3, set model\.text\.word = 3"):
         load_word_embedding(embedding, torch.ones(4, 3), found)
+
+
+def test_a_tower_that_is_trained_from_scratch_leaves_the_tokeniser_to_the_recipe():
+    assert WordsSettings().tokeniser() is None

@@ -10,11 +10,13 @@ from diptych.data.sampling.regions import PhraseSettings
 from diptych.errors import DataError, RecipeError
 from diptych.features.regions import Regions
 from diptych.models.matchers.cca import CCASettings
+from diptych.models.matchers.projected import ProjectedSettings
 from diptych.models.matchers.two_branch import TwoBranchSettings
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
+from diptych.models.towers.text.mean import MeanSettings
 from diptych.objectives.correlation import Correlation
 from diptych.objectives.hinge import Hinge
 from diptych.objectives.instance import Instance
@@ -22,9 +24,11 @@ from diptych.objectives.logistic import Logistic
 from diptych.objectives.mvn import MVN
 from diptych.objectives.neighbourhood import Neighbourhood
 from diptych.objectives.quintuplet import Quintuplet
+from diptych.text.tokenisers.bpe import BytePairs
+from diptych.text.vocabulary import Vocabulary
 from diptych.training.case import Case
 from diptych.training.compatibility import MODEL_RULES, RECIPE_RULES, check_models, check_recipe
-from diptych.training.recipe import Batches, Optimiser, Recipe, Stage
+from diptych.training.recipe import Batches, Optimiser, Recipe, Stage, Text
 from support.corpora import corpus_of_groups
 
 TEXT = {"text": GRUSettings(hidden=5, word=3), "words": 9}
@@ -32,7 +36,15 @@ TOWERS = {"image": FeatureSettings(shape=(6,)), **TEXT}
 VSE = VSESettings(joint=5, **TOWERS)
 PHRASES = PhraseSettings()
 OFFLINE = OfflineSettings(lists="runs/teacher")
+PIECES = BytePairs.from_texts(["a dog"], 10, 1)
 DRAWN = "batches: neighbours, rivals and phrases cannot be combined with offline, chunk or a captioning model"
+
+
+class OwnTokeniser(GRUSettings):
+    """A text tower with a tokeniser of its own."""
+
+    def tokeniser(self):
+        return PIECES
 
 
 def two_branch():
@@ -82,6 +94,15 @@ BROKEN_RECIPES = {
     ),
     "unknown selection metric": (Stage(objective=Hinge(), select="rsums"), corpus_of_groups(), "did you mean 'rsum'"),
     "no previous stage": (Stage(objective=Hinge(), start="previous"), corpus_of_groups(), "this is the first stage"),
+    "text settings of a model with its own tokeniser": (
+        Recipe(
+            model=VSESettings(joint=5, text=OwnTokeniser(hidden=5)),
+            text=Text(tokeniser="bpe"),
+            stage=(Stage(objective=Hinge()),),
+        ),
+        corpus_of_groups(),
+        "text.tokeniser: the model's pretrained text tower brings its own tokeniser; leave text.tokeniser out",
+    ),
     "offline negatives without lists": (
         Stage(objective=Quintuplet()),
         corpus_of_groups(),
@@ -172,14 +193,15 @@ BROKEN_RECIPES = {
 
 @pytest.mark.parametrize("rule", RECIPE_RULES, ids=lambda rule: rule.name)
 def test_a_recipe_rule_refuses_its_stage_in_one_line(rule):
-    stage, data, words = BROKEN_RECIPES[rule.name]
+    broken, data, words = BROKEN_RECIPES[rule.name]
+    recipe = broken if isinstance(broken, Recipe) else Recipe(stage=(broken,))
     with pytest.raises(rule.error) as caught:
-        rule.check(Case(Recipe(stage=(stage,)), 1, data))
+        rule.check(Case(recipe, 1, data))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith("stage.1.") == (rule.error is RecipeError)
+    assert str(caught.value).startswith("stage.1.") == (rule.of_stage and rule.error is RecipeError)
     with pytest.raises((RecipeError, DataError)):
-        check_recipe(Recipe(stage=(stage,)), data)
+        check_recipe(recipe, data)
 
 
 BROKEN_MODELS = {
@@ -199,6 +221,11 @@ BROKEN_MODELS = {
         "the model reads whole images; use a two-branch model with model.image.name = 'regions'",
     ),
     "regions without phrases": (Stage(objective=Hinge()), regions("selective-search"), "set phrases = {}"),
+    "pieces for a fitted text tower": (
+        Stage(objective=Hinge()),
+        VSESettings(joint=5, image=FeatureSettings(shape=(6,)), text=MeanSettings(word=5), words=9).build(),
+        "model.text: 'mean' is fitted to whole words, and texts are read in pieces; set text.tokeniser = 'words'",
+    ),
     "drawn pairs with offline negatives, chunks or captions": (
         Stage(objective=Neighbourhood(), batches=Batches(neighbours=True), offline=OFFLINE),
         two_branch(),
@@ -251,9 +278,9 @@ BROKEN_MODELS = {
 def test_a_model_rule_refuses_its_stage_in_one_line(rule):
     stage, matcher, words = BROKEN_MODELS[rule.name]
     with pytest.raises(RecipeError) as caught:
-        rule.check(Case(Recipe(stage=(stage,)), 1, corpus_of_groups(), matcher))
+        rule.check(Case(Recipe(stage=(stage,)), 1, corpus_of_groups(), matcher, PIECES))
     assert words in str(caught.value)
-    assert str(caught.value).startswith("stage.1.")
+    assert str(caught.value).startswith("stage.1.") == rule.of_stage
     assert "\n" not in str(caught.value)
 
 
@@ -304,6 +331,26 @@ def test_what_can_be_combined_is_accepted(stage, settings):
     recipe = Recipe(stage=(stage,))
     check_recipe(recipe, corpus_of_groups())
     assert check_models(recipe, settings, corpus_of_groups()).settings.name == settings.name
+
+
+def test_a_fitted_text_tower_takes_words():
+    (rule,) = (rule for rule in MODEL_RULES if rule.name == "pieces for a fitted text tower")
+    _, matcher, _ = BROKEN_MODELS[rule.name]
+    for tokeniser in (Vocabulary(("a",), (1,), 1), None):
+        rule.check(Case(Recipe(stage=(Stage(objective=Hinge()),)), 1, corpus_of_groups(), matcher, tokeniser))
+
+
+@pytest.mark.parametrize("text", [{"vectors": "glove.txt"}, {"grow": True}, {"threshold": 2}], ids=str)
+@pytest.mark.parametrize("tower", [GRUSettings, OwnTokeniser])
+def test_a_model_with_its_own_tokeniser_overrules_the_text_table(text, tower):
+    model = ProjectedSettings(base=VSESettings(joint=5, text=tower(hidden=5)))
+    recipe = Recipe(model=model, text=Text(**text), stage=(Stage(objective=Hinge()),))
+    (key,) = text
+    if tower is GRUSettings or key == "threshold":
+        check_recipe(recipe, corpus_of_groups())
+        return
+    with pytest.raises(RecipeError, match=f"^text.{key}: the model's pretrained text tower brings its own tokeniser"):
+        check_recipe(recipe, corpus_of_groups())
 
 
 def test_a_part_that_the_model_lacks_is_named_with_its_stage():

@@ -90,3 +90,23 @@ def test_a_start_has_a_folder_if_it_is_a_run(tmp_path, monkeypatch):
     assert folder("scratch") is folder("previous") is None
     assert folder("runs/vsepp") == Path("runs/vsepp")
     assert (folder("starter") / "card.md").is_file()
+
+
+def test_pieces_have_a_size_and_words_have_vectors():
+    def text(**keys):
+        return parse_recipe({"text": keys, "stage": [STAGE]}).text
+
+    assert (text().tokeniser, text().size) == ("words", None)
+    assert text(tokeniser="bpe", size=500, threshold=2).size == 500
+    with pytest.raises(RecipeError, match=r"^text\.size = 500: is the number of pieces of 'bpe' and 'wordpiece'"):
+        text(size=500)
+    for key, value in {"grow": True, "vectors": "glove.txt", "use": "both"}.items():
+        assert getattr(text(**{key: value}), key) == value
+        with pytest.raises(RecipeError, match=rf"^text\.{key} = {value!r}: is for whole words; leave it out"):
+            text(tokeniser="wordpiece", **{key: value})
+
+
+def test_a_recipe_with_pieces_reads_back_to_itself():
+    recipe = parse_recipe({"text": {"tokeniser": "bpe", "size": 500}, "stage": [STAGE]})
+    assert parse_recipe(recipe.to_dict()) == recipe
+    assert parse_recipe(parse_recipe({"stage": [STAGE]}).to_dict()).text.tokeniser == "words"

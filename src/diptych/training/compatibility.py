@@ -29,7 +29,8 @@ class Rule:
     """A combination that cannot work, what is wrong with it, and what to do.
 
     `message` and `remedy` are format strings over `case` and `stage` (double braces are literal). The message of a
-    RecipeError begins with the key in the stage; `name` identifies the rule in its test.
+    RecipeError begins with the key in the stage, or in the recipe unless `of_stage`; `name` identifies the rule in its
+    test.
     """
 
     name: str
@@ -37,12 +38,14 @@ class Rule:
     message: str
     remedy: str
     error: type[DiptychError] = RecipeError
+    of_stage: bool = True
 
     def check(self, case: Case) -> None:
         """Raise an error if the rule is broken."""
         if self.is_broken(case):
             text = "; ".join(part.format(case=case, stage=case.stage) for part in (self.message, self.remedy) if part)
-            raise self.error(f"stage.{case.number}.{text}" if self.error is RecipeError else text)
+            names_stage = self.of_stage and self.error is RecipeError
+            raise self.error(f"stage.{case.number}.{text}" if names_stage else text)
 
 
 RECIPE_RULES = (
@@ -71,6 +74,7 @@ RECIPE_RULES = (
         lambda case: case.overruled_text_key,
         "text.{case.overruled_text_key}: the model's pretrained text tower brings its own tokeniser",
         "leave text.{case.overruled_text_key} out",
+        of_stage=False,
     ),
     Rule(
         "offline negatives without lists",
@@ -217,6 +221,7 @@ MODEL_RULES = (
         lambda case: case.reads_pieces and case.fitted_tower,
         "model.text: {case.fitted_tower!r} is fitted to whole words, and texts are read in pieces",
         "set text.tokeniser = 'words', or use another text tower",
+        of_stage=False,
     ),
     Rule(
         "drawn pairs with offline negatives, chunks or captions",

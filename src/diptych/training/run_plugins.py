@@ -8,6 +8,7 @@ from diptych.errors import RecipeError, RunError
 from diptych.files import read_json, write_json
 from diptych.models.matcher import Matcher
 from diptych.plugin_records import PluginRecord, changed_since, record_classes, settings_classes
+from diptych.text.tokenisers.tokeniser import Tokeniser
 from diptych.training.needs.need import find_need
 from diptych.training.recipe import Recipe, parse_recipe
 
@@ -16,9 +17,9 @@ _FORMAT = "diptych plugins"
 _VERSION = 1
 
 
-def used_plugins(recipe: Recipe, matcher: Matcher) -> tuple[PluginRecord, ...]:
-    """The plug-ins of a recipe and of its model; raises RecipeError if the run could not be opened again."""
-    classes = [*settings_classes(recipe), *map(type, matcher.modules())]
+def used_plugins(recipe: Recipe, matcher: Matcher, tokeniser: Tokeniser) -> tuple[PluginRecord, ...]:
+    """The plug-ins of a recipe, its model and its tokeniser; RecipeError if the run could not be opened again."""
+    classes = [*settings_classes(recipe), *map(type, matcher.modules()), type(tokeniser)]
     classes += [find_need(name) for stage in recipe.stage for name in stage.objective.needs]
     plugins = record_classes(classes)
     if plugins:

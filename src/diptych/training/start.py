@@ -95,7 +95,7 @@ class StartingPoint:
         if matcher.image_input.kind == "features":
             shape = " x ".join(map(str, matcher.image_input.shape))
             callbacks.message(f"images: the features of size {shape} that came with {corpus.name}")
-        plugins = used_plugins(recipe, matcher)
+        plugins = used_plugins(recipe, matcher, tokeniser)
         start = cls(recipe, settings, tokeniser, vectors, corpus, stores, callbacks, plugins=plugins)
         for base in bases:
             start.from_run(base)

@@ -46,8 +46,10 @@ def test_places_that_are_no_index(tmp_path):
     run.mkdir()
     assert "a folder, not an index; make one of it: diptych index RUN" in refusal(SQLiteLocation(run).open)
     assert "is a folder; name a file" in refusal(SQLiteLocation(run).check_target, fresh=False)
-    (run / "vocabulary.json").write_text("{}")
-    assert "a run, not an index; index your photos with it" in refusal(SQLiteLocation(run).open)
+    for name in ("vocabulary.json", "tokeniser.json"):
+        (run / name).write_text("{}")
+        assert "a run, not an index; index your photos with it" in refusal(SQLiteLocation(run).open)
+        (run / name).unlink()
     letter = SQLiteLocation(tmp_path / "letter.doc")
     letter.path.write_text("dear")
     letter.check_target(fresh=False)

@@ -2,7 +2,7 @@ import pytest
 
 from diptych.errors import RunError
 from diptych.files import file_hash, write_json
-from diptych.models.export.exported import GRAPHS, Exported, new_folder
+from diptych.models.export.exported import GRAPHS, Exported, exported_files, new_folder
 
 FILES = (*GRAPHS, "vocabulary.json")
 
@@ -23,6 +23,16 @@ def test_a_card_says_what_the_towers_read(folder):
     assert (card.size, card.image_input.shape, card.image_input.crops.count) == (4, (3, 32, 32), 10)
     assert not card.rescores
     assert card.unknown == ()
+
+
+def test_the_tokeniser_is_the_one_in_the_folder(folder):
+    assert exported_files(folder) == FILES
+    (folder / "vocabulary.json").unlink()
+    assert exported_files(folder) == FILES
+    (folder / "tokeniser.json").touch()
+    assert exported_files(folder) == (*GRAPHS, "tokeniser.json")
+    with pytest.raises(RunError, match=r"vocabulary\.json: cannot be read"):  # which the card lists
+        Exported.read(folder)
 
 
 @pytest.mark.parametrize("name", FILES)

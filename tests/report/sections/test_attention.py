@@ -84,6 +84,16 @@ def test_each_word_lights_the_region_it_attends_to(name):
     assert all((word.cosine is None) == (name == "i2t") for word in first.words)
 
 
+def test_pieces_of_words_have_their_own_pictures():
+    class Halves(Vocabulary):
+        def tokens(self, text):
+            return ["<start>", *(half for word in text.split() for half in (word[:2], word[2:])), "<end>"]
+
+    made = encodings(MODELS["t2i"])
+    first = attention_section(made, [0], Halves(("left",), (1,), 1)).photos[0]
+    assert [word.text for word in first.words] == ["le", "ft", "ri", "ght"]
+
+
 def test_weights_come_from_the_model_and_cosines_from_the_attended_regions():
     made = encodings(MODELS["t2i"])
     matcher, image, text = made.matcher(), made.images[0], made.texts[1]

@@ -45,6 +45,10 @@ def test_ends_of_texts_are_those_of_open_clip(theirs, ours, text):
     assert_equal(ours["lower"], theirs(), text)
 
 
+def test_clitics_are_found_in_any_case(theirs, ours):
+    assert_equal(ours["whitespace"], theirs(clean="whitespace", context_length=12), "DON'T They'LL")
+
+
 def assert_equal(ours, theirs, text):
     (row,) = rows(ours.encode_all([text]))
     expected = theirs([text])[0].tolist()

@@ -1,14 +1,20 @@
-"""The vocabulary that training begins with, and word vectors that filter it, or that its embedding starts from."""
+"""The tokeniser that training begins with, and word vectors that filter it, or that its embedding starts from."""
 
+import json
 import shutil
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
 
 from diptych.data.corpus import Phrase
-from diptych.errors import DataError, RecipeError
+from diptych.errors import DataError, DiptychError, RecipeError, RunError
 from diptych.model import Model
+from diptych.models.towers.text.gru import GRUSettings
+from diptych.text.tokenisers.bpe import BytePairs
+from diptych.text.tokenisers.custom import CustomPieces
+from diptych.text.tokenisers.wordpiece import WordPieces
 from diptych.text.vocabulary import Vocabulary
 from diptych.training.engine.callbacks import Callbacks
 from diptych.training.inputs.tokeniser import initial_tokeniser
@@ -18,6 +24,7 @@ from support.callbacks import RecordingCallback
 from support.corpora import with_features
 from support.recipes import SMALL, TINY
 from support.runs import last_weights
+from support.tokenisers import bert_document
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +153,66 @@ def test_phrases_are_counted_only_if_a_stage_trains_on_them(corpus):
 def test_a_threshold_that_no_word_reaches_is_named(features):
     with pytest.raises(DataError, match=r"^scenes: .*\(text\.threshold = 1 keeps every word\)$"):
         initial_tokeniser(recipe_with("text.threshold=100000"), features, None, Callbacks())
+
+
+def made_for(recipe, corpus, run=None):
+    return initial_tokeniser(recipe, corpus, run, Callbacks())[0]
+
+
+@pytest.mark.parametrize("kind", [BytePairs, WordPieces])
+def test_pieces_are_learned_from_train_only(kind, features):
+    texts = features.split("train").texts
+    name = kind.model_fields["name"].default
+    assert made_for(recipe_with(f"text.tokeniser={name}"), features) == kind.from_texts(texts, 8000, 1)
+    small = made_for(recipe_with(f"text.tokeniser={name}", "text.size=60", "text.threshold=3"), features)
+    assert small == kind.from_texts(texts, 60, 3)
+    assert small != kind.from_texts(features.texts, 60, 3), "other splits would make no difference: test nothing"
+
+
+def test_a_file_is_used_as_it_is(features, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    with pytest.raises(DataError, match=r"tokenizer\.json: no such file"):
+        made_for(recipe_with(f"text.tokeniser={path}"), features)
+    path.write_text(json.dumps(bert_document()))
+    assert made_for(recipe_with(f"text.tokeniser={path}"), features) == CustomPieces(document=bert_document())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("bpf", "no such tokeniser; did you mean 'bpe'?"),
+        ("treebank", "no such tokeniser; known: .*wordpiece, words .or name a tokenizer.json.$"),
+        ("usem3", "'usem3' belongs to a text tower with pretrained weights, which brings it along"),
+        ("own_code:Tokeniser", "the module 'own_code' is not allowed; .*--allow-code own_code"),
+    ],
+)
+def test_a_tokeniser_that_texts_cannot_make_is_refused(name, message, features):
+    with pytest.raises(RecipeError, match=rf"^text\.tokeniser.*{message}") as error:
+        made_for(recipe_with(f"text.tokeniser={name}"), features)
+    assert "\n" not in str(error.value)
+
+
+def test_texts_without_words_are_named_with_the_corpus(features):
+    silent = replace(features, texts=[""] * len(features.texts))
+    with pytest.raises(DataError, match=r"^scenes: none of the texts has a word to make pieces of"):
+        made_for(recipe_with("text.tokeniser=bpe"), silent)
+
+
+def test_a_missing_library_is_one_line_with_the_command(features, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(DiptychError, match=r"^tokenizers is not installed; run: pip install 'diptych\[tokenizers\]'$"):
+        made_for(recipe_with("text.tokeniser=bpe"), features)
+
+
+def test_a_pretrained_text_tower_brings_its_own(features, tmp_path, monkeypatch):
+    own = BytePairs.from_texts(["own words"], 50, 1)
+    monkeypatch.setattr(GRUSettings, "tokeniser", lambda self: own)
+    assert made_for(recipe_with(), features) is own
+    own.save(tmp_path / "base")
+    start = recipe_with(f"stage.1.start={tmp_path / 'base'}")
+    assert made_for(start, features) == own
+    assert made_for(recipe_with(), features, tmp_path / "base") == own
+    Vocabulary.from_texts(["other words"], 1).save(tmp_path / "words")
+    other = recipe_with(f"stage.1.start={tmp_path / 'words'}")
+    with pytest.raises(RunError, match=r"words: its tokeniser is not that of the recipe's text tower"):
+        made_for(other, features)

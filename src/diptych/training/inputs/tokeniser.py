@@ -59,9 +59,11 @@ def _from_texts(recipe: Recipe, corpus: Corpus) -> Tokeniser:
         hint = did_you_mean(text.tokeniser, ["words", *registry.names("text.tokenisers", StoredTokeniser)])
         raise RecipeError(f"text.tokeniser = {text.tokeniser!r}: no such tokeniser; {hint} (or name a tokenizer.json)")
     try:
-        return found.from_texts(_training_texts(recipe, corpus), text.size or PIECES, text.threshold)
+        made = found.from_texts(_training_texts(recipe, corpus), text.size or PIECES, text.threshold)
     except DataError as error:
         raise DataError(f"{corpus.name}: {error}") from None
+    # The run names a plug-in as the recipe does; `module:Class` would have to be allowed even if it is installed.
+    return found.model_validate({**made.model_dump(), "name": text.tokeniser})
 
 
 def _grown(tokeniser: Tokeniser, recipe: Recipe, corpus: Corpus, callbacks: Callbacks) -> Vocabulary:
