@@ -75,4 +75,4 @@ class MadeRun:
                 self.origin.save(folder)
             self.tokeniser.save(folder)
             write_text(folder / "recipe.toml", self.recipe.to_toml())
-            save_plugins(folder, used_plugins(self.recipe, self.matcher))
+            save_plugins(folder, used_plugins(self.recipe, self.matcher, self.tokeniser))

@@ -11,7 +11,7 @@ from diptych.data.corpus import Box, Features
 from diptych.data.phrases import Mentions, find_mentions
 from diptych.errors import DataError, RunError, ScoreError
 from diptych.evaluation.localisation import evaluate_phrases as module
-from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases, measure_phrases
+from diptych.evaluation.localisation.evaluate_phrases import distinct_phrases, evaluate_phrases, measure_phrases
 from diptych.evaluation.localisation.phrase_metrics import correct_regions
 from diptych.features.crops import Crops
 from diptych.features.image_input import ImageInput
@@ -19,6 +19,7 @@ from diptych.features.readers import FeatureReader, ProposalReader, RegionReader
 from diptych.features.regions import Regions
 from diptych.model import Model
 from diptych.models.explain.localise import localise_phrases
+from diptych.models.text_inputs import TextInputs
 
 CPU = torch.device("cpu")
 LEFT, RIGHT, WHOLE, NONE = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0), (0.0, 0.0, 1.0, 1.0), (0.0,) * 4
@@ -50,6 +51,16 @@ def test_every_mention_is_measured_on_its_own_photo(model, corpus):
     assert found.metrics["phrase_r1"] == pytest.approx(200 / 3)
     assert {kind: each["count"] for kind, each in found.by_kind.items()} == {"thing": 9, "left": 3}
     assert found.metrics["ceiling"] == 100
+
+
+def test_phrases_whose_inputs_are_known_are_not_tokenised_again(model, corpus):
+    expected = evaluate_phrases(model, corpus).ranks
+    mentions = find_mentions(corpus.split("test"))
+    inputs = TextInputs(model.tokeniser.encode_all(distinct_phrases(mentions)))
+    untokenised = Model.from_matcher(model.matcher, None, model.device)
+    reader = model.torch_engine.image_reader(corpus.split("test"), 0)
+    found = measure_phrases(untokenised, mentions, reader, corpus.split("test").image_ids, texts=inputs)
+    assert found.ranks.tolist() == expected.tolist()
 
 
 def test_ranks_equal_one_call_per_mention(model, monkeypatch):

@@ -38,7 +38,7 @@ class Tower(TextTower):
 
     caches_features = True
     features_at_once = 4
-    feature_options: ClassVar[dict] = {}
+    feature_options: ClassVar[dict[str, str]] = {}
     feature_size = 3
 
     def __init__(self):
