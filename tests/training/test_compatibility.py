@@ -95,15 +95,6 @@ BROKEN_RECIPES = {
     ),
     "unknown selection metric": (Stage(objective=Hinge(), select="rsums"), corpus_of_groups(), "did you mean 'rsum'"),
     "no previous stage": (Stage(objective=Hinge(), start="previous"), corpus_of_groups(), "this is the first stage"),
-    "text settings of a model with its own tokeniser": (
-        Recipe(
-            model=VSESettings(joint=5, text=OwnTokeniser(hidden=5)),
-            text=Text(tokeniser="bpe"),
-            stage=(Stage(objective=Hinge()),),
-        ),
-        corpus_of_groups(),
-        "text.tokeniser: the model's pretrained text tower brings its own tokeniser; leave text.tokeniser out",
-    ),
     "interpolation from scratch": (
         Stage(objective=Hinge(), interpolate=(0.5,)),
         corpus_of_groups(),
@@ -113,6 +104,15 @@ BROKEN_RECIPES = {
         Stage(objective=Hinge(), start="runs/base", interpolate=(0.5,), head=Head()),
         corpus_of_groups(),
         "interpolate: the head starts at random, so the weights before and after it are not of one model; set head",
+    ),
+    "text settings of a model with its own tokeniser": (
+        Recipe(
+            model=VSESettings(joint=5, text=OwnTokeniser(hidden=5)),
+            text=Text(tokeniser="bpe"),
+            stage=(Stage(objective=Hinge()),),
+        ),
+        corpus_of_groups(),
+        "text.tokeniser: the model's pretrained text tower brings its own tokeniser; leave text.tokeniser out",
     ),
     "offline negatives without lists": (
         Stage(objective=Quintuplet()),

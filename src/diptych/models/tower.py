@@ -181,6 +181,11 @@ class TextTowerSettings(NamedSettings, ABC):
         """A tower with random weights for a tokeniser of this many words or other ids."""
 
 
+def is_tower(module: nn.Module) -> bool:
+    """Whether a part of a matcher is an image tower or a text tower."""
+    return isinstance(module, ImageTower | TextTower)
+
+
 @torch.no_grad()
 def load_word_embedding(embedding: nn.Embedding, vectors: Tensor, found: Tensor) -> None:
     """Copy the vectors of the found words into a word embedding of the same size."""

@@ -14,6 +14,7 @@ from diptych.data.corpus import Features
 from diptych.errors import RunError
 from diptych.evaluation.runs import validation_metrics
 from diptych.model import Model
+from diptych.models.engines.torch_engine import TorchEngine
 from diptych.training.engine.checkpoint import Snapshot, snapshot_path
 from diptych.training.engine.journal import Journal
 from diptych.training.recipe_loader import load_recipe
@@ -106,7 +107,7 @@ def test_a_full_disk_is_reported_in_one_line_and_keeps_the_previous_snapshot(cor
 
 
 def test_ctrl_c_during_a_validation_stops_there_and_resumes_alike(whole, corpus, recipe, tmp_path, monkeypatch):
-    encode = Model.encode_corpus
+    encode = TorchEngine.encode_corpus
 
     def interrupted_encode(self, *arguments, **named):
         press_ctrl_c()
@@ -114,7 +115,7 @@ def test_ctrl_c_during_a_validation_stops_there_and_resumes_alike(whole, corpus,
 
     callback = RecordingCallback()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Model, "encode_corpus", interrupted_encode)
+        patch.setattr(TorchEngine, "encode_corpus", interrupted_encode)
         train(recipe, corpus, tmp_path, device="cpu", workers=0, callbacks=[callback])
     assert callback.steps == 3  # stage 2 has not begun
     train(recipe, corpus, tmp_path, resume=True, device="cpu", workers=0, callbacks=[callback])
@@ -198,7 +199,7 @@ def test_a_start_from_scratch_is_not_measured(corpus, tmp_path):
 @pytest.mark.parametrize("at", ["while it is measured", "after its line", "in the first epoch"])
 def test_a_run_that_measures_its_start_resumes_alike(at, from_base, corpus, tmp_path, monkeypatch):
     whole = train(from_base(), corpus, tmp_path / "whole", device="cpu", workers=0)
-    encode, add, again = Model.encode_corpus, Journal.add, tmp_path / "again"
+    encode, add, again = TorchEngine.encode_corpus, Journal.add, tmp_path / "again"
 
     def interrupted_encode(self, *arguments, **named):
         press_ctrl_c()
@@ -210,7 +211,7 @@ def test_a_run_that_measures_its_start_resumes_alike(at, from_base, corpus, tmp_
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         if at == "while it is measured":
-            patch.setattr(Model, "encode_corpus", interrupted_encode)
+            patch.setattr(TorchEngine, "encode_corpus", interrupted_encode)
         elif at == "after its line":
             patch.setattr(Journal, "add", interrupted_add)
         callback = RecordingCallback((1,) if at == "in the first epoch" else ())

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from torch import nn
 
 from diptych.errors import RecipeError
-from diptych.models.tower import ImageTower, TextTower
+from diptych.models.tower import is_tower
 
 LAST = "last:"
 
@@ -44,7 +44,7 @@ def last_blocks(matcher: nn.Module, part: str) -> list[str]:
 def _towers(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
     """The outermost towers, by name."""
     for name, child in module.named_children():
-        if isinstance(child, ImageTower | TextTower):
+        if is_tower(child):
             yield f"{prefix}{name}", child
         else:
             yield from _towers(child, f"{prefix}{name}.")

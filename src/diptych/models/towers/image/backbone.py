@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
 
 from diptych.features.choices import CropName, Resize
@@ -50,12 +50,12 @@ class BackboneTower(PretrainedTower):
         super().__init__(settings, Crops(name=settings.crops, resize=settings.resize, side=settings.side))
         self.size = self.backbone.size
         self.normalise = settings.normalise
-        self.last = Standardise(self.size) if settings.standardise else nn.Identity()
+        self.last = Standardise(self.size) if settings.standardise else None
 
     @property
     def standardise(self) -> Standardise | None:
         """The layer after the backbone, if the settings ask for it."""
-        return self.last if isinstance(self.last, Standardise) else None
+        return self.last
 
     def backbone_features(self, images: Tensor) -> Tensor:
         """The mean of the crops' vectors: (images, size)."""
@@ -64,5 +64,5 @@ class BackboneTower(PretrainedTower):
     def forward(self, images: Tensor) -> Tensor:
         """Encode (images, crops, 3, side, side) bytes, or stored vectors (images, size): (images, size)."""
         vectors = images if images.is_floating_point() else self.backbone_features(images)
-        encoded: Tensor = self.last(normalize(vectors, dim=1) if self.normalise else vectors)
-        return encoded
+        vectors = normalize(vectors, dim=1) if self.normalise else vectors
+        return vectors if self.last is None else self.last(vectors)
