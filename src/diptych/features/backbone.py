@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,19 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def forward(self, pixels: Tensor) -> Tensor:
         """(images, 3, side, side) bytes to (images, size)."""
+
+    @property
+    def steps(self) -> Sequence[nn.Module]:
+        """The modules that run one after another up to the last map; empty if the network is not such a sequence."""
+        return ()
+
+    def begin(self, pixels: Tensor, steps: int) -> Tensor:
+        """What the first `steps` steps compute: (images, 3, side, side) bytes to a map, (images, channels, ...)."""
+        raise NotImplementedError(f"{self.name} is not a sequence of steps")
+
+    def finish(self, maps: Tensor, steps: int) -> Tensor:
+        """The vectors, (images, size), from what the first `steps` steps have computed."""
+        raise NotImplementedError(f"{self.name} is not a sequence of steps")
 
 
 def crop_side(crops: Crops, backbone: Backbone) -> int:

@@ -9,6 +9,6 @@ from typing import Literal
 
 CropName = Literal["1C", "10C", "whole", "mirrored", "views"]
 Resize = Literal["square", "short"]
-RandomCrop = Literal["RC", "window"]
+RandomCrop = Literal["RC", "window", "one"]
 Dtype = Literal["float16", "float32"]
 RegionMethod = Literal["grid", "selective-search", "edge-boxes", "crops"]

@@ -32,7 +32,8 @@ from diptych.features import proposals
 from diptych.features.backbone import Backbone
 from diptych.features.choices import RandomCrop
 from diptych.features.crops import Crops, fixed_crops, load_for_crops, random_crop, random_window, too_small
-from diptych.features.extract import extract
+from diptych.features.extract import StoredFeatures, extract
+from diptych.features.frozen_steps import FrozenSteps, frozen_steps, map_spec
 from diptych.features.image_input import ImageInput, pictures_of
 from diptych.features.roi_align import pool_cells
 from diptych.features.store import FeatureStoreSpec, folder_for_weights, has_store, spec_for
@@ -155,9 +156,33 @@ class FeatureReader(InputReader):
 
     def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the features of the readable images, and which those are."""
+        rows, readable = self._rows(images)
+        return self._features[rows], readable
+
+    def _rows(self, images: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+        """The rows of the readable images, and which those are."""
         rows = images if self._row_of is None else self._row_of[images]
-        readable = rows >= 0
-        return self._features[rows[readable]], readable
+        readable: NDArray[np.bool_] = rows >= 0
+        return rows[readable], readable
+
+
+class MapReader(FeatureReader):
+    """Reads the stored maps of the crops of each image: (images, crops, map size).
+
+    With `one`, it reads one crop per image, drawn by the image and the draw: (images, 1, map size).
+    """
+
+    def __init__(self, stored: StoredFeatures, crops: int, *, one: bool) -> None:
+        super().__init__(stored.features, stored.readable, stored.skipped, enlarged=stored.enlarged)
+        self._crops, self._one = crops, one
+
+    def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the maps of the readable images, and which those are."""
+        if not self._one:
+            return super().read(images, draw)
+        rows, readable = self._rows(images)
+        drawn = [drawn_crop(self._crops, image, draw) for image in images[readable].tolist()]
+        return self._features.read_regions(rows, np.array(drawn, np.int64))[:, None], readable
 
 
 class RegionReader(FeatureReader):
@@ -265,9 +290,10 @@ class CropReader(InputReader):
             self.enlarged[image] = photo.size
         if self._random is None:
             return fixed_crops(photo, self._crops, self._side)
+        if self._random == "one":
+            return fixed_crops(photo, self._crops, self._side)[[drawn_crop(self._crops.count, image, draw)]]
         draw_crop = random_crop if self._random == "RC" else random_window
-        random = np.random.Generator(np.random.PCG64(np.random.SeedSequence([*draw, image])))
-        return draw_crop(photo, self._crops.resize, self._side, random)[None]
+        return draw_crop(photo, self._crops.resize, self._side, _random(image, draw))[None]
 
 
 class ProposalReader(InputReader):
@@ -314,6 +340,28 @@ class ProposalReader(InputReader):
         return np.asarray(pool_cells(cells, torch.from_numpy(boxes).to(device)).cpu().numpy())
 
 
+def drawn_crop(crops: int, image: int, draw: Draw) -> int:
+    """Which of an image's crops a draw gives, a pure function of the image and the draw."""
+    return int(_random(image, draw).integers(crops))
+
+
+def _random(image: int, draw: Draw) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([*draw, image])))
+
+
+def map_reader(
+    corpus: Corpus, image_input: ImageInput, backbone: Backbone, store: StoreOptions, *, one: bool = False
+) -> MapReader:
+    """The reader of what the frozen first steps of a backbone compute, after computing what the store lacks.
+
+    With `one`, one crop is drawn per image and read; all of them by default.
+    """
+    assert image_input.crops is not None, "a backbone reads crops"
+    steps = FrozenSteps(backbone, frozen_steps(backbone), image_input.crops)
+    stored = _extracted(pictures_of(corpus), steps, map_spec(steps, image_input), store)
+    return MapReader(stored, image_input.crops.count, one=one)
+
+
 def _corpus_feature_reader(images: Corpus | Sequence[Picture], image_input: ImageInput) -> FeatureReader:
     """The reader of the features that came with a corpus."""
     if not isinstance(images, Corpus):
@@ -337,7 +385,18 @@ def _store_reader(
 ) -> FeatureReader:
     """The reader of a backbone's feature store, after the features that it lacks have been computed."""
     pictures = pictures_of(images) if isinstance(images, Corpus) else images
-    stored = extract(
+    stored = _extracted(pictures, backbone, spec, store)
+    features, readable, skipped, enlarged = stored.features, stored.readable, stored.skipped, stored.enlarged
+    if not image_input.reads_map:
+        return FeatureReader(features, readable, skipped, enlarged=enlarged)
+    ids = images.image_ids if isinstance(images, Corpus) else [f"image {number}" for number in range(len(pictures))]
+    return RegionReader(features, ids, readable, skipped, enlarged=enlarged, boxes=stored.boxes)
+
+
+def _extracted(
+    pictures: Sequence[Picture], backbone: Backbone, spec: FeatureStoreSpec, store: StoreOptions
+) -> StoredFeatures:
+    return extract(
         pictures,
         backbone,
         spec,
@@ -346,8 +405,3 @@ def _store_reader(
         device=store.device,
         progress=store.progress,
     )
-    features, readable, skipped, enlarged = stored.features, stored.readable, stored.skipped, stored.enlarged
-    if not image_input.reads_map:
-        return FeatureReader(features, readable, skipped, enlarged=enlarged)
-    ids = images.image_ids if isinstance(images, Corpus) else [f"image {number}" for number in range(len(pictures))]
-    return RegionReader(features, ids, readable, skipped, enlarged=enlarged, boxes=stored.boxes)

@@ -81,7 +81,8 @@ class Stage(Settings):
     better. From scratch there is nothing to measure.
     `head` attaches projection heads to both sides of the matcher that the stage starts from.
     `crops` trains on random crops, drawn anew each time an image is read: `"RC"` as in VSE++, `"window"` from the
-    resized image.
+    resized image, `"one"` of the fixed crops that `model.image.crops` names. With `"one"`, what the frozen first blocks
+    of the backbone compute is stored, so that fine-tuning the last blocks takes minutes instead of hours.
     `trainable` names parts of the matcher: modules, `"last:2"` (the last two blocks of each tower), or `"all"`.
     `lora` adds trainable low-rank factors to frozen weight matrices; nothing else is then trainable by default.
     `interpolate` measures (1 - share) * start + share * best after the last epoch, for each of these shares, and keeps

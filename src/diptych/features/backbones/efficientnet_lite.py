@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,29 @@ class EfficientNetLite(Backbone):
         rows, columns = network.feature_output_image_size
         self.grid = (rows * columns, self.size)
 
+    @property
+    def steps(self) -> list[nn.Module]:
+        """The stem, the blocks and the head."""
+        return [self.stem, *self.blocks, self.head]
+
+    def begin(self, pixels: Tensor, steps: int) -> Tensor:
+        """(images, 3, side, side) bytes to the map after some steps: (images, channels, rows, columns)."""
+        return self._run(normalise(pixels, _HALF, _HALF), self.steps[:steps])
+
+    def finish(self, maps: Tensor, steps: int) -> Tensor:
+        """The mean over the last map, from the map after some steps: (images, size)."""
+        values = maps.contiguous(memory_format=torch.channels_last)
+        return self._run(values, self.steps[steps:]).float().mean((2, 3))
+
+    @staticmethod
+    def _run(values: Tensor, steps: Sequence[nn.Module]) -> Tensor:
+        for step in steps:
+            values = step(values)
+        return values
+
     def _map(self, pixels: Tensor) -> Tensor:
         """(images, 3, side, side) bytes to the last map: (images, size, rows, columns)."""
-        values = self.stem(normalise(pixels, _HALF, _HALF))
-        for block in self.blocks:
-            values = block(values)
-        last: Tensor = self.head(values)
-        return last.float()
+        return self.begin(pixels, len(self.steps)).float()
 
     def regions(self, pixels: Tensor) -> Tensor:
         """The cells of the last map, row by row: (images, cells, size)."""

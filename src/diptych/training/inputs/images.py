@@ -1,4 +1,7 @@
-"""How a stage reads its images: from the feature store, as long as the backbone is frozen and the crops are fixed."""
+"""How a stage reads its images: from a feature store, as long as the backbone is frozen and the crops are fixed.
+
+With `crops = "one"`, the maps that the frozen first steps of a partly frozen backbone compute are stored as well.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ import torch
 
 from diptych.data.corpus import Corpus
 from diptych.data.read_ahead import read_ahead
-from diptych.features.readers import InputReader, StoreOptions, image_reader
+from diptych.features.backbone import Backbone
+from diptych.features.frozen_steps import frozen_steps
+from diptych.features.readers import InputReader, StoreOptions, image_reader, map_reader
 from diptych.model import Model
 from diptych.progress import ProgressCallback
 from diptych.training.recipe import Stage
@@ -36,9 +41,11 @@ class StageImages:
 
     def for_training(self, corpus: Corpus) -> InputReader:
         """The reader of the training images."""
-        matcher = self.model.matcher
+        image_input = self.model.matcher.image_input
+        if (backbone := self._backbone_with_stored_maps()) is not None:
+            return map_reader(corpus, image_input, backbone, self._store(), one=True)
         if self.stage.crops is not None:
-            return image_reader(corpus, matcher.image_input, random=self.stage.crops)
+            return image_reader(corpus, image_input, random=self.stage.crops)
         return self.for_encoding(corpus)
 
     def for_encoding(self, corpus: Corpus) -> InputReader:
@@ -46,13 +53,26 @@ class StageImages:
         if id(corpus) in self._store_readers:
             return self._store_readers[id(corpus)][1]
         backbone, image_input = self.model.matcher.pretrained, self.model.matcher.image_input
-        if backbone is None or any(parameter.requires_grad for parameter in backbone.parameters()):
+        reader: InputReader
+        if (partly_frozen := self._backbone_with_stored_maps()) is not None:
+            reader = map_reader(corpus, image_input, partly_frozen, self._store())
+        elif backbone is None or any(parameter.requires_grad for parameter in backbone.parameters()):
             return image_reader(corpus, image_input, backbone)
-        store = StoreOptions(self.stores, self.model.device, self.workers, self.progress, create=True)
-        reader = image_reader(corpus, image_input, backbone, store=store)
+        else:
+            reader = image_reader(corpus, image_input, backbone, store=self._store())
         self.report_enlarged(reader, corpus.image_ids)
         self._store_readers[id(corpus)] = corpus, reader
         return reader
+
+    def _backbone_with_stored_maps(self) -> Backbone | None:
+        """The backbone, if the stage draws one of the fixed crops, and trains some but not the first of its steps."""
+        backbone = self.model.matcher.pretrained
+        if self.stage.crops != "one" or backbone is None:
+            return None
+        return backbone if 0 < frozen_steps(backbone) < len(backbone.steps) else None
+
+    def _store(self) -> StoreOptions:
+        return StoreOptions(self.stores, self.model.device, self.workers, self.progress, create=True)
 
     @torch.inference_mode()
     def standardise(self, corpus: Corpus) -> None:
