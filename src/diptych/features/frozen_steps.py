@@ -7,6 +7,8 @@ feature stores hold its output like any other. `Backbone.finish` continues from 
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor, nn
 
@@ -56,8 +58,8 @@ def frozen_steps(backbone: Backbone) -> int:
 @torch.inference_mode()
 def map_shape(backbone: Backbone, steps: int, side: int) -> torch.Size:
     """The shape of the map after some steps, (channels, rows, columns), for crops of this side."""
-    device = next(backbone.parameters()).device
-    return backbone.begin(torch.zeros(1, 3, side, side, dtype=torch.uint8, device=device), steps).shape[1:]
+    shapes = copy.deepcopy(backbone).to("meta").eval()  # computes nothing, and changes no statistics of the backbone
+    return shapes.begin(torch.zeros(1, 3, side, side, dtype=torch.uint8, device="meta"), steps).shape[1:]
 
 
 def map_spec(steps: FrozenSteps, image_input: ImageInput) -> FeatureStoreSpec:

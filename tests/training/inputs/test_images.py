@@ -14,8 +14,9 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, DiptychError, RecipeError
 from diptych.features.backbones.registry import load_backbone
-from diptych.features.crops import Crops
+from diptych.features.crops import Crops, fixed_crops
 from diptych.features.extract import extract
+from diptych.features.image_input import ImageInput
 from diptych.features.store import FeatureStoreSpec
 from diptych.model import Model
 from diptych.models.storage import load_tensors, save_tensors
@@ -256,6 +257,8 @@ def images_of(tuned, stores):
 
     def make(trainable, crops=None):
         trained = Model.load(tuned, "cpu", snapshot="stage-1")
+        if crops == "one":
+            trained.matcher.image.input = ImageInput("crops", (3, SIDE, SIDE), Crops(name="10C", side=SIDE))
         set_trainable(trained.matcher, trainable)
         stage = load_recipe("vsepp", SMALL).stage[0].model_copy(update={"crops": crops})
         return StageImages(trained, stage, stores, 0, lambda done, total: None, lambda message: None)
@@ -263,7 +266,7 @@ def images_of(tuned, stores):
     return make
 
 
-@pytest.mark.parametrize("crops", ["RC", "window"])
+@pytest.mark.parametrize("crops", ["RC", "window", "one"])
 def test_random_crops_change_with_the_draw_and_only_in_training(corpus, images_of, crops):
     images, two = images_of(("project",), crops), np.array([0, 3])
     train = images.for_training(corpus.split("train"))
@@ -281,6 +284,50 @@ def test_only_a_frozen_backbone_is_read_from_the_store(corpus, images_of, traina
     for reader in (images.for_training(corpus.split("train")), images.for_encoding(corpus.split("val"))):
         values, _ = reader.read(np.array([0, 1]))
         assert values.shape == ((2, 1280) if stored else (2, 1, 3, SIDE, SIDE))
+
+
+def test_one_fixed_crop_is_read_from_the_stored_maps_of_the_frozen_blocks(corpus, images_of):
+    images, part = images_of(("project", LAST), "one"), corpus.split("train")
+    matcher = images.model.matcher.eval()
+    drawn, readable = images.for_training(part).read(np.array([2, 0]), (0, 7))
+    everything, _ = images.for_encoding(part).read(np.array([2, 0]))
+    assert readable.all()
+    assert drawn.dtype == everything.dtype == np.float32
+    assert (drawn.shape[:2], everything.shape[:2]) == ((2, 1), (2, 10))
+    for one, all_of_them in zip(drawn, everything, strict=True):
+        assert sum(np.array_equal(one[0], crop) for crop in all_of_them) == 1
+    pixels = [fixed_crops(part.pictures[image].load(), matcher.image_input.crops, SIDE) for image in (2, 0)]
+    with torch.inference_mode():
+        from_maps = matcher.encode_images(torch.from_numpy(everything))
+        from_pixels = matcher.encode_images(torch.from_numpy(np.stack(pixels)))
+    torch.testing.assert_close(from_maps, from_pixels, rtol=0, atol=2e-3)  # maps are stored as float16
+
+
+@pytest.mark.parametrize("trainable", [("project",), ("project", "image")], ids=["all frozen", "none frozen"])
+def test_one_fixed_crop_of_a_backbone_that_is_not_partly_frozen_is_read_from_the_picture(corpus, images_of, trainable):
+    images, part = images_of(trainable, "one"), corpus.split("train")
+    (drawn, *_), _ = images.for_training(part).read(np.array([1]), (0, 3))
+    fixed = fixed_crops(part.pictures[1].load(), Crops(name="10C", side=SIDE), SIDE)
+    assert any(np.array_equal(drawn[0], crop) for crop in fixed)
+
+
+def test_a_resumed_run_on_stored_maps_ends_with_the_same_weights(corpus, stores, tmp_path):
+    one = ["model.image.crops=mirrored", "stage.2.crops=one", "stage.2.epochs=2", "stage.2.batches.size=6"]
+    recipe = load_recipe("vsepp-ft-small", [*FINE_TUNE, *one])
+    whole = train(recipe, corpus, tmp_path / "whole", device="cpu", features=stores, workers=0)
+    stopped = tmp_path / "stopped"
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, corpus, stopped, device="cpu", features=stores, callbacks=[RecordingCallback((5,))])
+    again = train(recipe, corpus, stopped, resume=True, device="cpu", features=stores, workers=2)
+    assert snapshot_path(whole).read_bytes() == snapshot_path(again).read_bytes()
+    assert (stores / f"lite0-17-mirrored-{SIDE}-crops-float16").is_dir()
+    before, after = (load_file(whole / name / "weights.safetensors") for name in ("stage-1", "best"))
+    changed = {
+        name.split(".")[2]
+        for name in before
+        if name.startswith("image.backbone") and not before[name].equal(after[name])
+    }
+    assert changed <= {"head"}
 
 
 def test_the_store_reader_of_a_corpus_is_created_once(corpus, images_of):

@@ -35,6 +35,15 @@ def test_stored_vectors_give_what_pixels_give(tower, pixels):
         torch.testing.assert_close(tower(stored), tower(pixels), rtol=1e-4, atol=1e-6)
 
 
+def test_stored_maps_of_frozen_blocks_give_what_pixels_give(tower, pixels):
+    tower.backbone.requires_grad_(False).blocks[11].requires_grad_(True)
+    with torch.inference_mode():
+        maps = torch.stack([tower.backbone.begin(crops, 12).flatten(1) for crops in pixels])
+        torch.testing.assert_close(tower(maps), tower(pixels), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(tower(maps[:, :1]), tower(pixels[:, :1]), rtol=1e-4, atol=1e-6)
+    tower.backbone.requires_grad_(True)
+
+
 def test_larger_squares_go_through_the_same_network(tower):
     larger = BackboneSettings(crops="whole", side=96).build()
     assert larger.input.shape == (3, 96, 96)
