@@ -37,8 +37,8 @@ def test_the_first_cause_of_a_failure_is_named():
             raise RuntimeError("operator torchvision::nms does not exist")
         except RuntimeError as reason:
             raise ModuleNotFoundError("Could not import module 'BertModel'") from reason
-    told = "(RuntimeError: operator torchvision::nms does not exist); install the torchvision that was built for this torch"
-    assert why_broken(error.value) == told
+    cause = "(RuntimeError: operator torchvision::nms does not exist)"
+    assert why_broken(error.value) == f"{cause}; install the torchvision that was built for this torch"
 
 
 def test_a_missing_dependency_of_a_package_is_named(tmp_path, monkeypatch):
