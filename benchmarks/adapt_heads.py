@@ -91,7 +91,7 @@ class BareLoop:
         positive = scores.diagonal()
         scores = scores.masked_fill(others, -torch.inf)
         loss = (scores.logsumexp(1) - positive).mean() + (scores.logsumexp(0) - positive).mean()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(self.heads.parameters(), CLIP)
         self.optimiser.step()
         return loss.item()

@@ -78,7 +78,7 @@ class USETokeniser(SubwordTokeniser):
 
     def known(self, words: Sequence[str]) -> NDArray[np.bool_]:
         """Which words have pieces, at least half of which are known, and are written in a script of the encoder."""
-        return super().known(words) & np.array([_in_known_script(word) for word in words], bool)
+        return np.logical_and(super().known(words), [_in_known_script(word) for word in words])
 
     def pieces(self, words: Sequence[str]) -> list[list[str | None]]:
         """The pieces of each word by itself."""
