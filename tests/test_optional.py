@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from diptych.errors import DiptychError
-from diptych.optional import import_optional, quiet
+from diptych.optional import import_optional, quiet, why_broken
 
 
 def test_a_missing_package_names_its_command(monkeypatch):
@@ -29,6 +29,16 @@ def test_a_torchvision_for_another_torch_is_one_line(tmp_path, monkeypatch):
         import_optional("broken_source", "")
     assert "torchvision::nms does not exist and more" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_first_cause_of_a_failure_is_named():
+    with pytest.raises(ModuleNotFoundError) as error:
+        try:
+            raise RuntimeError("operator torchvision::nms does not exist")
+        except RuntimeError as reason:
+            raise ModuleNotFoundError("Could not import module 'BertModel'") from reason
+    cause = "(RuntimeError: operator torchvision::nms does not exist)"
+    assert why_broken(error.value) == f"{cause}; install the torchvision that was built for this torch"
 
 
 def test_a_missing_dependency_of_a_package_is_named(tmp_path, monkeypatch):

@@ -20,9 +20,19 @@ def import_optional(module: str, command: str, instead: str = "lite0") -> Any:
         if reason.name == module:
             raise DiptychError(f"{module} is not installed; run: {command}") from None
         raise DiptychError(f"{module} needs {reason.name}, which is not installed; run: {command}") from None
-    except Exception as reason:  # a torchvision that was built for another torch raises a RuntimeError
-        advice = "; install the torchvision that was built for this torch" if "torchvision" in str(reason) else ""
-        raise DiptychError(f"{module} cannot be imported ({one_line(reason)}){advice}, or use {instead}") from None
+    except Exception as reason:
+        raise DiptychError(f"{module} cannot be imported {why_broken(reason)}, or use {instead}") from None
+
+
+def why_broken(reason: BaseException) -> str:
+    """Why a package fails, in brackets, and what to do if a torchvision that was built for another torch is the cause.
+
+    Packages that import their modules on demand hide the first cause, which is what the user needs to know.
+    """
+    while reason.__cause__ is not None:
+        reason = reason.__cause__
+    advice = "; install the torchvision that was built for this torch" if "torchvision" in str(reason) else ""
+    return f"({one_line(reason)}){advice}"
 
 
 @contextmanager

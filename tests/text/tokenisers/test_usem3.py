@@ -61,6 +61,9 @@ def test_words_of_other_scripts_are_unknown(tokeniser):
     words = ["dog", "Straßenhund", "собака", "犬", "dog☃", "☃", "ქართული", "ሰላም", ""]
     assert tokeniser.known(words).tolist() == [True] * 5 + [False] * 4
     assert tokeniser.known([]).shape == (0,)
+    # There are pieces for many letters of these scripts, and for few words.
+    assert not tokeniser.known(["σκύλος", "ძაღლი", "כלב", "कुत्ता", "நாய்", "շուն", "ውሻ"]).any()
+    assert tokeniser.known(["dog,", "犬ー", "หมา", "كَلْب", "개", "ｄｏｇ", "köpek", "1990", "α-male", "№5"]).all()
     assert tokeniser.known(tokeniser.sample_words).all()
 
 

@@ -61,3 +61,11 @@ def test_it_is_told_in_one_line_and_survives_json():
     assert str(found).endswith("(1): rsum on val 0: 10.0, 0.25: 20.0; kept 0.25")
     assert found.score == 20.0
     assert Interpolation.from_json(found.to_json()) == found
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_frozen_weights_keep_their_bytes(share):
+    frozen, trained = torch.tensor([-0.0, 0.0, 1.5]), torch.tensor([1.0, 2.0])
+    between = mixed({"frozen": frozen, "trained": trained}, {"frozen": frozen.clone(), "trained": trained + 1}, share)
+    assert between["frozen"].numpy().tobytes() == frozen.numpy().tobytes()
+    assert torch.equal(between["trained"], trained + share)

@@ -44,7 +44,8 @@ class ClassesSettings(TwoTowerSettings):
 
     `names` is `"imagenet"`, a text file with one class per line, or a list; further names of a class follow after
     tabs, and with `synonyms` its vector is the mean over all of them. `prompt` is a sentence around each name, such as
-    "a photo of {}". The `top` most likely classes are combined; `temperature` divides the logits.
+    "a photo of {}". The `top` most likely classes are combined, or all, if there are fewer; `temperature` divides the
+    logits.
     """
 
     name: Literal["classes"] = "classes"
@@ -86,8 +87,6 @@ class Classes(TwoTowers):
         super().__init__(settings)
         self.settings: ClassesSettings = settings
         classes = len(settings.class_names())
-        if settings.top > classes:
-            raise RecipeError(f"model.top = {settings.top}: there are {classes} classes; use at most that many")
         self.classifier = nn.Linear(self.image.size, classes)
         self.register_buffer("class_vectors", torch.zeros(classes, self.text.size))
         self.register_buffer("centre", torch.zeros(self.text.size))
@@ -105,7 +104,8 @@ class Classes(TwoTowers):
     def encode_images(self, images: Tensor) -> Tensor:
         """Encode images: (images, size)."""
         probabilities = softmax(self.classifier(self.image(images)) / self.settings.temperature, dim=1)
-        likely, classes = probabilities.topk(self.settings.top, dim=1)  # (images, top)
+        top = min(self.settings.top, probabilities.shape[1])
+        likely, classes = probabilities.topk(top, dim=1)  # (images, top)
         shares = torch.zeros_like(probabilities).scatter(1, classes, likely / likely.sum(1, keepdim=True))
         return normalize(shares @ self.class_vectors - self.centre, dim=1)
 

@@ -21,7 +21,7 @@ from torch.nn.functional import normalize
 from diptych.errors import DiptychError, RecipeError, one_line
 from diptych.models.sentence.encoder import SentenceEncoder
 from diptych.models.sentence.folder import Architecture, weights_files
-from diptych.optional import import_optional, quiet
+from diptych.optional import import_optional, quiet, why_broken
 
 INSTALL = "pip install 'diptych[transformers]'"
 
@@ -79,7 +79,8 @@ def _network(config: dict[str, Any]) -> Any:
         with quiet():
             network = library.AutoModel.from_config(library.AutoConfig.for_model(**config))
     except Exception as reason:  # of a broken installation, or of a value that the network cannot take
-        raise DiptychError(f"transformers cannot build a {config['model_type']} network ({one_line(reason)})") from None
+        kind = config["model_type"]
+        raise DiptychError(f"transformers cannot build a {kind} network {why_broken(reason)}, or use usem3") from None
     if isinstance(getattr(network, "pooler", None), nn.Module):
         network.pooler = None
     return network

