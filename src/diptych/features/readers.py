@@ -260,7 +260,7 @@ class CropReader(InputReader):
         picture = self._pictures[image]
         # A random part of the original photo needs all of its pixels; everything else is taken from a resized photo.
         full_size = (self._random, self._crops.resize) == ("RC", "short")
-        photo = picture.load() if full_size else load_for_crops(picture, self._side)
+        photo = picture.load() if full_size else load_for_crops(picture, self._crops, self._side)
         if too_small(photo.size, self._side):
             self.enlarged[image] = photo.size
         if self._random is None:
@@ -298,7 +298,7 @@ class ProposalReader(InputReader):
         for row, image in enumerate(images.tolist()):
             try:
                 if image not in self.skipped:
-                    photo = load_for_crops(self._pictures[image], self._side)
+                    photo = load_for_crops(self._pictures[image], self._crops, self._side)
                     crops.append(fixed_crops(photo, self._crops, self._side))
                     self._boxes[image] = self._propose(photo)
                     readable[row] = True
