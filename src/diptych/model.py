@@ -63,18 +63,22 @@ if TYPE_CHECKING:
     from diptych.models.matcher import Matcher
 
 
-def load(address: str | Path, device: str = "auto", *, snapshot: str = "best") -> Model:
+def load(address: str | Path, device: str = "auto", *, snapshot: str = "best", download: bool = False) -> Model:
     """Load the model of a run or an export by its folder, or `starter`, the model that comes with the package.
 
+    The address may also be that of a pretrained pair: `open_clip:NAME/TAG`, `open_clip:NAME/FOLDER`, or a folder in the
+    layout of open_clip, CLIP or transformers. Its files come from the folder or from the cache of the Hugging Face hub;
+    only with `download` are they fetched from the hub.
     `device` is "auto", "cpu", "cuda", "cuda:1" or "mps"; `snapshot` is "best", "last" or another of the run.
     """
-    return Model.load(address, device, snapshot=snapshot)
+    return Model.load(address, device, snapshot=snapshot, download=download)
 
 
 class Model:
     """A model that encodes images and texts and scores them; safe to share between threads.
 
-    Models come from `load` (a run, an export or the starter) and from `Model.from_matcher` (a matcher in memory).
+    Models come from `load` (a run, an export, the starter or a pretrained pair) and from `Model.from_matcher` (a
+    matcher in memory).
     """
 
     def __init__(
@@ -91,10 +95,16 @@ class Model:
 
     @classmethod
     def load(
-        cls, address: str | Path, device: str = "auto", *, snapshot: str = "best", stores: Path | None = None
+        cls,
+        address: str | Path,
+        device: str = "auto",
+        *,
+        snapshot: str = "best",
+        stores: Path | None = None,
+        download: bool = False,
     ) -> Model:
         """As `load`; `stores` is a folder of feature stores to read the features of a corpus from."""
-        files = ModelFiles.find(address, snapshot)
+        files = ModelFiles.find(address, snapshot, download=download)
         if device_kind(device) not in ("auto", "cpu") and files.is_export:
             raise DiptychError(f"{address}: an ONNX export runs on the CPU, not on {device!r}; use device 'cpu'")
 
@@ -106,7 +116,7 @@ class Model:
                 return OnnxEngine.open(files.folder)
             from diptych.models.engines.torch_engine import TorchEngine
 
-            return TorchEngine.open(files.folder, device, snapshot, stores)
+            return TorchEngine.open(files, device, snapshot, stores)
 
         return cls(open_engine, str(address), files.identity, files)
 

@@ -34,12 +34,12 @@ def command(
 
         diptych export runs/first --float16 --into small
     """
-    from diptych.models.address import run_folder
+    from diptych.models.address import ModelFiles
 
     if onnx == float16:
         raise DiptychError("choose one format: diptych export RUN --onnx, or diptych export RUN --float16")
     suffix = "onnx" if onnx else "float16"
-    into = into or Path("exports") / f"{run_folder(run).resolve().name}-{suffix}"
+    into = into or Path("exports") / f"{ModelFiles.find(run).name}-{suffix}"
     if onnx:
         from diptych.models.export.onnx import export_onnx
 

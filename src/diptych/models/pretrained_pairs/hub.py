@@ -80,8 +80,8 @@ def not_in_cache(address: str, what: str, repository: str) -> DiptychError:
 
 def _unreachable(address: str, repository: str, reason: Exception) -> DiptychError:
     return DiptychError(
-        f"{address}: {repository} cannot be downloaded from the hub ({one_line(reason)[:120]}); check the connection, or "
-        "copy the model from another machine and name its folder"
+        f"{address}: {repository} cannot be downloaded from the hub ({one_line(reason)[:120]}); check the connection, "
+        "or copy the model from another machine and name its folder"
     )
 
 

@@ -1,8 +1,8 @@
 """Pairs as open_clip knows them: a folder with an open_clip_config.json, or a name of open_clip with weights for it.
 
-    open_clip_config.json           {"model_cfg": {...}, "preprocess_cfg": {...}}
-    open_clip_model.safetensors     the weights
-    tokenizer.json                  only for networks that do not read CLIP's own tokens
+open_clip_config.json           {"model_cfg": {...}, "preprocess_cfg": {...}}
+open_clip_model.safetensors     the weights
+tokenizer.json                  only for networks that do not read CLIP's own tokens
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def described(
 ) -> PairSource:
     """A pair with open_clip's configurations of model and preprocessing; `tokenizer` unless it reads CLIP's tokens."""
     if not all(key in model for key in ("embed_dim", "vision_cfg", "text_cfg")):
-        raise RecipeError(f"{address}: its configuration lacks embed_dim, vision_cfg or text_cfg; copy the folder again")
+        raise RecipeError(
+            f"{address}: its configuration lacks embed_dim, vision_cfg or text_cfg; copy the folder again"
+        )
     vision, text = dict(model["vision_cfg"]), dict(model["text_cfg"])
     _check_supported(address, text)
     reading = _text_reading(address, text, tokenizer)
@@ -71,7 +73,7 @@ def described(
         config={
             "embed_dim": model["embed_dim"],
             "quick_gelu": bool(model.get("quick_gelu")),
-            # null is open_clip's default, except that no `timm_proj` means the classifier of the network; TOML has none.
+            # TOML has no null. It is open_clip's default, except that without `timm_proj` the classifier projects.
             "vision_cfg": _without_nulls({**vision, "timm_model_pretrained": False, **_projection(vision)}),
             "text_cfg": _without_nulls(text),
         },

@@ -40,7 +40,7 @@ def find(address: str) -> PairSource:
     tags = library.list_pretrained_tags_by_model(name)
     if rest in tags:
         return _tagged(address, model, library.get_pretrained_cfg(name, rest))
-    folder = Path(rest)
+    folder = Path(rest) if Path(rest).is_dir() else Path("/", rest)  # a path loses one slash of NAME//tmp/weights
     if not rest or not folder.is_dir():
         raise RecipeError(
             f"{address}: {rest or 'nothing'!r} is neither a folder with weights nor a tag of {name}; "

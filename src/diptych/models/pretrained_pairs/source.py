@@ -1,4 +1,4 @@
-"""A pretrained pair that was found on disk: what it computes, the files of its weights, and how to make its tokeniser."""
+"""A pretrained pair that was found on disk: what it computes, the files of its weights, and its tokeniser."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class PairBackbone(Backbone):
         self._deviation = to_byte_scale(architecture.image.deviation)
         self.network = network
 
-    def regions(self, pixels: Tensor) -> Tensor:  # noqa: ARG002 (of the interface)
+    def regions(self, pixels: Tensor) -> Tensor:
         """A pair has no regions: RecipeError."""
         raise RecipeError(f"{self.name}: a pretrained pair has one vector per image and no regions")
 

@@ -1,9 +1,9 @@
 """Pairs as transformers writes them with save_pretrained: CLIP, SigLIP and SigLIP 2.
 
-    config.json                     the model_type: clip or siglip
-    model.safetensors               the weights
-    tokenizer.json                  and tokenizer_config.json
-    preprocessor_config.json        how images are read; newer versions write it into processor_config.json
+config.json                     the model_type: clip or siglip
+model.safetensors               the weights
+tokenizer.json                  and tokenizer_config.json
+preprocessor_config.json        how images are read; newer versions write it into processor_config.json
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def _preprocessing(folder: Path, kind: str, side: int) -> Preprocessing:
     interpolation = _INTERPOLATIONS.get(given.get("resample", 3))
     if crop is None or interpolation is None or given.get("do_rescale") is False or given.get("do_resize") is False:
         raise RecipeError(
-            f"{file}: prepares images in a way that is not supported; resize to {side} x {side} pixels, or to the short "
-            "side with a central crop, by bilinear or bicubic interpolation"
+            f"{file}: prepares images in a way that is not supported; only resizing to {side} x {side} pixels, or of "
+            "the short side with a central crop, by bilinear or bicubic interpolation is"
         )
     is_normalised = given.get("do_normalize") is not False
     default = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))

@@ -1,4 +1,4 @@
-"""How texts are cleaned before a pretrained tokeniser reads them, as in open_clip, under its names, and as in transformers."""
+"""How texts are cleaned before a pretrained tokeniser reads them: as in open_clip, under its names, or transformers."""
 
 from __future__ import annotations
 
