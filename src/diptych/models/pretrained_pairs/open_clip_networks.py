@@ -58,7 +58,7 @@ class OpenClipTexts(nn.Module):
         network, length = self.network, ids.shape[1]
         states = network.token_embedding(ids) + network.positional_embedding[:length]
         states = network.ln_final(network.transformer(states, attn_mask=network.attn_mask[:length, :length]))
-        ends = states[torch.arange(len(ids), device=ids.device), ids.argmax(1)]
+        ends = states[torch.arange(ids.shape[0], device=ids.device), ids.argmax(1)]
         vectors: Tensor = ends if network.text_projection is None else network.text_projection(ends)
         return vectors
 

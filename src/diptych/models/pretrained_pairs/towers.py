@@ -90,12 +90,15 @@ class PairTextTower(TextTower):
 
 
 def padded(tokens: Tokens, reading: TextReading) -> Tensor:
-    """The ids as the network reads them: zeros behind each text, or every text filled up to the whole context."""
-    ids, lengths = tokens.ids, tokens.lengths[:, None]  # (texts, length), (texts, 1)
-    if reading.fill is None:
+    """The ids as the network reads them: zeros behind each text, or every text filled up to the whole context.
+
+    In an export every text has the whole context, because the networks' masks and positions have fixed sizes.
+    """
+    ids, lengths, fill = tokens.ids, tokens.lengths[:, None], reading.fill  # (texts, length), (texts, 1)
+    if fill is None and not torch.compiler.is_compiling():
         places = torch.arange(ids.shape[1], device=ids.device)
         return torch.where(places < lengths, ids, 0)
     shift = reading.context - lengths if reading.fill_side == "left" else torch.zeros_like(lengths)
     places = torch.arange(reading.context, device=ids.device) - shift  # (texts, context), of each id in its text
     found = ids.gather(1, places.clamp(min=0).minimum(lengths - 1))
-    return torch.where((places >= 0) & (places < lengths), found, reading.fill)
+    return torch.where((places >= 0) & (places < lengths), found, fill or 0)
