@@ -22,6 +22,7 @@ from diptych.cli.open_data import split_rule
 from diptych.cli.options import (
     AllowCode,
     Device,
+    Download,
     Features,
     NoStarter,
     Split,
@@ -98,6 +99,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Measure recall in both directions, with 95% intervals.

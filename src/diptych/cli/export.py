@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import print_result
-from diptych.cli.options import AllowCode, Run
+from diptych.cli.options import AllowCode, Download, Run
 from diptych.errors import DiptychError
 
 
@@ -21,6 +21,7 @@ def command(
     into: Annotated[
         Path | None, typer.Option(help="The folder to write.", show_default="exports/RUN-onnx or -float16")
     ] = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Export the best model of a run as ONNX graphs or as a run of half the size.

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from diptych.cli.console import print_note, print_result, progress_bar, stdout
-from diptych.cli.options import AllowCode, Device, Workers
+from diptych.cli.options import AllowCode, Device, Download, Workers
 from diptych.index.vectors import Storage
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def sync_command(
     fresh: Annotated[bool, typer.Option("--fresh", help="Replace an existing index.")] = False,
     workers: Workers = None,
     device: Device = "auto",
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Bring an index up to date with its source: encode new and changed images, remove missing ones.
@@ -126,6 +127,7 @@ def rebuild_command(
     run: Annotated[str | None, typer.Option(help="A model other than the one that made it.")] = None,
     workers: Workers = None,
     device: Device = "auto",
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Rebuild an index from its images; the old file stays until the new one is complete.

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result
-from diptych.cli.options import AllowCode, Overrides, RecipeName
+from diptych.cli.options import AllowCode, Download, Overrides, RecipeName
 
 
 def command(
     recipe: RecipeName,
     into: Annotated[Path | None, typer.Option(help="The run's folder.", show_default="runs/RECIPE")] = None,
     set_: Overrides = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Write the run of a model that needs no training, without data.

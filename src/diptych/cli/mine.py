@@ -11,7 +11,7 @@ from rich.text import Text
 
 from diptych.cli.console import print_note, print_result, print_skipped, progress_bar, stdout
 from diptych.cli.open_data import open_data
-from diptych.cli.options import AllowCode, Data, Device, Features, Run, Workers, thread_count
+from diptych.cli.options import AllowCode, Data, Device, Download, Features, Run, Workers, thread_count
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
@@ -34,6 +34,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Find the hardest negatives in the whole training set.

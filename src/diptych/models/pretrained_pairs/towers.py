@@ -77,6 +77,11 @@ class PairTextTower(TextTower):
         self.network, self.size, self.reading = network, architecture.size, architecture.text
 
     @property
+    def feature_part(self) -> nn.Module:
+        """The network."""
+        return self.network
+
+    @property
     def feature_options(self) -> dict[str, Any]:
         """How texts are padded."""
         return {"pair": self.reading.model_dump(mode="json")}
