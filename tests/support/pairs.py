@@ -1,9 +1,10 @@
 """Small pretrained pairs with random weights, as open_clip and transformers write them, and what those compute."""
 
 import json
+import string
 
 import numpy as np
-import open_clip
+import open_clip  # type: ignore[import-untyped]
 import torch
 from PIL import Image
 from safetensors.torch import save_file
@@ -13,11 +14,15 @@ from transformers import (
     CLIPConfig,
     CLIPModel,
     PreTrainedTokenizerFast,
+    Siglip2Config,
+    Siglip2Model,
+    Siglip2Tokenizer,
     SiglipConfig,
     SiglipModel,
 )
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 
 VISION = {"image_size": 32, "layers": 3, "width": 32, "head_width": 16, "patch_size": 8}
 TEXT = {"context_length": 24, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 3}
@@ -78,7 +83,10 @@ def open_clip_folder(folder, preprocessing=(), tokenizer=None, **config):
     folder.mkdir(parents=True)
     save(open_clip_model(**config), folder / "open_clip_model.safetensors")
     model = {"embed_dim": 16, "vision_cfg": VISION, "text_cfg": TEXT, **config}
-    write(folder / "open_clip_config.json", {"model_cfg": model, "preprocess_cfg": {**PREPROCESSING, **dict(preprocessing)}})
+    write(
+        folder / "open_clip_config.json",
+        {"model_cfg": model, "preprocess_cfg": {**PREPROCESSING, **dict(preprocessing)}},
+    )
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
     return folder
@@ -91,7 +99,9 @@ def by_open_clip(folder, files, texts):
     tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
     model.eval()
     images = torch.stack([preprocess(Image.open(file)) for file in files])
-    return model.encode_image(images, normalize=True).numpy(), model.encode_text(tokenizer(texts), normalize=True).numpy()
+    return model.encode_image(images, normalize=True).numpy(), model.encode_text(
+        tokenizer(texts), normalize=True
+    ).numpy()
 
 
 # transformers
@@ -149,9 +159,44 @@ def siglip_folder(folder, padding_side="right"):
     return folder
 
 
+def siglip2_tokenizer():
+    """Letters, joined to a few words, which end with <eos>; the class of SigLIP 2 lowers texts."""
+    names = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "\N{LOWER ONE EIGHTH BLOCK}", *string.ascii_lowercase]
+    merges = [("d", "o"), ("do", "g"), ("r", "e"), ("re", "d"), ("t", "h"), ("th", "e")]
+    names += [left + right for left, right in merges]
+    ids = {name: number for number, name in enumerate(names)}
+    made = Siglip2Tokenizer(vocab=ids, merges=merges, padding_side="right")
+    made.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <eos>", special_tokens=[("<eos>", ids["<eos>"])]
+    )
+    return made
+
+
+def siglip2_folder(folder):
+    """Write a SigLIP 2 that reads images of any shape (NaFlex), in the layout of transformers."""
+    tokenizer = siglip2_tokenizer()
+    text = {**_SMALL, "vocab_size": len(tokenizer), "max_position_embeddings": 12, "projection_size": 32}
+    config = Siglip2Config(text_config=text, vision_config={**_SMALL, "patch_size": 4, "num_patches": 25})
+    random_weights(Siglip2Model(config)).save_pretrained(folder)
+    Siglip2ImageProcessorPil(patch_size=4, max_num_patches=30).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@torch.no_grad()
+def by_siglip2(folder, files, texts):
+    """The embeddings of files and texts by transformers' classes for SigLIP 2, whose tokenizer lowers texts."""
+    model, processor = Siglip2Model.from_pretrained(folder).eval(), Siglip2ImageProcessorPil.from_pretrained(folder)
+    images = processor([Image.open(file).convert("RGB") for file in files], return_tensors="pt")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokens = tokenizer(texts, truncation=True, padding="max_length", max_length=12, return_tensors="pt")
+    vectors = model.get_image_features(**images), model.get_text_features(tokens.input_ids)
+    return tuple(torch.nn.functional.normalize(one.pooler_output, dim=1).numpy() for one in vectors)
+
+
 @torch.no_grad()
 def by_transformers(folder, files, texts):
-    """The embeddings of files and texts by transformers' own classes; SigLIP reads the padding, as it was trained to."""
+    """The embeddings of files and texts by transformers' own classes; SigLIP reads the padding, as in its training."""
     is_clip = json.loads((folder / "config.json").read_text())["model_type"] == "clip"
     model = (CLIPModel if is_clip else SiglipModel).from_pretrained(folder).eval()
     processor = (CLIPImageProcessorPil if is_clip else SiglipImageProcessorPil).from_pretrained(folder)

@@ -8,7 +8,7 @@ Pretrained pairs see a photo as they were trained to: without a margin, interpol
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from pydantic import Field
 from diptych.data.corpus import Picture
 from diptych.data.images import load_for_side
 from diptych.features.choices import CropName, Interpolation, Resize, Rounding
-from diptych.settings import Flag, Settings
+from diptych.features.patches import packed_patches
+from diptych.settings import Count, Flag, Settings
 
 Pixels = NDArray[np.uint8]
 
@@ -42,6 +43,7 @@ class Crops(Settings):
     - `whole`: the whole photo, squashed to a square, so that nothing is cut off and `resize` does not matter.
     - `mirrored`: the whole photo and its mirror image.
     - `views`: these two, and the centre after either kind of `resize`.
+    - `patches`: the whole photo in its own aspect ratio, as at most `patches` patches of side `patch` (`patches.py`).
     - `centre`: the photo with its short side resized to the crop's, so that only the ends of its long side are cut off.
 
     `side` is the size of a crop in pixels and defaults to the backbone's. Networks that were trained on random crops
@@ -51,17 +53,19 @@ class Crops(Settings):
     `centre` rounds half a pixel: to an even number, as torchvision does, or down, as transformers does.
     """
 
-    name: CropName = "1C"
+    name: CropName | Literal["patches"] = "1C"
     resize: Resize = "square"
     side: Side | None = None
     interpolation: Interpolation = "bilinear"
     full_size: Flag = False
     rounding: Rounding = "even"
+    patch: Count | None = None
+    patches: Count | None = None
 
     @property
     def count(self) -> int:
         """The number of crops per photo."""
-        return {"1C": 1, "10C": 10, "whole": 1, "mirrored": 2, "views": 4, "centre": 1}[self.name]
+        return {"1C": 1, "10C": 10, "whole": 1, "mirrored": 2, "views": 4, "centre": 1}.get(self.name, 1)
 
 
 def resized_side(side: int) -> int:
@@ -91,6 +95,10 @@ def fixed_crops(image: Image.Image, crops: Crops, side: int) -> Pixels:
 
     The order of 10C is top left, top right, bottom left, bottom right, centre, then their mirror images.
     """
+    if crops.name == "patches":
+        assert crops.patch is not None
+        assert crops.patches is not None
+        return packed_patches(image, crops.patch, crops.patches, _METHODS[crops.interpolation])[None]
     if crops.name == "views":
         changes: list[dict[str, str]] = [{"name": "mirrored"}, {"name": "1C", "resize": "square"}]
         changes.append({"name": "1C", "resize": "short"})

@@ -75,6 +75,8 @@ def image_reader(
     crops, regions, side = image_input.crops, image_input.regions, image_input.shape[-1]
     if crops is None:
         return PixelReader(pictures, side)
+    if random is not None and crops.name == "patches":
+        raise DataError("the model reads whole photos as patches, of which there are no random crops; leave crops out")
     if random is not None:
         return CropReader(pictures, crops, side, random)
     if store is not None and backbone is not None:

@@ -258,7 +258,7 @@ def _describe(image_input: ImageInput) -> str:
 
 def _decoding(crops: Crops) -> str:
     """What crops of a pretrained pair differ in from those of other models."""
-    values = crops.model_dump(exclude_defaults=True, include={"interpolation", "full_size", "rounding"})
+    values = crops.model_dump(exclude_defaults=True, include={"interpolation", "full_size", "rounding", "patches"})
     return "".join(f", {key} = {value}" for key, value in values.items())
 
 

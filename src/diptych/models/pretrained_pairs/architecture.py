@@ -21,19 +21,29 @@ class Preprocessing(Settings):
     """How a photo becomes a square of `side` pixels, and how colours from 0 to 1 are normalised.
 
     `crop` is `"centre"` (the short side is resized to `side`, and the ends of the long side are cut off) or `"whole"`
-    (the photo is squashed to the square).
+    (the photo is squashed to the square). With `"patches"` the photo keeps its aspect ratio, and the square holds at
+    most `patches` patches of side `patch` (`features/patches.py`).
     """
 
     side: Count
-    crop: Literal["centre", "whole"]
+    crop: Literal["centre", "whole", "patches"]
     interpolation: Interpolation
     rounding: Rounding = "even"
     mean: Colours
     deviation: Colours
+    patch: Count | None = None
+    patches: Count | None = None
 
     def crops(self) -> Crops:
         """The crops that a backbone with this preprocessing sees; photos are decoded in full, as the library does."""
-        return Crops(name=self.crop, interpolation=self.interpolation, rounding=self.rounding, full_size=True)
+        return Crops(
+            name=self.crop,
+            interpolation=self.interpolation,
+            rounding=self.rounding,
+            full_size=True,
+            patch=self.patch,
+            patches=self.patches,
+        )
 
 
 class TextReading(Settings):

@@ -1,8 +1,10 @@
 """Pairs as open_clip knows them: a folder with an open_clip_config.json, or a name of open_clip with weights for it.
 
-open_clip_config.json           {"model_cfg": {...}, "preprocess_cfg": {...}}
-open_clip_model.safetensors     the weights
-tokenizer.json                  only for networks that do not read CLIP's own tokens
+    open_clip_config.json           {"model_cfg": {...}, "preprocess_cfg": {...}}
+    open_clip_model.safetensors     the weights
+    tokenizer.json                  only for networks that do not read CLIP's own tokens
+
+The configurations are those of open_clip's own functions; nothing else of the folder is read.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def described(
             f"{address}: its configuration lacks embed_dim, vision_cfg or text_cfg; copy the folder again"
         )
     vision, text = dict(model["vision_cfg"]), dict(model["text_cfg"])
-    _check_supported(address, text)
+    check_supported(address, text)
     reading = _text_reading(address, text, tokenizer)
     ids = int(text.get("vocab_size", _CLIP_IDS))
     architecture = PairArchitecture(
@@ -98,7 +100,8 @@ def described(
     )
 
 
-def _check_supported(address: str, text: Mapping[str, Any]) -> None:
+def check_supported(address: str, text: Mapping[str, Any]) -> None:
+    """Refuse text networks and tokenizers that only open_clip itself can run."""
     for key, meaning in (("hf_model_name", "a text network of transformers"), ("tokenizer_mode", "a tokenizer mode")):
         if text.get(key):
             raise RecipeError(f"{address}: has {meaning} ({text[key]}), which is not supported; choose another model")

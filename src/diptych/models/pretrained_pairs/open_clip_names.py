@@ -15,7 +15,7 @@ from diptych.errors import RecipeError, did_you_mean
 from diptych.files import read_json
 from diptych.models.pickled import SUFFIXES, refuse_pickle
 from diptych.models.pretrained_pairs import hub
-from diptych.models.pretrained_pairs.open_clip_layout import CONFIG, described
+from diptych.models.pretrained_pairs.open_clip_layout import CONFIG, check_supported, described
 from diptych.models.pretrained_pairs.source import PairSource
 from diptych.models.pretrained_pairs.tokenizer_files import CONFIG as TOKENIZER_CONFIG
 from diptych.models.pretrained_pairs.tokenizer_files import DOCUMENT, TokenizerFiles
@@ -37,14 +37,16 @@ def find(address: str) -> PairSource:
         close = difflib.get_close_matches(name, known, n=5, cutoff=0.0)
         raise RecipeError(f"{address}: open_clip has no model {name!r}; {did_you_mean(name, close)}")
     model = library.get_model_config(name)
+    check_supported(address, model["text_cfg"])
     tags = library.list_pretrained_tags_by_model(name)
     if rest in tags:
         return _tagged(address, model, library.get_pretrained_cfg(name, rest))
     folder = Path(rest) if Path(rest).is_dir() else Path("/", rest)  # a path loses one slash of NAME//tmp/weights
     if not rest or not folder.is_dir():
+        close = difflib.get_close_matches(rest, tags, n=5, cutoff=0.0)
         raise RecipeError(
             f"{address}: {rest or 'nothing'!r} is neither a folder with weights nor a tag of {name}; "
-            f"{did_you_mean(rest, tags)}"
+            f"{did_you_mean(rest, close)}"
         )
     published = library.get_pretrained_cfg(name, tags[0]) if tags else {}
     preprocessing = _preprocess_of_folder(folder) or published

@@ -18,17 +18,21 @@ DOCUMENT, CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """A tokenizer.json, and its tokenizer_config.json, if any."""
+    """A tokenizer.json, and its tokenizer_config.json, if any.
+
+    `class_name` is the class of transformers that reads them, if that is not the one that the configuration names.
+    """
 
     document_file: Path
     config_file: Path | None = None
+    class_name: str | None = None
 
     @classmethod
-    def of_folder(cls, folder: Path) -> TokenizerFiles:
+    def of_folder(cls, folder: Path, class_name: str | None = None) -> TokenizerFiles:
         """Those of a folder; DataError with the command that writes a tokenizer.json if there is none."""
         read_document(folder)
         config = folder / CONFIG
-        return cls(folder / DOCUMENT, config if config.is_file() else None)
+        return cls(folder / DOCUMENT, config if config.is_file() else None, class_name)
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -52,18 +56,21 @@ class TokenizerFiles:
 
     @property
     def _lowers(self) -> bool:
-        return self.config.get("do_lower_case") is True or self.config.get("tokenizer_class") == "Siglip2Tokenizer"
+        return self._class == "Siglip2Tokenizer" or self.config.get("do_lower_case") is True
+
+    @property
+    def _class(self) -> str:
+        return self.class_name or str(self.config.get("tokenizer_class"))
 
     @property
     def cleaning(self) -> Cleaning:
         """What the tokenizer's class in transformers does to a text before its tokenizer.json reads it."""
-        return "unpunctuated" if self.config.get("tokenizer_class") == "SiglipTokenizer" else "none"
+        return "unpunctuated" if self._class == "SiglipTokenizer" else "none"
 
     @property
     def fill_side(self) -> str:
         """The side on which texts are padded."""
-        is_left = self.config.get("tokenizer_class") == "Siglip2Tokenizer"
-        return str(self.config.get("padding_side", "left" if is_left else "right"))
+        return str(self.config.get("padding_side", "left" if self._class == "Siglip2Tokenizer" else "right"))
 
     def context(self, positions: int) -> int:
         """The largest number of ids: the tokenizer's, and no more than the network has positions for."""

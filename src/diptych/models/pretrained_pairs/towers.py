@@ -13,6 +13,7 @@ from diptych.features.backbone import Backbone
 from diptych.features.backbones.source import normalise, to_byte_scale
 from diptych.features.image_input import ImageInput
 from diptych.models.pretrained_pairs.architecture import PairArchitecture, TextReading
+from diptych.models.pretrained_pairs.unpacking import packed_grids, unpacked
 from diptych.models.tower import ImageTower, TextTower, Tokens
 from diptych.models.towers.pretrained import crop_vectors, freeze_batch_statistics
 
@@ -25,6 +26,7 @@ class PairBackbone(Backbone):
         self.name, self.side, self.size, self.grid = name, architecture.image.side, architecture.size, (0, 0)
         self._mean = to_byte_scale(architecture.image.mean)
         self._deviation = to_byte_scale(architecture.image.deviation)
+        self._patch, self._patches = architecture.image.patch, architecture.image.patches
         self.network = network
 
     def regions(self, pixels: Tensor) -> Tensor:
@@ -33,7 +35,13 @@ class PairBackbone(Backbone):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(images, 3, side, side) bytes to (images, size)."""
-        vectors: Tensor = self.network(normalise(pixels, self._mean, self._deviation))
+        values = normalise(pixels, self._mean, self._deviation)
+        vectors: Tensor
+        if self._patch is None or self._patches is None:
+            vectors = self.network(values)
+        else:
+            grids = packed_grids(pixels, self._patch)
+            vectors = self.network(unpacked(values, self._patch, self._patches), grids)
         return vectors
 
 

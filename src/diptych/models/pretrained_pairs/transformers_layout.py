@@ -1,9 +1,11 @@
 """Pairs as transformers writes them with save_pretrained: CLIP, SigLIP and SigLIP 2.
 
-config.json                     the model_type: clip or siglip
-model.safetensors               the weights
-tokenizer.json                  and tokenizer_config.json
-preprocessor_config.json        how images are read; newer versions write it into processor_config.json
+    config.json                     the model_type: clip, siglip (also SigLIP 2) or siglip2 (SigLIP 2 NaFlex)
+    model.safetensors               the weights
+    tokenizer.json                  and tokenizer_config.json
+    preprocessor_config.json        how images are read
+
+Newer versions of transformers write the preprocessor into processor_config.json; both are read.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from diptych.errors import DiptychError, RecipeError, one_line
+from diptych.features.patches import packed_side
 from diptych.files import read_json
 from diptych.models.pretrained_pairs.architecture import PairArchitecture, Preprocessing, TextReading
 from diptych.models.pretrained_pairs.source import PairSource
@@ -22,11 +25,12 @@ from diptych.optional import import_optional, quiet
 from diptych.text.tokenisers.pretrained import Pretrained
 
 CONFIG = "config.json"
-KINDS = ("clip", "siglip")
+KINDS = ("clip", "siglip", "siglip2")
 INSTALL = "pip install 'diptych[transformers]'"
 
 _PREPROCESSORS = ("preprocessor_config.json", "processor_config.json")
 _INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}  # by PIL's numbers
+_MOST_PATCHES = 256  # of an image, if the preprocessor does not say
 _LEGACY_END = 2  # older configurations of CLIP give this number, which stands for the largest id of a text
 _NOT_ARCHITECTURE = ("architectures", "attn_implementation", "auto_map", "quantization_config", "transformers_version")
 
@@ -36,10 +40,12 @@ def read_folder(folder: Path, address: str) -> PairSource:
     config = _json(folder / CONFIG)
     kind = config.get("model_type")
     if kind not in KINDS:
-        reason = "its images have no fixed size" if kind == "siglip2" else f"not one of {', '.join(KINDS)}"
-        raise RecipeError(f"{folder / CONFIG}: its model_type is {kind!r}, {reason}; name the folder of such a pair")
+        known = ", ".join(KINDS)
+        raise RecipeError(
+            f"{folder / CONFIG}: its model_type is {kind!r}, not one of {known}; name the folder of such a pair"
+        )
     weights = weights_files(folder)
-    tokenizer = TokenizerFiles.of_folder(folder)
+    tokenizer = TokenizerFiles.of_folder(folder, "Siglip2Tokenizer" if kind == "siglip2" else None)
     kept = architecture_keys(config)
     full = full_config(kept)
     vision, text = full.vision_config, full.text_config
@@ -49,7 +55,7 @@ def read_folder(folder: Path, address: str) -> PairSource:
         config=kept,
         size=full.projection_dim if kind == "clip" else vision.hidden_size,
         ids=text.vocab_size,
-        image=_preprocessing(folder, kind, int(vision.image_size)),
+        image=_preprocessing(folder, kind, vision),
         text=reading,
     )
 
@@ -90,14 +96,18 @@ def _text_reading(kind: str, text: Any, tokenizer: TokenizerFiles) -> TextReadin
     return TextReading.model_validate({"context": context, "fill": fill, "fill_side": tokenizer.fill_side})
 
 
-def _preprocessing(folder: Path, kind: str, side: int) -> Preprocessing:
+def _preprocessing(folder: Path, kind: str, vision: Any) -> Preprocessing:
     file = next((folder / name for name in _PREPROCESSORS if (folder / name).is_file()), None)
     if file is None:
         raise RecipeError(f"{folder}: has no {_PREPROCESSORS[0]}; copy it from where the weights come from")
     content = _json(file)
     given = content.get("image_processor", content)
-    crop = _crop(given, kind, side)
-    interpolation = _INTERPOLATIONS.get(given.get("resample", 3))
+    patches: dict[str, int] = {}
+    if kind == "siglip2":
+        patches = {"patch": int(vision.patch_size), "patches": int(given.get("max_num_patches", _MOST_PATCHES))}
+    side = packed_side(patches["patch"], patches["patches"]) if patches else int(vision.image_size)
+    crop = "patches" if patches else _crop(given, kind, side)
+    interpolation = _INTERPOLATIONS.get(given.get("resample", 2 if patches else 3))
     if crop is None or interpolation is None or given.get("do_rescale") is False or given.get("do_resize") is False:
         raise RecipeError(
             f"{file}: prepares images in a way that is not supported; only resizing to {side} x {side} pixels, or of "
@@ -114,6 +124,7 @@ def _preprocessing(folder: Path, kind: str, side: int) -> Preprocessing:
             "rounding": "down",
             "mean": tuple(given.get("image_mean") or mean) if is_normalised else (0.0, 0.0, 0.0),
             "deviation": tuple(given.get("image_std") or deviation) if is_normalised else (1.0, 1.0, 1.0),
+            **patches,
         }
     )
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from diptych.errors import DiptychError, one_line
 from diptych.models.pretrained_pairs.transformers_layout import INSTALL, full_config
+from diptych.models.pretrained_pairs.unpacking import present_patches
 from diptych.optional import import_optional, quiet
 
 _PARTS = {"vision_model.": "image", "visual_projection.": "image", "text_model.": "text", "text_projection.": "text"}
@@ -28,6 +29,22 @@ class TransformersImages(nn.Module):
         return vectors
 
 
+class TransformersPatches(nn.Module):
+    """An image network of SigLIP 2 that reads images of any shape as patches."""
+
+    def __init__(self, vision_model: nn.Module) -> None:
+        super().__init__()
+        self.vision_model = vision_model
+
+    def forward(self, patches: Tensor, grids: Tensor) -> Tensor:
+        """Normalised patches, (images, most, values), and the rows and columns of each image to (images, size)."""
+        there = present_patches(grids, patches.shape[1])
+        vectors: Tensor = self.vision_model(
+            pixel_values=patches * there[:, :, None], pixel_attention_mask=there.long(), spatial_shapes=grids
+        ).pooler_output
+        return vectors
+
+
 class TransformersTexts(nn.Module):
     """A text network, and its projection if the kind of pair has one."""
 
@@ -42,7 +59,7 @@ class TransformersTexts(nn.Module):
         return vectors
 
 
-def build(config: Mapping[str, Any]) -> tuple[TransformersImages, TransformersTexts]:
+def build(config: Mapping[str, Any]) -> tuple[nn.Module, TransformersTexts]:
     """Both networks with random weights."""
     library = import_optional("transformers", INSTALL, instead="a folder in open_clip's layout")
     try:
@@ -52,6 +69,8 @@ def build(config: Mapping[str, Any]) -> tuple[TransformersImages, TransformersTe
         raise
     except Exception as reason:  # of a broken installation, or of a value that the network cannot take
         raise DiptychError(f"transformers cannot build the networks of a pair ({one_line(reason)})") from None
+    if config["model_type"] == "siglip2":
+        return TransformersPatches(whole.vision_model), TransformersTexts(whole.text_model, None)
     projections = getattr(whole, "visual_projection", None), getattr(whole, "text_projection", None)
     return TransformersImages(whole.vision_model, projections[0]), TransformersTexts(whole.text_model, projections[1])
 

@@ -64,7 +64,7 @@ def load_into(network: nn.Module, tensors: Mapping[str, Tensor], where: Path) ->
         shapes = [tuple(some[name].shape) if name in some else "none" for some in (expected, tensors)]
         if shapes[0] != shapes[1]:
             raise RecipeError(
-                f"{where}: the configuration describes weights {name} of shape {shapes[0]}, and the file has "
-                f"{shapes[1]}; they are those of another architecture"
+                f"{where}: weights of another architecture: the configuration describes {name} of shape {shapes[0]}, "
+                f"and the file has {shapes[1]}; name the weights with their own configuration"
             )
     network.load_state_dict(dict(tensors))
