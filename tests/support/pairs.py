@@ -73,9 +73,9 @@ def save(network, file):
 
 def open_clip_model(custom_text=False, **config):
     """A small model of open_clip."""
-    kinds = {False: open_clip.CLIP, True: open_clip.CustomTextCLIP}
+    kind = open_clip.CoCa if "multimodal_cfg" in config else open_clip.CustomTextCLIP if custom_text else open_clip.CLIP
     content = {"embed_dim": 16, "vision_cfg": VISION, "text_cfg": TEXT, **config}
-    return random_weights(kinds[custom_text](**json.loads(json.dumps(content))))
+    return random_weights(kind(**json.loads(json.dumps(content))))
 
 
 def open_clip_folder(folder, preprocessing=(), tokenizer=None, **config):
