@@ -57,7 +57,9 @@ def test_the_error_has_the_command(tmp_path):
     assert pickled_file(tmp_path) == tmp_path / "a.bin"
     assert pickled_file(tmp_path, ["b.pt", "a.bin"]) == tmp_path / "b.pt"
     message = str(refuse_pickle(tmp_path / "b.pt", tmp_path / "model.safetensors"))
-    assert "a pickled checkpoint can run code when it is opened and is refused; convert it without running code" in message
+    assert (
+        "a pickled checkpoint can run code when it is opened and is refused; convert it without running code" in message
+    )
     assert message.endswith(conversion(tmp_path / "b.pt", tmp_path / "model.safetensors"))
     (tmp_path / "a.bin").unlink()
     (tmp_path / "b.pt").unlink()

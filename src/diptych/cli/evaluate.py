@@ -40,7 +40,7 @@ def command(
         list[str],
         typer.Argument(
             metavar="SOURCE... [DATA]",
-            help="Runs, files of encodings (.safetensors) or one score matrix (.npy), followed by the corpus. "
+            help="Runs or pretrained pairs, files of encodings (.safetensors) or one score matrix (.npy), followed by the corpus. "
             "The scores of several sources are averaged. Files of encodings need no corpus.",
         ),
     ],
@@ -114,6 +114,8 @@ def command(
         diptych evaluate runs/first scenes
 
         diptych evaluate runs/a runs/b data/coco --folds 5
+
+        diptych evaluate open_clip:ViT-B-32/laion2b_s34b_b79k data/coco --download
 
         diptych evaluate test.safetensors --json
 

@@ -23,7 +23,7 @@ _HELP = """Index photos for search, keep the index up to date, and check it.
 
 `diptych index RUN SOURCE` encodes the images of SOURCE with the model RUN into one file. \
 Run it again whenever something has changed: only new and changed images are encoded. \
-RUN is the folder of a run or of an export, or `starter`, which comes with Diptych. \
+RUN is the folder of a run or of an export, `starter`, which comes with Diptych, or a pretrained pair. \
 `diptych index RUN SOURCE --help` shows the options.
 
 Examples:
@@ -70,7 +70,9 @@ def group() -> None:
 
 @app.command(_SYNC, hidden=True)
 def sync_command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run or an export, or starter.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="The folder of a run or an export, starter, or a pretrained pair.")
+    ],
     source: Annotated[
         str,
         typer.Argument(

@@ -32,7 +32,8 @@ def test_the_shapes_of_the_weights_say_everything(vision, pairs, tmp_path):
 def test_weights_of_something_else_are_refused(tmp_path):
     save_file({"weight": torch.zeros(3)}, tmp_path / "model.safetensors")
     with pytest.raises(
-        RecipeError, match=r"has neither an open_clip_config\.json nor a config\.json, and its weights are not CLIP's \(no pos"
+        RecipeError,
+        match=r"has neither an open_clip_config\.json nor a config\.json, and its weights are not CLIP's \(no pos",
     ):
         read_folder(tmp_path, "")
     (tmp_path / "model.safetensors").write_bytes(b"nothing")

@@ -53,12 +53,18 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence(cache):
     remote["c.json"] = OSError("no space left")
     remote["d.json"] = errors.EntryNotFoundError("no such file")
     with hub.downloads(True):
-        with pytest.raises(DiptychError, match=rf"^{ADDRESS}: some/where cannot be downloaded from the hub \(.*no connec"):
+        with pytest.raises(
+            DiptychError, match=rf"^{ADDRESS}: some/where cannot be downloaded from the hub \(.*no connec"
+        ):
             hub.hub_file(ADDRESS, "some/where", "b.json")
-        with pytest.raises(DiptychError, match=r"no space left\); check the connection, or copy the model from another"):
+        with pytest.raises(
+            DiptychError, match=r"no space left\); check the connection, or copy the model from another"
+        ):
             hub.hub_file(ADDRESS, "some/where", "c.json")
         assert hub.hub_file(ADDRESS, "some/where", "d.json") is None
-        assert "some/where on the hub has no d.json; name a folder" in str(hub.not_in_cache(ADDRESS, "d.json", "some/where"))
+        assert "some/where on the hub has no d.json; name a folder" in str(
+            hub.not_in_cache(ADDRESS, "d.json", "some/where")
+        )
 
 
 def test_downloads_can_be_allowed_for_good(cache):

@@ -71,7 +71,9 @@ def test_separators_are_stripped_as_open_clip_does(folder, pairs, tmp_path):
     options = {"hf_tokenizer_name": "bert", "tokenizer_kwargs": {"strip_sep_token": True}}
     tokenizer = pairs.siglip_tokenizer()
     tokenizer.sep_token = "</s>"
-    made = folder({"vocab_size": 40, "no_causal_mask": True, "pool_type": "last", **options}, tokenizer, custom_text=True)
+    made = folder(
+        {"vocab_size": 40, "no_causal_mask": True, "pool_type": "last", **options}, tokenizer, custom_text=True
+    )
     expected = pairs.by_open_clip(made, pairs.photos(tmp_path / "photos"), pairs.TEXTS)[1]
     np.testing.assert_allclose(diptych.load(made, "cpu").encode_texts(pairs.TEXTS), expected, atol=1e-5)
 
@@ -82,11 +84,23 @@ def test_separators_are_stripped_as_open_clip_does(folder, pairs, tmp_path):
         ({"model_cfg": None}, "has no 'model_cfg' of open_clip; copy the folder again"),
         ({"model_cfg": {"embed_dim": 3}}, "its configuration lacks embed_dim, vision_cfg or text_cfg"),
         ({"vision_cfg": {"image_size": [32, 64]}}, "reads images of 32 x 64; choose a model that reads squares"),
-        ({"preprocess_cfg": {"resize_mode": "longest"}}, "resizes images by 'longest' with 'bicubic' interpolation, which"),
-        ({"preprocess_cfg": {"interpolation": "random"}}, "by 'shortest' with 'random' interpolation, which is not supp"),
-        ({"text_cfg": {"hf_model_name": "roberta-base"}}, r"has a text network of transformers \(roberta-base\), which"),
+        (
+            {"preprocess_cfg": {"resize_mode": "longest"}},
+            "resizes images by 'longest' with 'bicubic' interpolation, which",
+        ),
+        (
+            {"preprocess_cfg": {"interpolation": "random"}},
+            "by 'shortest' with 'random' interpolation, which is not supp",
+        ),
+        (
+            {"text_cfg": {"hf_model_name": "roberta-base"}},
+            r"has a text network of transformers \(roberta-base\), which",
+        ),
         ({"text_cfg": {"tokenizer_mode": "clips"}}, r"has a tokenizer mode \(clips\), which is not supported"),
-        ({"text_cfg": {"tokenizer_kwargs": {"language": "fr"}}}, "its tokenizer has the option 'language', which is not"),
+        (
+            {"text_cfg": {"tokenizer_kwargs": {"language": "fr"}}},
+            "its tokenizer has the option 'language', which is not",
+        ),
     ],
 )
 def test_what_is_not_supported_is_refused(change, message, pair_folder, tmp_path):
@@ -109,7 +123,9 @@ def test_weights_of_another_architecture_are_refused(pair_folder, tmp_path):
     content = json.loads(file.read_text())
     content["model_cfg"]["vision_cfg"]["layers"] = 4
     file.write_text(json.dumps(content))
-    with pytest.raises(RecipeError, match=r"weights of another architecture: the configuration describes visual\.transf"):
+    with pytest.raises(
+        RecipeError, match=r"weights of another architecture: the configuration describes visual\.transf"
+    ):
         _ = diptych.load(made, "cpu").matcher
 
 

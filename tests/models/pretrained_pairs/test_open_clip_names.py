@@ -73,7 +73,9 @@ def test_an_address_that_names_nothing_usable_is_refused(address, message, tiny)
 
 
 def test_published_weights_come_from_the_cache(tiny, monkeypatch, tmp_path):
-    with pytest.raises(DiptychError, match=r"the open_clip_model\.safetensors of some/tiny is not in the cache \(.*/hub"):
+    with pytest.raises(
+        DiptychError, match=r"the open_clip_model\.safetensors of some/tiny is not in the cache \(.*/hub"
+    ):
         open_clip_names.find("open_clip:tiny/hub")
     cached = {("some/tiny", "open_clip_model.safetensors"): tiny / "open_clip_model.safetensors"}
     monkeypatch.setattr(hub, "hub_file", lambda address, repository, name: cached.get((repository, name)))
@@ -84,7 +86,13 @@ def test_published_weights_come_from_the_cache(tiny, monkeypatch, tmp_path):
 
 
 def test_the_tokenizer_of_published_weights_comes_from_the_cache_too(tiny, pairs, monkeypatch, tmp_path):
-    text = {**pairs.TEXT, "hf_tokenizer_name": "some/words", "vocab_size": 40, "no_causal_mask": True, "pool_type": "last"}
+    text = {
+        **pairs.TEXT,
+        "hf_tokenizer_name": "some/words",
+        "vocab_size": 40,
+        "no_causal_mask": True,
+        "pool_type": "last",
+    }
     config = {"embed_dim": 16, "vision_cfg": pairs.VISION, "text_cfg": text, "custom_text": True}
     monkeypatch.setitem(pairs.open_clip.factory._MODEL_CONFIGS, "tiny", config)
     with pytest.raises(DiptychError, match=r"the tokenizer\.json of some/words is not in the cache"):

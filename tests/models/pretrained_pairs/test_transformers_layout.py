@@ -64,7 +64,10 @@ def test_the_preprocessor_may_be_in_the_file_of_the_processor(pair_folder, tmp_p
     ("values", "expected"),
     [
         ({"size": 32, "crop_size": 32}, ("centre", (0.48145466, 0.4578275, 0.40821073))),
-        ({"size": {"height": 32, "width": 32}, "do_center_crop": False}, ("whole", (0.48145466, 0.4578275, 0.40821073))),
+        (
+            {"size": {"height": 32, "width": 32}, "do_center_crop": False},
+            ("whole", (0.48145466, 0.4578275, 0.40821073)),
+        ),
         ({"do_normalize": False}, ("centre", (0.0, 0.0, 0.0))),
         ({"image_mean": [0.1, 0.2, 0.3]}, ("centre", (0.1, 0.2, 0.3))),
     ],
@@ -92,17 +95,23 @@ def test_a_preprocessor_that_is_not_supported_is_refused(values, changed):
 
 def test_a_folder_of_another_architecture_is_refused(changed):
     folder = changed("clip", "config.json", model_type="bert")
-    with pytest.raises(RecipeError, match="its model_type is 'bert', not one of clip, siglip, siglip2; name the folder of"):
+    with pytest.raises(
+        RecipeError, match="its model_type is 'bert', not one of clip, siglip, siglip2; name the folder of"
+    ):
         diptych.load(folder)
 
 
 def test_a_tokenizer_that_does_not_belong_to_the_weights_is_refused(pairs, pair_folder, tmp_path):
     folder = shutil.copytree(pair_folder("clip"), tmp_path / "clip")
     shutil.copy(pair_folder("siglip2") / "tokenizer.json", folder / "tokenizer.json")
-    with pytest.raises(RecipeError, match="its tokeniser does not belong to its weights: it has 38 ids, and the weights "):
+    with pytest.raises(
+        RecipeError, match="its tokeniser does not belong to its weights: it has 38 ids, and the weights "
+    ):
         _ = diptych.load(folder, "cpu").matcher
     shutil.copy(pair_folder("siglip") / "tokenizer.json", folder / "tokenizer.json")
-    with pytest.raises(RecipeError, match="does not belong to its weights: texts end with another id than 16, where the"):
+    with pytest.raises(
+        RecipeError, match="does not belong to its weights: texts end with another id than 16, where the"
+    ):
         _ = diptych.load(folder, "cpu").matcher
     (folder / "tokenizer.json").unlink()
     with pytest.raises(DataError, match=r"has no tokenizer\.json; write one with transformers"):

@@ -35,7 +35,9 @@ def test_weights_may_be_in_several_files(tmp_path):
     files = weights_files(tmp_path)
     assert [file.name for file in files] == ["part-1.safetensors", "part-2.safetensors"]
     tensors = read_tensors(files)
-    assert {name: tensor.dtype for name, tensor in tensors.items()} == dict.fromkeys(["part-1", "part-2"], torch.float32)
+    assert {name: tensor.dtype for name, tensor in tensors.items()} == dict.fromkeys(
+        ["part-1", "part-2"], torch.float32
+    )
     index.write_text("{}")
     with pytest.raises(RecipeError, match="has no 'weight_map' from weights to files"):
         weights_files(tmp_path)
@@ -59,7 +61,10 @@ def test_every_weight_must_have_its_place(tmp_path):
     for weights, names in (
         ({"weight": torch.ones(3, 2)}, r"bias of shape \(3,\), and the file has none"),
         ({"weight": torch.ones(2, 2), "bias": torch.ones(3)}, r"weight of shape \(3, 2\), and the file has \(2, 2\)"),
-        ({"weight": torch.ones(3, 2), "bias": torch.ones(3), "x": torch.ones(1)}, r"x of shape none, and .* has \(1,\)"),
+        (
+            {"weight": torch.ones(3, 2), "bias": torch.ones(3), "x": torch.ones(1)},
+            r"x of shape none, and .* has \(1,\)",
+        ),
     ):
         with pytest.raises(RecipeError, match=f"weights of another architecture: the configuration describes {names}"):
             load_into(layer, weights, tmp_path)
