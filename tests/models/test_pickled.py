@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from diptych.models.pickled import conversion, pickled_file, refuse_pickle
+from diptych.models.pickled import conversion, find_pickle, refuse_pickle
 
 
 class Layer(torch.nn.Module):
@@ -54,8 +54,8 @@ def test_the_command_runs_no_code_of_the_file(tmp_path):
 def test_the_error_has_the_command(tmp_path):
     for name in ("b.pt", "a.bin", "notes.txt"):
         (tmp_path / name).touch()
-    assert pickled_file(tmp_path) == tmp_path / "a.bin"
-    assert pickled_file(tmp_path, ["b.pt", "a.bin"]) == tmp_path / "b.pt"
+    assert find_pickle(tmp_path) == tmp_path / "a.bin"
+    assert find_pickle(tmp_path, ["b.pt", "a.bin"]) == tmp_path / "b.pt"
     message = str(refuse_pickle(tmp_path / "b.pt", tmp_path / "model.safetensors"))
     assert (
         "a pickled checkpoint can run code when it is opened and is refused; convert it without running code" in message
@@ -63,4 +63,4 @@ def test_the_error_has_the_command(tmp_path):
     assert message.endswith(conversion(tmp_path / "b.pt", tmp_path / "model.safetensors"))
     (tmp_path / "a.bin").unlink()
     (tmp_path / "b.pt").unlink()
-    assert pickled_file(tmp_path) is None
+    assert find_pickle(tmp_path) is None

@@ -1,4 +1,4 @@
-"""Training that starts from a pretrained pair: heads on stored features, low-rank factors, last blocks, its own lists."""
+"""Training that starts from a pretrained pair: heads on stored features, low-rank factors, last blocks, own lists."""
 
 import shutil
 from pathlib import Path

@@ -40,7 +40,8 @@ def command(
         list[str],
         typer.Argument(
             metavar="SOURCE... [DATA]",
-            help="Runs or pretrained pairs, files of encodings (.safetensors) or one score matrix (.npy), followed by the corpus. "
+            help="Runs or pretrained pairs, files of encodings (.safetensors) or one score matrix (.npy), followed by "
+            "the corpus. "
             "The scores of several sources are averaged. Files of encodings need no corpus.",
         ),
     ],

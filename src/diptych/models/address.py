@@ -10,6 +10,7 @@ import difflib
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 import diptych
 from diptych.errors import RunError, did_you_mean
@@ -35,6 +36,13 @@ def names_pair(address: str | Path) -> bool:
     """Whether an address is that of a pretrained pair; a folder with a run or an export in it is not."""
     folder = run_folder(address)
     return tokeniser_file(folder) is None and not (folder / CARD).is_file() and is_pair(address)
+
+
+class LoadOptions(TypedDict, total=False):
+    """How the files of a model are found; see `ModelFiles.find`."""
+
+    snapshot: str
+    download: bool
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ _SAVE = (
 )
 
 
-def pickled_file(folder: Path, preferred: Iterable[str] = ()) -> Path | None:
+def find_pickle(folder: Path, preferred: Iterable[str] = ()) -> Path | None:
     """The pickled checkpoint of a folder, one with a preferred name if there are several; None if it has none."""
     names = sorted(file.name for file in folder.iterdir() if file.suffix in SUFFIXES)
     chosen = next((name for name in preferred if name in names), names[0] if names else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from diptych.errors import RecipeError
-from diptych.models.pickled import SUFFIXES, pickled_file, refuse_pickle
+from diptych.models.pickled import SUFFIXES, find_pickle, refuse_pickle
 from diptych.models.pretrained_pairs import clip_layout, open_clip_layout, open_clip_names, transformers_layout
 from diptych.models.pretrained_pairs.source import PairSource
 
@@ -23,7 +23,7 @@ def is_pair(address: str | Path) -> bool:
     return (
         any((path / name).is_file() for name in configurations)
         or any(path.glob("*.safetensors"))
-        or pickled_file(path) is not None
+        or find_pickle(path) is not None
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from diptych.errors import RecipeError, one_line
 from diptych.files import read_json
-from diptych.models.pickled import pickled_file, refuse_pickle
+from diptych.models.pickled import find_pickle, refuse_pickle
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,7 +28,7 @@ def weights_files(folder: Path) -> tuple[Path, ...]:
     others = sorted(folder.glob("*.safetensors"))
     if len(others) == 1:
         return (others[0],)
-    pickled = pickled_file(folder, _PICKLED)
+    pickled = find_pickle(folder, _PICKLED)
     if others or pickled is None:
         has = "several safetensors files" if others else "no safetensors file"
         raise RecipeError(f"{folder}: has {has}; name the weights {NAMES[0]}, or copy the folder again")

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from diptych.errors import RecipeError
 from diptych.files import read_json
-from diptych.models.pickled import pickled_file, refuse_pickle
+from diptych.models.pickled import find_pickle, refuse_pickle
 from diptych.settings import Count, Flag, Settings
 
 FAMILY = ("albert", "bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
@@ -82,7 +82,7 @@ def weights_files(folder: Path) -> list[Path]:
         if not isinstance(parts, dict) or not all(isinstance(name, str) for name in parts.values()):
             raise RecipeError(f"{index}: has no 'weight_map' from weights to files; copy the folder again")
         return sorted({folder / Path(name).name for name in parts.values()})
-    pickled = pickled_file(folder, ["pytorch_model.bin"])
+    pickled = find_pickle(folder, ["pytorch_model.bin"])
     if pickled is None:
         raise RecipeError(f"{folder}: has no model.safetensors; copy the folder again, with its weights")
     raise refuse_pickle(pickled, whole)
