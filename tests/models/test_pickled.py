@@ -30,7 +30,7 @@ def convert(pickled, into):
 def test_the_command_converts_tensors(wrap, prefix, tmp_path):
     weight = torch.arange(6.0).view(2, 3).t()  # not contiguous
     torch.save(wrap({f"{prefix}a.weight": weight}), tmp_path / "model.pt")
-    assert torch.equal(convert(tmp_path / "model.pt", tmp_path / "model.safetensors")["a.weight"], weight)
+    assert torch.equal(convert(tmp_path / "model.pt", tmp_path / "new" / "model.safetensors")["a.weight"], weight)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")

@@ -20,6 +20,7 @@ _TENSORS = (
 )
 _SCRIPT = "found = torch.jit.load(sys.argv[1], 'cpu').state_dict(); "
 _SAVE = (
+    "pathlib.Path(sys.argv[2]).parent.mkdir(parents=True, exist_ok=True); "
     "save_file({name.removeprefix('module.'): value.clone().contiguous() for name, value in found.items()}, "
     "sys.argv[2])"
 )
@@ -43,7 +44,7 @@ def refuse_pickle(pickled: Path, into: Path) -> RecipeError:
 def conversion(pickled: Path, into: Path) -> str:
     """The command that converts a pickled file of tensors to safetensors; torch refuses to run code in it."""
     load = _SCRIPT if _is_script(pickled) else _TENSORS
-    program = f"import sys, torch; from safetensors.torch import save_file; {load}{_SAVE}"
+    program = f"import pathlib, sys, torch; from safetensors.torch import save_file; {load}{_SAVE}"
     return shlex.join(["python", "-c", program, str(pickled), str(into)])
 
 
