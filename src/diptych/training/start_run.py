@@ -61,7 +61,7 @@ class StartRun:
     @cached_property
     def tokeniser(self) -> Tokeniser:
         """The run's tokeniser."""
-        return load_tokeniser(self.folder) if self.files.pair is None else self.files.pair.tokeniser()
+        return start_tokeniser(self.name)
 
     @cached_property
     def settings(self) -> ModelSettings:
@@ -113,6 +113,12 @@ class StartRun:
             return load_tensors(self._weights)
         matcher, tokeniser = open_matcher(self.files)
         return matcher.state_dict(), matcher_header(matcher, tokeniser)
+
+
+def start_tokeniser(address: str) -> Tokeniser:
+    """The tokeniser of the run or of the pretrained pair at an address."""
+    pair = ModelFiles.find(address).pair if names_pair(address) else None
+    return load_tokeniser(run_folder(address)) if pair is None else pair.tokeniser()
 
 
 def choose_start(recipe: Recipe, corpus: Corpus, resumed: Path | None, report: Callable[[str], None]) -> Recipe:

@@ -15,7 +15,7 @@ from diptych.text.vocabulary import Vocabulary, require_words
 from diptych.text.word_vectors import WordVectors, keep_words_with_vectors, read_word_vectors
 from diptych.training.engine.callbacks import Callbacks
 from diptych.training.recipe import Recipe
-from diptych.training.start_run import StartRun
+from diptych.training.start_run import start_tokeniser
 
 PIECES = 8000  # if the recipe does not say how many
 
@@ -32,7 +32,7 @@ def initial_tokeniser(
     source = str(run) if run is not None else recipe.stage[0].start_address
     own = None if recipe.model is None else recipe.model.tokeniser()
     if source is not None:
-        tokeniser = load_tokeniser(run) if run is not None else StartRun.find(source, 1).tokeniser
+        tokeniser = load_tokeniser(run) if run is not None else start_tokeniser(source)
         if own is not None and own.digest != tokeniser.digest:
             raise RunError(f"{source}: its tokeniser is not that of the recipe's text tower; start from another run")
     else:
