@@ -8,7 +8,7 @@ from PIL import Image
 from diptych.errors import RunError
 from diptych.files import file_hash
 from diptych.model import Model
-from diptych.models.address import ModelFiles, names_pair, run_folder
+from diptych.models.address import ModelFiles, address_name, names_pair, run_folder
 
 
 def test_the_starter_is_in_the_package_small_whole_and_told_about():
@@ -84,3 +84,10 @@ def test_a_pair_that_changes_while_it_is_opened_is_noticed(pair_folder, tmp_path
     (folder / "tokenizer.json").touch()
     with pytest.raises(RunError, match="changed while it was opened"):
         files.identity()
+
+
+def test_short_names(pair_folder):
+    assert address_name("runs/first") == "first"
+    assert address_name(pair_folder("clip")) == "clip"
+    assert address_name("open_clip:ViT-B-32/openai") == "ViT-B-32-openai"
+    assert address_name("open_clip:ViT-B-32//tmp/weights") == "ViT-B-32-weights"

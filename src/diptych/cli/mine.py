@@ -54,14 +54,14 @@ def command(
     from diptych.mining.lists import LISTS_FILE, weights_digest
     from diptych.mining.mine import mine
     from diptych.model import Model
-    from diptych.models.address import names_pair
+    from diptych.models.address import address_name, names_pair
 
     keep_freed_memory()
     model = Model.load(run, device, stores=features)
     everything = open_data(data, runs=[run])
     _warn_of_other_data(run, everything)
     corpus = everything.split(*(split or ["train"])).matched()
-    file = into or (Path("lists") / f"{run.name}.safetensors" if names_pair(run) else run / LISTS_FILE)
+    file = into or (Path("lists") / f"{address_name(run)}.safetensors" if names_pair(run) else run / LISTS_FILE)
     try:
         with progress_bar("mining") as progress:
             lists = mine(

@@ -17,7 +17,7 @@ from diptych.errors import RunError, did_you_mean
 from diptych.files import file_hash
 from diptych.models.export.exported import CARD, Exported, exported_files
 from diptych.models.pretrained_pairs import hub
-from diptych.models.pretrained_pairs.find import find_pair, is_pair
+from diptych.models.pretrained_pairs.find import find_pair, is_pair, pair_name
 from diptych.models.pretrained_pairs.source import PairSource
 from diptych.text.tokenisers.stored import FILES, tokeniser_file
 
@@ -43,6 +43,11 @@ class LoadOptions(TypedDict, total=False):
 
     snapshot: str
     download: bool
+
+
+def address_name(address: str | Path) -> str:
+    """A short name for what is at an address, for tables."""
+    return pair_name(address) if names_pair(address) else Path(address).name
 
 
 @dataclass(frozen=True)
@@ -82,8 +87,8 @@ class ModelFiles:
 
     @property
     def name(self) -> str:
-        """The name of the run or of the export: that of its folder, or the last part of a pair's address."""
-        return self.folder.resolve().name if self.pair is None else Path(self.address).name
+        """The name of the run, the export or the pair."""
+        return self.folder.resolve().name if self.pair is None else pair_name(self.address)
 
     def identity(self) -> str:
         """What tells the model from every other; an export has the identity of its run."""

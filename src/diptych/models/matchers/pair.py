@@ -18,7 +18,6 @@ model.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -32,7 +31,7 @@ from diptych.features.image_input import ImageInput
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.pretrained_pairs import open_clip_networks, transformers_networks
 from diptych.models.pretrained_pairs.architecture import PairArchitecture
-from diptych.models.pretrained_pairs.find import find_pair
+from diptych.models.pretrained_pairs.find import find_pair, pair_name
 from diptych.models.pretrained_pairs.source import PairSource
 from diptych.models.pretrained_pairs.towers import PairBackbone, PairImageTower, PairTextTower
 from diptych.models.pretrained_pairs.weights import load_into, read_tensors
@@ -95,7 +94,9 @@ class Pair(Matcher):
         assert architecture is not None, "completed by PairSettings.build"
         self.settings: PairSettings = settings
         images, texts = _NETWORKS[architecture.library].build(architecture.config)
-        self.image = PairImageTower(PairBackbone(_label(settings.model), images, architecture), architecture)
+        self.image = PairImageTower(
+            PairBackbone(f"pair-{pair_name(settings.model)}", images, architecture), architecture
+        )
         self.text = PairTextTower(texts, architecture)
         self.register_buffer("logit_scale", torch.zeros(()))
         self.register_buffer("logit_bias", torch.zeros(()))
@@ -159,8 +160,3 @@ class Pair(Matcher):
     def load_word_vectors(self, vectors: Tensor, found: Tensor) -> None:
         """A pair has its own tokens: RecipeError."""
         self.text.load_word_vectors(vectors, found)
-
-
-def _label(model: str) -> str:
-    """The name of the pair in feature stores: the last part of its address."""
-    return f"pair-{Path(model).name or 'model'}"

@@ -16,6 +16,10 @@ from diptych.settings import Count, Number, Settings
 Library = Literal["open_clip", "transformers"]
 Colours = tuple[Number, Number, Number]
 
+# The mean and the deviation of colours that CLIP was trained with, which are open_clip's defaults, too.
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_DEVIATION = (0.26862954, 0.26130258, 0.27577711)
+
 
 class Preprocessing(Settings):
     """How a photo becomes a square of `side` pixels, and how colours from 0 to 1 are normalised.

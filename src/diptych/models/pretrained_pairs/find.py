@@ -27,6 +27,18 @@ def is_pair(address: str | Path) -> bool:
     )
 
 
+def pair_name(address: str | Path) -> str:
+    """A short name: that of the folder, or of the architecture and its tag.
+
+    >>> pair_name("open_clip:ViT-B-32/openai"), pair_name("models/siglip/")
+    ('ViT-B-32-openai', 'siglip')
+    """
+    name, _, rest = str(address).partition("/")
+    if not name.startswith(open_clip_names.PREFIX):
+        return Path(address).name or Path(address).resolve().name
+    return f"{name.removeprefix(open_clip_names.PREFIX)}-{Path(rest).name}"
+
+
 def find_pair(address: str | Path) -> PairSource:
     """The pair at an address; RecipeError if there is none, or if its files cannot be used."""
     name, path = str(address), Path(address)

@@ -15,7 +15,13 @@ from typing import Any
 
 from diptych.errors import RecipeError
 from diptych.files import read_json
-from diptych.models.pretrained_pairs.architecture import PairArchitecture, Preprocessing, TextReading
+from diptych.models.pretrained_pairs.architecture import (
+    CLIP_DEVIATION,
+    CLIP_MEAN,
+    PairArchitecture,
+    Preprocessing,
+    TextReading,
+)
 from diptych.models.pretrained_pairs.source import PairSource
 from diptych.models.pretrained_pairs.tokenizer_files import TokenizerFiles
 from diptych.models.pretrained_pairs.weights import weights_files
@@ -23,9 +29,6 @@ from diptych.text.tokenisers.clip import CONTEXT, clip_tokeniser
 from diptych.text.tokenisers.pretrained import Pretrained
 
 CONFIG = "open_clip_config.json"
-
-# Of CLIP, which are open_clip's defaults.
-MEAN, DEVIATION = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 
 _CLIP_IDS = 49408
 _CROPS = {"shortest": "centre", "squash": "whole"}
@@ -140,8 +143,8 @@ def _preprocessing(address: str, size: Any, given: Mapping[str, Any]) -> Preproc
             "side": sides[0],
             "crop": _CROPS[mode],
             "interpolation": interpolation,
-            "mean": tuple(given.get("mean") or MEAN),
-            "deviation": tuple(given.get("std") or DEVIATION),
+            "mean": tuple(given.get("mean") or CLIP_MEAN),
+            "deviation": tuple(given.get("std") or CLIP_DEVIATION),
         }
     )
 

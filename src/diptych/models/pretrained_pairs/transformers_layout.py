@@ -17,7 +17,13 @@ from typing import Any
 from diptych.errors import DiptychError, RecipeError, one_line
 from diptych.features.patches import packed_side
 from diptych.files import read_json
-from diptych.models.pretrained_pairs.architecture import PairArchitecture, Preprocessing, TextReading
+from diptych.models.pretrained_pairs.architecture import (
+    CLIP_DEVIATION,
+    CLIP_MEAN,
+    PairArchitecture,
+    Preprocessing,
+    TextReading,
+)
 from diptych.models.pretrained_pairs.source import PairSource
 from diptych.models.pretrained_pairs.tokenizer_files import TokenizerFiles
 from diptych.models.pretrained_pairs.weights import weights_files
@@ -114,8 +120,7 @@ def _preprocessing(folder: Path, kind: str, vision: Any) -> Preprocessing:
             "the short side with a central crop, by bilinear or bicubic interpolation is"
         )
     is_normalised = given.get("do_normalize") is not False
-    default = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
-    mean, deviation = default if kind == "clip" else ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+    mean, deviation = (CLIP_MEAN, CLIP_DEVIATION) if kind == "clip" else ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
     return Preprocessing.model_validate(
         {
             "side": side,
