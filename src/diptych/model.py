@@ -96,7 +96,7 @@ class Model:
     ) -> Model:
         """As `load`; `stores` is a folder of feature stores to read the features of a corpus from."""
         files, snapshot = ModelFiles.find(address, **options), options.get("snapshot", "best")
-        if files.is_export and device_kind(device) not in ("auto", "cpu"):
+        if device_kind(device) not in ("auto", "cpu") and files.is_export:
             raise DiptychError(f"{address}: an ONNX export runs on the CPU, not on {device!r}; use device 'cpu'")
 
         def open_engine() -> Engine:
