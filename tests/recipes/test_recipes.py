@@ -45,7 +45,7 @@ def test_any_recipe_can_be_asked_for_in_small(name):
 SMALL = [
     name
     for name in catalogue().all_names()
-    if name.endswith("-small") and load_recipe(name).model is not None and name != "pair-small"  # its files are not here
+    if name.endswith("-small") and load_recipe(name).model is not None and name != "pair-small"  # which needs files
 ]
 
 

@@ -10,6 +10,7 @@ The configurations are those of open_clip's own functions; nothing else of the f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +88,21 @@ def described(
         image=_preprocessing(address, vision.get("image_size", 224), preprocessing),
         text=reading,
     )
-    options = text.get("tokenizer_kwargs") or {}
-
-    def make_tokeniser(prompt: str | None) -> Pretrained:
-        if tokenizer is None:
-            return clip_tokeniser(reading.context, options.get("clean", "lower"), prompt)
-        separator = tokenizer.id_of("sep_token") if options.get("strip_sep_token") else None
-        blank = () if separator is None else (separator,)
-        clean = options.get("clean", "whitespace")
-        return tokenizer.tokeniser(context=reading.context, clean=clean, blank=blank, prompt=prompt)
-
     end = ids - 1 if tokenizer is None and ids == _CLIP_IDS else None
-    return PairSource(
-        address, architecture, weights, (*files, *(tokenizer.paths if tokenizer else ())), make_tokeniser, end
-    )
+    own = () if tokenizer is None else tokenizer.paths
+    make_tokeniser = partial(_tokeniser, text.get("tokenizer_kwargs") or {}, tokenizer, reading.context)
+    return PairSource(address, architecture, weights, (*files, *own), make_tokeniser, end)
+
+
+def _tokeniser(
+    options: Mapping[str, Any], tokenizer: TokenizerFiles | None, context: int, prompt: str | None
+) -> Pretrained:
+    """The tokeniser with the options of open_clip's `tokenizer_kwargs`; without a tokenizer, CLIP's."""
+    if tokenizer is None:
+        return clip_tokeniser(context, options.get("clean", "lower"), prompt)
+    separator = tokenizer.id_of("sep_token") if options.get("strip_sep_token") else None
+    blank = () if separator is None else (separator,)
+    return tokenizer.tokeniser(context=context, clean=options.get("clean", "whitespace"), blank=blank, prompt=prompt)
 
 
 def check_supported(address: str, text: Mapping[str, Any]) -> None:
