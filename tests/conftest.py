@@ -59,6 +59,31 @@ def encoder_folder(torchvision):
 
 
 @pytest.fixture(scope="session")
+def pairs(torchvision):
+    """Writes folders with small pretrained pairs; see `support.pairs`, which imports open_clip and transformers."""
+    return importlib.import_module("support.pairs")
+
+
+@pytest.fixture(scope="session")
+def pair_folder(pairs, tmp_path_factory):
+    """The folder of a small pair, by its kind; tests read it and do not change it."""
+    root, writers = (
+        tmp_path_factory.mktemp("pairs"),
+        {
+            "open_clip": pairs.open_clip_folder,
+            "clip": pairs.clip_folder,
+            "siglip": pairs.siglip_folder,
+            "siglip2": pairs.siglip2_folder,
+        },
+    )
+
+    def folder(kind):
+        return root / kind if (root / kind).exists() else writers[kind](root / kind)
+
+    return folder
+
+
+@pytest.fixture(scope="session")
 def small_backbones():
     """For a while every backbone is tiny, whatever its name."""
 

@@ -52,7 +52,7 @@ def main() -> None:
     options = parser.parse_args()
     corpus = diptych.open_corpus(options.data).split(options.split)
     model = diptych.load(options.run)
-    images = model.encode_images(corpus.pictures)
+    images = model.encode_images(corpus.pictures or ())
     captions = [
         " ".join(np.array(corpus.texts, dtype=object)[corpus.text_groups == group]) for group in corpus.image_groups
     ]

@@ -5,8 +5,7 @@
     texts = model.encode_texts(["two dogs on a beach"])
     model.score(images, texts)  # (images, texts), higher is better
 
-Loading reads no weights; the engine is opened when something is first encoded. Importing this module does not import
-torch, and a model from an export never does.
+Loading reads no weights; the engine is opened on first use. Neither importing this module nor an export imports torch.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from diptych.data.image_reader import ImageReader
 from diptych.data.image_sources import ImageSource, as_picture, as_pictures
 from diptych.errors import DataError, DiptychError, RunError
 from diptych.machine import available_cores, device_kind
-from diptych.models.address import ModelFiles
+from diptych.models.address import LoadOptions, ModelFiles
 from diptych.models.embeddings import (
     Embeddings,
     are_embeddings,
@@ -63,18 +62,20 @@ if TYPE_CHECKING:
     from diptych.models.matcher import Matcher
 
 
-def load(address: str | Path, device: str = "auto", *, snapshot: str = "best") -> Model:
-    """Load the model of a run or an export by its folder, or `starter`, the model that comes with the package.
+def load(address: str | Path, device: str = "auto", *, snapshot: str = "best", download: bool = False) -> Model:
+    """Load a run or an export by its folder, `starter`, the model that comes with the package, or a pretrained pair.
 
+    A pair is `open_clip:NAME/TAG`, `open_clip:NAME/FOLDER`, or a folder in the layout of open_clip, CLIP or
+    transformers. Files that the hub's cache does not have are fetched from the hub only with `download`.
     `device` is "auto", "cpu", "cuda", "cuda:1" or "mps"; `snapshot` is "best", "last" or another of the run.
     """
-    return Model.load(address, device, snapshot=snapshot)
+    return Model.load(address, device, snapshot=snapshot, download=download)
 
 
 class Model:
     """A model that encodes images and texts and scores them; safe to share between threads.
 
-    Models come from `load` (a run, an export or the starter) and from `Model.from_matcher` (a matcher in memory).
+    Models come from `load` (a run, an export, the starter, a pair) and from `Model.from_matcher` (in memory).
     """
 
     def __init__(
@@ -91,10 +92,10 @@ class Model:
 
     @classmethod
     def load(
-        cls, address: str | Path, device: str = "auto", *, snapshot: str = "best", stores: Path | None = None
+        cls, address: str | Path, device: str = "auto", *, stores: Path | None = None, **options: Unpack[LoadOptions]
     ) -> Model:
         """As `load`; `stores` is a folder of feature stores to read the features of a corpus from."""
-        files = ModelFiles.find(address, snapshot)
+        files, snapshot = ModelFiles.find(address, **options), options.get("snapshot", "best")
         if device_kind(device) not in ("auto", "cpu") and files.is_export:
             raise DiptychError(f"{address}: an ONNX export runs on the CPU, not on {device!r}; use device 'cpu'")
 
@@ -106,7 +107,7 @@ class Model:
                 return OnnxEngine.open(files.folder)
             from diptych.models.engines.torch_engine import TorchEngine
 
-            return TorchEngine.open(files.folder, device, snapshot, stores)
+            return TorchEngine.open(files, device, snapshot, stores)
 
         return cls(open_engine, str(address), files.identity, files)
 

@@ -32,6 +32,11 @@ def test_every_command_that_opens_a_recipe_or_a_run_can_allow_code(words):
     assert "--allow-code" in CliRunner().invoke(app, [*words, "--help"]).output
 
 
+@pytest.mark.parametrize("words", [words for name, words in COMMANDS.items() if name not in ("localize", "show")])
+def test_every_command_that_opens_a_pair_can_download(words):
+    assert "--download" in CliRunner().invoke(app, [*words, "--help"]).output
+
+
 @pytest.fixture
 def recipe(own_modules, tmp_path, monkeypatch):
     """A recipe with an objective of its own, and the working directory with the module that the objective is in."""

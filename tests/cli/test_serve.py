@@ -28,7 +28,7 @@ from diptych.text.vocabulary import Vocabulary
 
 class FakeModel(Model):
     address, identity, embedding_dim, is_inner_product = "starter", "fake", 16, True
-    reads_pictures, localises, tokeniser = True, False, Vocabulary((), (), 1)
+    reads_pictures, localises, decode_size, tokeniser = True, False, 224, Vocabulary((), (), 1)
     def __init__(self):
         super().__init__(lambda: self)
     def encode_texts(self, texts):

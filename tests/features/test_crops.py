@@ -251,3 +251,36 @@ def test_crops_are_strict_settings():
 def test_photos_are_decoded_for_the_square_that_crops_are_taken_from():
     assert decode_size(224, Crops()) == resized_side(224) == 256
     assert decode_size(32, None) == 32
+
+
+@given(size=SIZES, side=st.integers(8, 40))
+@settings(max_examples=40)
+def test_the_centre_is_that_of_torchvision(torchvision, size, side):
+    image = gradient(*size)
+    if max(size) > 32 * min(size):
+        return  # such a strip is squashed first
+    transforms = torchvision.transforms
+    method = transforms.InterpolationMode.BICUBIC
+    theirs = transforms.Compose([transforms.Resize(side, interpolation=method), transforms.CenterCrop(side)])
+    ours = fixed_crops(image, Crops(name="centre", interpolation="bicubic"), side)
+    assert np.array_equal(ours, np.asarray(theirs(image)).transpose(2, 0, 1)[None])
+
+
+def test_half_a_pixel_is_rounded_to_an_even_number_or_down():
+    image = gradient(35, 32)  # three pixels are cut off
+    pixels = np.asarray(image).transpose(2, 0, 1)[None]
+    assert np.array_equal(fixed_crops(image, Crops(name="centre"), 32), pixels[..., 2:34])
+    assert np.array_equal(fixed_crops(image, Crops(name="centre", rounding="down"), 32), pixels[..., 1:33])
+
+
+def test_the_whole_photo_is_squashed_by_either_interpolation():
+    image = gradient(50, 37)
+    for name, method in (("bilinear", Image.Resampling.BILINEAR), ("bicubic", Image.Resampling.BICUBIC)):
+        expected = np.asarray(image.resize((32, 32), method)).transpose(2, 0, 1)[None]
+        assert np.array_equal(fixed_crops(image, Crops(name="whole", interpolation=name), 32), expected)
+
+
+def test_photos_may_be_decoded_in_full():
+    assert decode_size(224, Crops(full_size=True)) is None
+    assert decode_size(224, Crops()) == 256
+    assert decode_size(224, None) == 224

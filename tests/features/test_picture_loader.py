@@ -75,7 +75,7 @@ def folder(tmp_path):
 
 
 def test_a_file_that_changes_while_it_is_read_is_skipped_until_the_next_run(pictures, folder, tmp_path, monkeypatch):
-    def load_and_change(picture, side):
+    def load_and_change(picture, crops, side):
         if picture.path.name == "2.png":
             save_photo(picture.path, 77)
         return picture.load()

@@ -339,3 +339,16 @@ def test_a_structured_forest_is_known_by_its_content_not_by_its_path(tmp_path):
 @pytest.mark.parametrize(("said", "means"), [(False, None), (True, Regions())], ids=["pooled", "grid"])
 def test_stores_of_version_0_1_are_read(said, means):
     assert FeatureStoreSpec(backbone="tiny", weights="ab", regions=said).regions == means
+
+
+def test_stores_of_a_pair_are_told_apart_by_how_photos_are_prepared():
+    specs = [
+        FeatureStoreSpec(backbone="pair-clip", weights="0" * 64, crops=crops)
+        for crops in (
+            Crops(name="centre"),
+            Crops(name="centre", interpolation="bicubic", full_size=True),
+            Crops(name="patches", patch=16, patches=256, full_size=True),
+        )
+    ]
+    names = [store_folder(Path(), spec).name for spec in specs]
+    assert names == ["pair-clip-centre", "pair-clip-centre-bicubic-full", "pair-clip-patches-full-256"]

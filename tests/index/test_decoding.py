@@ -10,6 +10,8 @@ from diptych.models.encode import CROPS_PER_BATCH
 class FakeEngine:
     """Reads a photo as an array of this shape and type."""
 
+    decode_size = 224
+
     def __init__(self, shape, dtype=np.uint8):
         self.shape, self.dtype = shape, dtype
 
@@ -32,4 +34,10 @@ def test_a_photo_is_decoded_large_enough_for_its_thumbnail():
 
 @pytest.mark.parametrize("model", [FakeEngine((36, 512), np.float32), FakeEngine((3,))], ids=["regions", "vector"])
 def test_a_model_that_does_not_read_squares_gets_the_whole_photo(model):
+    assert photo_options(model).decode_size is None
+
+
+def test_a_model_that_needs_photos_in_full_gets_them():
+    model = FakeEngine((1, 3, 224, 224))
+    model.decode_size = None
     assert photo_options(model).decode_size is None

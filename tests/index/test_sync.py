@@ -24,7 +24,7 @@ from diptych.index.entries import Filters
 from diptych.index.sqlite import location
 from diptych.index.sqlite.database import Database
 from diptych.index.sqlite.store import Store
-from diptych.index.sync import rebuild, sync
+from diptych.index.sync import _absolute, rebuild, sync
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
 from support.own_engine import OwnEngine
@@ -446,3 +446,12 @@ def test_rebuilding_leaves_the_old_file_until_the_new_one_is_complete(photos, tm
 if __name__ == "__main__":
     update.IMAGES_PER_TRANSACTION = 2
     sync(Fake(pause=0.05), sys.argv[1], sys.argv[2], workers=1)
+
+
+def test_the_folder_in_the_address_of_a_pair_becomes_absolute(tmp_path, monkeypatch):
+    (tmp_path / "weights").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert _absolute("open_clip:ViT-B-32/weights") == f"open_clip:ViT-B-32/{tmp_path / 'weights'}"
+    for address in ("open_clip:ViT-B-32/openai", "starter"):
+        assert _absolute(address) == address
+    assert _absolute("weights") == str(tmp_path / "weights")

@@ -1,4 +1,5 @@
 import hashlib
+import shutil
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from PIL import Image
 from diptych.errors import RunError
 from diptych.files import file_hash
 from diptych.model import Model
-from diptych.models.address import ModelFiles, run_folder
+from diptych.models.address import ModelFiles, address_name, names_pair, run_folder
 
 
 def test_the_starter_is_in_the_package_small_whole_and_told_about():
@@ -55,3 +56,38 @@ def test_a_run_that_was_stopped_before_the_end_of_its_first_epoch_has_no_model(t
     (tmp_path / "vocabulary.json").touch()
     with pytest.raises(RunError, match=r": no epoch has ended, so it has no model yet; continue its training"):
         ModelFiles.find(tmp_path)
+
+
+def test_a_pair_is_found_where_there_is_no_run(pair_folder, tmp_path):
+    folder = pair_folder("clip")
+    assert names_pair(folder)
+    assert names_pair("open_clip:ViT-B-32/openai")
+    assert not names_pair("starter")
+    assert not names_pair(tmp_path)
+    files = ModelFiles.find(folder)
+    assert (files.name, files.is_export, files.pair.architecture.size) == ("clip", False, 16)
+    assert folder / "tokenizer.json" in files.paths
+    files.check_is_run()
+    assert files.identity() == ModelFiles.find(str(folder)).identity()
+
+
+def test_a_run_beside_files_of_a_pair_stays_a_run(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    assert names_pair(tmp_path)
+    (tmp_path / "vocabulary.json").touch()
+    assert not names_pair(tmp_path)
+
+
+def test_a_pair_that_changes_while_it_is_opened_is_noticed(pair_folder, tmp_path):
+    folder = shutil.copytree(pair_folder("clip"), tmp_path / "clip")
+    files = ModelFiles.find(folder)
+    (folder / "tokenizer.json").touch()
+    with pytest.raises(RunError, match="changed while it was opened"):
+        files.identity()
+
+
+def test_short_names(pair_folder):
+    assert address_name("runs/first") == "first"
+    assert address_name(pair_folder("clip")) == "clip"
+    assert address_name("open_clip:ViT-B-32/openai") == "ViT-B-32-openai"
+    assert address_name("open_clip:ViT-B-32//tmp/weights") == "ViT-B-32-weights"

@@ -42,7 +42,11 @@ def test_any_recipe_can_be_asked_for_in_small(name):
         pytest.fail(f"{small.title}: does not say that it is small")
 
 
-SMALL = [name for name in catalogue().all_names() if name.endswith("-small") and load_recipe(name).model is not None]
+SMALL = [
+    name
+    for name in catalogue().all_names()
+    if name.endswith("-small") and load_recipe(name).model is not None and name != "pair-small"  # which needs files
+]
 
 
 @pytest.mark.parametrize("name", SMALL)

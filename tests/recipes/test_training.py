@@ -18,7 +18,7 @@ HEADS = [name for name in catalogue().all_names() if "-head" in name and not nam
 # test_dual_path_training.py.
 ELSEWHERE = {*HEADS, "vsepp-rc-rv-vgg19-ft", "vsepp-rc-small", "vsepp-curriculum"}
 OTHER_MODELS = ("adapt", "scan", "bfan", "vsrn", "two-branch", "similarity", "cca", "phrases", "dual-path")
-UNTRAINED = ("classes", "classes-small")  # made in test_make.py
+UNTRAINED = ("classes", "classes-small", "pair", "pair-small")  # made in test_make.py and test_pair.py
 
 
 def first_of_each_kind():

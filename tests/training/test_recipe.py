@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from diptych.data.sampling.regions import PhraseSettings
@@ -91,12 +89,11 @@ def test_any_other_start_is_refused(start):
         parse_recipe({"stage": [{**STAGE, "start": start}]})
 
 
-def test_a_start_has_a_folder_if_it_is_a_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folder = lambda start: parse_recipe({"stage": [{**STAGE, "start": start}]}).stage[0].start_folder  # noqa: E731
-    assert folder("scratch") is folder("previous") is None
-    assert folder("runs/vsepp") == Path("runs/vsepp")
-    assert (folder("starter") / "card.md").is_file()
+def test_a_start_has_an_address_if_it_is_a_run_or_a_pair():
+    address = lambda start: parse_recipe({"stage": [{**STAGE, "start": start}]}).stage[0].start_address  # noqa: E731
+    assert address("scratch") is address("previous") is None
+    for start in ("runs/vsepp", "starter", "open_clip:ViT-B-32/openai"):
+        assert address(start) == start
 
 
 def test_pieces_have_a_size_and_words_have_vectors():

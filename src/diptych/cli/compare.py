@@ -13,7 +13,7 @@ from rich.table import Table
 
 from diptych.cli.console import print_note, print_skipped, progress_bar, stdout
 from diptych.cli.open_data import open_data
-from diptych.cli.options import AllowCode, Device, Features, Split, Workers, thread_count
+from diptych.cli.options import AllowCode, Device, Download, Features, Split, Workers, thread_count
 from diptych.errors import RunError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Compare runs on a corpus: recalls, differences from the first run, and queries on which the runs differ.

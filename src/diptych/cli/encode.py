@@ -9,7 +9,7 @@ import typer
 
 from diptych.cli.console import print_result, print_skipped, print_unknown_texts, progress_bar
 from diptych.cli.open_data import open_data
-from diptych.cli.options import AllowCode, Data, Device, Run, Split, Workers, thread_count
+from diptych.cli.options import AllowCode, Data, Device, Download, Run, Split, Workers, thread_count
 from diptych.errors import DataError
 
 
@@ -20,6 +20,7 @@ def command(
     split: Split = "test",
     device: Device = "auto",
     workers: Workers = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Encode the images and texts of a split with a run, and save the encodings.

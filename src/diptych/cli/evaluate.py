@@ -22,6 +22,7 @@ from diptych.cli.open_data import split_rule
 from diptych.cli.options import (
     AllowCode,
     Device,
+    Download,
     Features,
     NoStarter,
     Split,
@@ -39,7 +40,8 @@ def command(
         list[str],
         typer.Argument(
             metavar="SOURCE... [DATA]",
-            help="Runs, files of encodings (.safetensors) or one score matrix (.npy), followed by the corpus. "
+            help="Runs or pretrained pairs, files of encodings (.safetensors) or one score matrix (.npy), followed by "
+            "the corpus. "
             "The scores of several sources are averaged. Files of encodings need no corpus.",
         ),
     ],
@@ -98,6 +100,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Measure recall in both directions, with 95% intervals.
@@ -112,6 +115,8 @@ def command(
         diptych evaluate runs/first scenes
 
         diptych evaluate runs/a runs/b data/coco --folds 5
+
+        diptych evaluate open_clip:ViT-B-32/laion2b_s34b_b79k data/coco --download
 
         diptych evaluate test.safetensors --json
 

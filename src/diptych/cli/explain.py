@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diptych.cli.console import print_note, stdout
-from diptych.cli.options import AllowCode, Device, Features, Run
+from diptych.cli.options import AllowCode, Device, Download, Features, Run
 from diptych.errors import DataError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the words as JSON.")] = False,
     features: Features = Path("features"),
     device: Device = "auto",
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Show how important each word of a sentence is for its score with an image.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from diptych.cli.console import print_result
-from diptych.cli.options import AllowCode, Run
+from diptych.cli.options import AllowCode, Download, Run
 from diptych.errors import DiptychError
 
 
@@ -21,6 +21,7 @@ def command(
     into: Annotated[
         Path | None, typer.Option(help="The folder to write.", show_default="exports/RUN-onnx or -float16")
     ] = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Export the best model of a run as ONNX graphs or as a run of half the size.
@@ -34,12 +35,12 @@ def command(
 
         diptych export runs/first --float16 --into small
     """
-    from diptych.models.address import run_folder
+    from diptych.models.address import ModelFiles
 
     if onnx == float16:
         raise DiptychError("choose one format: diptych export RUN --onnx, or diptych export RUN --float16")
     suffix = "onnx" if onnx else "float16"
-    into = into or Path("exports") / f"{run_folder(run).resolve().name}-{suffix}"
+    into = into or Path("exports") / f"{ModelFiles.find(run).name}-{suffix}"
     if onnx:
         from diptych.models.export.onnx import export_onnx
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from diptych.cli.console import print_note, print_result, progress_bar, stdout
 from diptych.cli.open_data import open_data, split_rule
-from diptych.cli.options import AllowCode, Device, Features, TestShare, ValShare, Workers, thread_count
+from diptych.cli.options import AllowCode, Device, Download, Features, TestShare, ValShare, Workers, thread_count
 from diptych.errors import RecipeError, RunError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Fuse runs into one model, whose score is the weighted sum of theirs.

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from diptych.cli.console import print_note, print_result, progress_bar, stdout
-from diptych.cli.options import AllowCode, Device, Workers
+from diptych.cli.options import AllowCode, Device, Download, Workers
 from diptych.index.vectors import Storage
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _HELP = """Index photos for search, keep the index up to date, and check it.
 
 `diptych index RUN SOURCE` encodes the images of SOURCE with the model RUN into one file. \
 Run it again whenever something has changed: only new and changed images are encoded. \
-RUN is the folder of a run or of an export, or `starter`, which comes with Diptych. \
+RUN is the folder of a run or of an export, `starter`, which comes with Diptych, or a pretrained pair. \
 `diptych index RUN SOURCE --help` shows the options.
 
 Examples:
@@ -70,7 +70,9 @@ def group() -> None:
 
 @app.command(_SYNC, hidden=True)
 def sync_command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The folder of a run or an export, or starter.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="The folder of a run or an export, starter, or a pretrained pair.")
+    ],
     source: Annotated[
         str,
         typer.Argument(
@@ -93,6 +95,7 @@ def sync_command(
     fresh: Annotated[bool, typer.Option("--fresh", help="Replace an existing index.")] = False,
     workers: Workers = None,
     device: Device = "auto",
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Bring an index up to date with its source: encode new and changed images, remove missing ones.
@@ -126,6 +129,7 @@ def rebuild_command(
     run: Annotated[str | None, typer.Option(help="A model other than the one that made it.")] = None,
     workers: Workers = None,
     device: Device = "auto",
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Rebuild an index from its images; the old file stays until the new one is complete.

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from diptych.cli.console import print_note, print_result, print_skipped, progress_bar, stdout
 from diptych.cli.open_data import open_data
-from diptych.cli.options import AllowCode, Data, Device, Features, Run, Workers, thread_count
+from diptych.cli.options import AllowCode, Data, Device, Download, Features, Run, Workers, thread_count
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
@@ -34,6 +34,7 @@ def command(
     features: Features = Path("features"),
     device: Device = "auto",
     workers: Workers = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Find the hardest negatives in the whole training set.
@@ -53,20 +54,21 @@ def command(
     from diptych.mining.lists import LISTS_FILE, weights_digest
     from diptych.mining.mine import mine
     from diptych.model import Model
+    from diptych.models.address import address_name, names_pair
 
     keep_freed_memory()
     model = Model.load(run, device, stores=features)
     everything = open_data(data, runs=[run])
     _warn_of_other_data(run, everything)
     corpus = everything.split(*(split or ["train"])).matched()
-    file = into or run / LISTS_FILE
+    file = into or (Path("lists") / f"{address_name(run)}.safetensors" if names_pair(run) else run / LISTS_FILE)
     try:
         with progress_bar("mining") as progress:
             lists = mine(
                 model,
                 corpus,
                 file,
-                weights=weights_digest(run),
+                weights=model.identity if names_pair(run) else weights_digest(run),
                 top_texts=top_texts,
                 top_images=top_images,
                 workers=thread_count(workers),

@@ -12,7 +12,9 @@ Data = Annotated[
     str,
     typer.Argument(metavar="DATA", help="A corpus: 'scenes', a dataset JSON, a CSV/JSONL table, or a folder."),
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder of a run, or a pretrained pair: open_clip:NAME/TAG, a folder.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Split = Annotated[str, typer.Option(help="train, val, test or restval.")]
 ValShare = Annotated[
@@ -76,6 +78,25 @@ AllowCode = Annotated[
         callback=_allow_code,
         help="Let recipes and runs use the classes of this Python module (module:Class); repeatable.",
         show_default=False,
+    ),
+]
+
+
+def _allow_downloads(download: bool) -> bool:
+    if download:
+        from diptych.models.pretrained_pairs.hub import allow_downloads
+
+        allow_downloads()
+    return download
+
+
+# The callback does everything here, too.
+Download = Annotated[
+    bool,
+    typer.Option(
+        "--download",
+        callback=_allow_downloads,
+        help="Fetch files of a pretrained pair that are not in the cache from the Hugging Face hub.",
     ),
 ]
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diptych.cli.console import print_note, printable, stdout
-from diptych.cli.options import AllowCode, Device
+from diptych.cli.options import AllowCode, Device, Download
 from diptych.errors import DataError
 from diptych.index.entries import DEFAULT_K
 
@@ -51,6 +51,7 @@ def command(
         typer.Option(help="Use a FAISS cache: if a large index has one, always (built if missing), or never."),
     ] = "auto",
     device: Device = "auto",
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Search an index for images or texts: by words, by an image file, or by one of its entries.

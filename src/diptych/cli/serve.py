@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result
-from diptych.cli.options import AllowCode, Device
+from diptych.cli.options import AllowCode, Device, Download
 
 if TYPE_CHECKING:
     import uvicorn
@@ -29,6 +29,7 @@ def command(
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads for computing.", show_default="cores")] = None,
     device: Device = "auto",
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Serve indexes to browsers and programs: a page, and an HTTP API that /openapi.json describes.

@@ -13,6 +13,7 @@ from diptych.cli.options import (
     AllowCode,
     Data,
     Device,
+    Download,
     Features,
     Log,
     Overrides,
@@ -45,6 +46,7 @@ def command(
     device: Device = "auto",
     workers: Workers = None,
     log: Log = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Train a recipe with several values of its keys, and print a table of the results.

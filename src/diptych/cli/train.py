@@ -13,6 +13,7 @@ from diptych.cli.options import (
     AllowCode,
     Data,
     Device,
+    Download,
     Features,
     Log,
     NoStarter,
@@ -49,6 +50,7 @@ def command(
     device: Device = "auto",
     workers: Workers = None,
     log: Log = None,
+    _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
     """Train a recipe on a corpus, once or with several seeds, and write a report.

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-CropName = Literal["1C", "10C", "whole", "mirrored", "views"]
+CropName = Literal["1C", "10C", "whole", "mirrored", "views", "centre"]
 Resize = Literal["square", "short"]
+Interpolation = Literal["bilinear", "bicubic"]
+Rounding = Literal["even", "down"]
 RandomCrop = Literal["RC", "window", "one"]
 Dtype = Literal["float16", "float32"]
 RegionMethod = Literal["grid", "selective-search", "edge-boxes", "crops"]

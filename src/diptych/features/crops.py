@@ -2,12 +2,13 @@
 
 A photo is first resized, either to a larger square (`square`, as in the VSE++ paper, section 3: 256 x 256 for crops of
 224) or by its short side (`short`, as in the code of the paper). Crops of other sides keep the ratio 256 : 224.
+Pretrained pairs see a photo as they were trained to: without a margin, interpolated their way, and decoded in full.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +17,19 @@ from pydantic import Field
 
 from diptych.data.corpus import Picture
 from diptych.data.images import load_for_side
-from diptych.features.choices import CropName, Resize
-from diptych.settings import Settings
+from diptych.features.choices import CropName, Interpolation, Resize, Rounding
+from diptych.features.patches import packed_patches
+from diptych.settings import Count, Flag, Settings
 
 Pixels = NDArray[np.uint8]
 
 # Networks halve their maps five times, which would cut off a border of other sides.
 Side = Annotated[int, Field(ge=32, le=1024, multiple_of=32, strict=True)]
 
+_METHODS: dict[Interpolation, Image.Resampling] = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+}
 _LONGEST = 32  # a strip thinner than 1 : 32 is squashed to that, or a photo of 1 x 100,000 pixels would fill the memory
 _TRIES = 10
 _AREAS = (0.08, 1.0)
@@ -37,19 +43,29 @@ class Crops(Settings):
     - `whole`: the whole photo, squashed to a square, so that nothing is cut off and `resize` does not matter.
     - `mirrored`: the whole photo and its mirror image.
     - `views`: these two, and the centre after either kind of `resize`.
+    - `patches`: the whole photo in its own aspect ratio, as at most `patches` patches of side `patch` (`patches.py`).
+    - `centre`: the photo with its short side resized to the crop's, so that only the ends of its long side are cut off.
 
     `side` is the size of a crop in pixels and defaults to the backbone's. Networks that were trained on random crops
     saw objects enlarged, and are often better on somewhat larger squares.
+
+    `full_size` decodes the whole photo; by default a large JPEG is decoded at a fraction of its size. `rounding` is how
+    `centre` rounds half a pixel: to an even number, as torchvision does, or down, as transformers does.
     """
 
-    name: CropName = "1C"
+    name: CropName | Literal["patches"] = "1C"
     resize: Resize = "square"
     side: Side | None = None
+    interpolation: Interpolation = "bilinear"
+    full_size: Flag = False
+    rounding: Rounding = "even"
+    patch: Count | None = None
+    patches: Count | None = None
 
     @property
     def count(self) -> int:
         """The number of crops per photo."""
-        return {"1C": 1, "10C": 10, "whole": 1, "mirrored": 2, "views": 4}[self.name]
+        return {"1C": 1, "10C": 10, "whole": 1, "mirrored": 2, "views": 4, "centre": 1}.get(self.name, 1)
 
 
 def resized_side(side: int) -> int:
@@ -57,14 +73,16 @@ def resized_side(side: int) -> int:
     return round(side * 256 / 224)
 
 
-def decode_size(side: int, crops: Crops | None) -> int:
-    """The size that photos are decoded for (see `decode`): for crops of `side`, or for squares without crops."""
-    return side if crops is None else resized_side(side)
+def decode_size(side: int, crops: Crops | None) -> int | None:
+    """The size that photos are decoded for (see `decode`), for crops of `side` or squares without crops; None: full."""
+    if crops is None:
+        return side
+    return None if crops.full_size else resized_side(side)
 
 
-def load_for_crops(picture: Picture, side: int) -> Image.Image:
-    """Decode a picture that crops of `side` are taken from; a large JPEG is decoded at a fraction of its size."""
-    return load_for_side(picture, resized_side(side))
+def load_for_crops(picture: Picture, crops: Crops, side: int) -> Image.Image:
+    """Decode a picture that crops of `side` are taken from; a large JPEG may be decoded at a fraction of its size."""
+    return load_for_side(picture, decode_size(side, crops))
 
 
 def too_small(size: tuple[int, int], side: int) -> bool:
@@ -77,16 +95,17 @@ def fixed_crops(image: Image.Image, crops: Crops, side: int) -> Pixels:
 
     The order of 10C is top left, top right, bottom left, bottom right, centre, then their mirror images.
     """
+    if crops.name == "patches":
+        assert crops.patch is not None
+        assert crops.patches is not None
+        return packed_patches(image, crops.patch, crops.patches, _METHODS[crops.interpolation])[None]
     if crops.name == "views":
-        parts = [Crops(name="mirrored"), Crops(resize="square"), Crops(resize="short")]
-        return np.concatenate([fixed_crops(image, part, side) for part in parts])
-    if crops.name in ("whole", "mirrored"):
-        resized = image.resize((side, side), Image.Resampling.BILINEAR)
-    else:
-        resized = _resized(image, crops.resize, side)
-    pixels = np.asarray(resized)  # (height, width, 3)
+        changes: list[dict[str, str]] = [{"name": "mirrored"}, {"name": "1C", "resize": "square"}]
+        changes.append({"name": "1C", "resize": "short"})
+        return np.concatenate([fixed_crops(image, crops.model_copy(update=change), side) for change in changes])
+    pixels = np.asarray(_resized_for(crops, image, side))  # (height, width, 3)
     bottom, right = pixels.shape[0] - side, pixels.shape[1] - side
-    centre = (round(bottom / 2), round(right / 2))
+    centre = (bottom // 2, right // 2) if crops.rounding == "down" else (round(bottom / 2), round(right / 2))
     corners = [(0, 0), (0, right), (bottom, 0), (bottom, right)]
     origins = [*corners, centre] if crops.name == "10C" else [centre]
     out = np.empty((crops.count, 3, side, side), np.uint8)
@@ -127,13 +146,27 @@ def _randomly_mirrored(window: Image.Image, random: np.random.Generator) -> Pixe
     return np.array(pixels.transpose(2, 0, 1), order="C")  # a copy, because the pixels of PIL are read-only
 
 
-def _resized(image: Image.Image, resize: Resize, side: int) -> Image.Image:
+def _resized_for(crops: Crops, image: Image.Image, side: int) -> Image.Image:
+    """The photo at the size that fixed crops are cut from."""
+    method = _METHODS[crops.interpolation]
+    if crops.name in ("whole", "mirrored"):
+        return image.resize((side, side), method)
+    if crops.name == "centre":
+        return _short_side_resized(image, side, method)
+    return _resized(image, crops.resize, side, method)
+
+
+def _resized(
+    image: Image.Image, resize: Resize, side: int, method: Image.Resampling = Image.Resampling.BILINEAR
+) -> Image.Image:
     short = resized_side(side)
-    if resize == "square":
-        return image.resize((short, short), Image.Resampling.BILINEAR)
+    return image.resize((short, short), method) if resize == "square" else _short_side_resized(image, short, method)
+
+
+def _short_side_resized(image: Image.Image, short: int, method: Image.Resampling) -> Image.Image:
     shortest = min(image.size)
     width, height = (min(short * length // shortest, _LONGEST * short) for length in image.size)
-    return image.resize((width, height), Image.Resampling.BILINEAR)
+    return image.resize((width, height), method)
 
 
 def _random_box(size: tuple[int, int], random: np.random.Generator) -> tuple[int, int, int, int]:

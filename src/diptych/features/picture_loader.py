@@ -79,7 +79,7 @@ class PictureLoader:
         if not self._claim(key):
             return LoadedPicture(image, key)
         try:
-            loaded = self._crop(image, key, load_for_crops(picture, self._side))
+            loaded = self._crop(image, key, load_for_crops(picture, self._store.spec.crops, self._side))
         except ImageError as reason:
             loaded = LoadedPicture(image, key, reason=_without_path(path, reason), is_permanent=True)
         with suppress(OSError):

@@ -33,7 +33,6 @@ from diptych.features.backbone import Backbone
 from diptych.features.choices import RandomCrop
 from diptych.features.crops import Crops, fixed_crops, load_for_crops, random_crop, random_window, too_small
 from diptych.features.extract import StoredFeatures, extract
-from diptych.features.frozen_steps import FrozenSteps, frozen_steps, map_spec
 from diptych.features.image_input import ImageInput, pictures_of
 from diptych.features.roi_align import pool_cells
 from diptych.features.store import FeatureStoreSpec, folder_for_weights, has_store, spec_for
@@ -76,6 +75,8 @@ def image_reader(
     crops, regions, side = image_input.crops, image_input.regions, image_input.shape[-1]
     if crops is None:
         return PixelReader(pictures, side)
+    if random is not None and crops.name == "patches":
+        raise DataError("the model reads whole photos as patches, of which there are no random crops; leave crops out")
     if random is not None:
         return CropReader(pictures, crops, side, random)
     if store is not None and backbone is not None:
@@ -164,25 +165,6 @@ class FeatureReader(InputReader):
         rows = images if self._row_of is None else self._row_of[images]
         readable: NDArray[np.bool_] = rows >= 0
         return rows[readable], readable
-
-
-class MapReader(FeatureReader):
-    """Reads the stored maps of the crops of each image: (images, crops, map size).
-
-    With `one`, it reads one crop per image, drawn by the image and the draw: (images, 1, map size).
-    """
-
-    def __init__(self, stored: StoredFeatures, crops: int, *, one: bool) -> None:
-        super().__init__(stored.features, stored.readable, stored.skipped, enlarged=stored.enlarged)
-        self._crops, self._one = crops, one
-
-    def read(self, images: Integers, draw: Draw = ()) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the maps of the readable images, and which those are."""
-        if not self._one:
-            return super().read(images, draw)
-        rows, readable = self._rows(images)
-        drawn = [drawn_crop(self._crops, image, draw) for image in images[readable].tolist()]
-        return self._features.read_regions(rows, np.array(drawn, np.int64))[:, None], readable
 
 
 class RegionReader(FeatureReader):
@@ -285,7 +267,7 @@ class CropReader(InputReader):
         picture = self._pictures[image]
         # A random part of the original photo needs all of its pixels; everything else is taken from a resized photo.
         full_size = (self._random, self._crops.resize) == ("RC", "short")
-        photo = picture.load() if full_size else load_for_crops(picture, self._side)
+        photo = picture.load() if full_size else load_for_crops(picture, self._crops, self._side)
         if too_small(photo.size, self._side):
             self.enlarged[image] = photo.size
         if self._random is None:
@@ -324,7 +306,7 @@ class ProposalReader(InputReader):
         for row, image in enumerate(images.tolist()):
             try:
                 if image not in self.skipped:
-                    photo = load_for_crops(self._pictures[image], self._side)
+                    photo = load_for_crops(self._pictures[image], self._crops, self._side)
                     crops.append(fixed_crops(photo, self._crops, self._side))
                     self._boxes[image] = self._propose(photo)
                     readable[row] = True
@@ -347,19 +329,6 @@ def drawn_crop(crops: int, image: int, draw: Draw) -> int:
 
 def _random(image: int, draw: Draw) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([*draw, image])))
-
-
-def map_reader(
-    corpus: Corpus, image_input: ImageInput, backbone: Backbone, store: StoreOptions, *, one: bool = False
-) -> MapReader:
-    """The reader of what the frozen first steps of a backbone compute, after computing what the store lacks.
-
-    With `one`, one crop is drawn per image and read; all of them by default.
-    """
-    assert image_input.crops is not None, "a backbone reads crops"
-    steps = FrozenSteps(backbone, frozen_steps(backbone), image_input.crops)
-    stored = _extracted(pictures_of(corpus), steps, map_spec(steps, image_input), store)
-    return MapReader(stored, image_input.crops.count, one=one)
 
 
 def _corpus_feature_reader(images: Corpus | Sequence[Picture], image_input: ImageInput) -> FeatureReader:
@@ -385,7 +354,7 @@ def _store_reader(
 ) -> FeatureReader:
     """The reader of a backbone's feature store, after the features that it lacks have been computed."""
     pictures = pictures_of(images) if isinstance(images, Corpus) else images
-    stored = _extracted(pictures, backbone, spec, store)
+    stored = extracted_features(pictures, backbone, spec, store)
     features, readable, skipped, enlarged = stored.features, stored.readable, stored.skipped, stored.enlarged
     if not image_input.reads_map:
         return FeatureReader(features, readable, skipped, enlarged=enlarged)
@@ -393,9 +362,10 @@ def _store_reader(
     return RegionReader(features, ids, readable, skipped, enlarged=enlarged, boxes=stored.boxes)
 
 
-def _extracted(
+def extracted_features(
     pictures: Sequence[Picture], backbone: Backbone, spec: FeatureStoreSpec, store: StoreOptions
 ) -> StoredFeatures:
+    """The features of pictures from their store, after those that it lacks have been computed."""
     return extract(
         pictures,
         backbone,

@@ -17,7 +17,7 @@ from diptych.data.corpus import Corpus, Floats, Picture
 from diptych.errors import ImageError
 from diptych.features import proposals
 from diptych.features.backbone import Backbone, grid_shape
-from diptych.features.crops import load_for_crops
+from diptych.features.crops import Crops, load_for_crops
 from diptych.features.image_input import ImageInput, pictures_of
 from diptych.features.regions import Regions, grid_boxes
 
@@ -88,16 +88,16 @@ def region_boxes(corpus: Corpus, image_input: ImageInput, backbone: Backbone | N
         return None
     side = image_input.shape[-1]
     if image_input.regions.are_boxes:
-        return _proposed_boxes(pictures_of(corpus), image_input.regions, side)
+        return _proposed_boxes(pictures_of(corpus), image_input.regions, image_input.crops, side)
     cells, _ = grid_shape(image_input.crops, backbone)
     return np.repeat(grid_boxes(cells, image_input.crops, side)[None], len(corpus.image_ids), axis=0)
 
 
-def _proposed_boxes(pictures: Sequence[Picture], regions: Regions, side: int) -> Floats:
+def _proposed_boxes(pictures: Sequence[Picture], regions: Regions, crops: Crops, side: int) -> Floats:
     """The proposed boxes, (pictures, regions, 4); zeros for a picture that cannot be read."""
     propose = proposals.proposer(regions)
     boxes = np.zeros((len(pictures), regions.count, 4), np.float32)
     for row, picture in zip(boxes, pictures, strict=True):
         with suppress(ImageError):
-            row[:] = propose(load_for_crops(picture, side))
+            row[:] = propose(load_for_crops(picture, crops, side))
     return boxes

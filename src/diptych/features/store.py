@@ -92,6 +92,8 @@ def store_folder(root: Path, spec: FeatureStoreSpec) -> Path:
     """The default folder of a store, such as `features/lite0-1C`."""
     parts = [re.sub(r"[^\w.]+", "-", spec.backbone).strip("-."), spec.crops.name]
     parts += ["short"] * (spec.crops.resize == "short") + [str(spec.crops.side)] * (spec.crops.side is not None)
+    parts += [spec.crops.interpolation] * (spec.crops.interpolation != "bilinear") + ["full"] * spec.crops.full_size
+    parts += [str(spec.crops.patches)] * (spec.crops.patches is not None)
     parts += [spec.regions.label] if spec.regions else []
     parts += [spec.forest[:8]] if spec.forest else []
     parts += [spec.dtype] * (spec.dtype != "float32")
@@ -284,6 +286,10 @@ def _difference(theirs: FeatureStoreSpec, ours: FeatureStoreSpec) -> str | None:
         ("crops", theirs.crops.name, ours.crops.name),
         ("resize", theirs.crops.resize, ours.crops.resize),
         ("side", *(spec.crops.side or "the backbone's own" for spec in (theirs, ours))),
+        ("interpolation", theirs.crops.interpolation, ours.crops.interpolation),
+        ("full_size", theirs.crops.full_size, ours.crops.full_size),
+        ("rounding", theirs.crops.rounding, ours.crops.rounding),
+        ("patches", theirs.crops.patches, ours.crops.patches),
         ("regions", *(spec.regions.label if spec.regions else "none" for spec in (theirs, ours))),
         ("structured forest", *((spec.forest or "none")[:12] for spec in (theirs, ours))),
         ("dtype", theirs.dtype, ours.dtype),

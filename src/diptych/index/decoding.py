@@ -27,7 +27,7 @@ class PhotoOptions:
 def photo_options(engine: Engine) -> PhotoOptions:
     """The options that suit what a model reads: (3, side, side) or (crops, 3, side, side) bytes, or regions."""
     sample = engine.preprocess(Image.new("RGB", (64, 64)))
-    reads_squares = sample.dtype == np.uint8 and sample.ndim >= 3
+    reads_squares = sample.dtype == np.uint8 and sample.ndim >= 3 and engine.decode_size is not None
     return PhotoOptions(
         decode_size=max(resized_side(sample.shape[-1]), LONGEST // 2) if reads_squares else None,
         batch_size=images_per_batch(sample),

@@ -25,7 +25,7 @@ from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
 from diptych.index.query_plan import QueryPlan
 from diptych.model import Model
-from diptych.models.address import run_folder
+from diptych.models.address import names_pair, run_folder
 from diptych.models.engines.engine import Encodings
 
 RERANK = 1000
@@ -270,6 +270,6 @@ def open_store(path: str | Path) -> IndexStore:
 def model_of(store: IndexStore, run: str | None = None, device: str = "auto") -> Model:
     """The model that made an index, or the one at `run`."""
     address = run or store.spec.model
-    if run is None and not run_folder(address).is_dir():
+    if run is None and not run_folder(address).is_dir() and not names_pair(address):
         raise IndexFileError(f"{store.address}: its model is no longer at {address}; name its new place with --run")
     return Model.load(address, device)

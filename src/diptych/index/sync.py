@@ -18,6 +18,7 @@ from diptych.index.update import Update
 from diptych.index.vectors import Storage
 from diptych.machine import available_cores, interrupt_event
 from diptych.model import Model
+from diptych.models.address import names_pair
 from diptych.progress import ProgressCallback
 
 
@@ -166,6 +167,9 @@ def _result(store: IndexStore, update: Update) -> SyncResult:
 
 def _absolute(address: str) -> str:
     """The address from any working directory: an index may be searched from another one."""
+    name, _, folder = address.partition("/")
+    if names_pair(address) and Path(folder).is_dir() and not Path(address).is_dir():
+        return f"{name}/{Path(folder).absolute()}"
     return str(Path(address).absolute()) if Path(address).is_dir() else address
 
 

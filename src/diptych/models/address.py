@@ -1,4 +1,8 @@
-"""The files of a model on disk: where they are, and the digest that identifies the model. Nothing here needs torch."""
+"""The files of a model on disk: where they are, and the digest that identifies the model.
+
+An address is the folder of a run or of an export, `starter`, or the address of a pretrained pair. Nothing here needs
+torch, except a pair, whose library does.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,15 @@ import difflib
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 import diptych
 from diptych.errors import RunError, did_you_mean
 from diptych.files import file_hash
 from diptych.models.export.exported import CARD, Exported, exported_files
+from diptych.models.pretrained_pairs import hub
+from diptych.models.pretrained_pairs.find import find_pair, is_pair, pair_name
+from diptych.models.pretrained_pairs.source import PairSource
 from diptych.text.tokenisers.stored import FILES, tokeniser_file
 
 STARTER = "starter"  # the model that comes with the package
@@ -24,19 +32,49 @@ def run_folder(address: str | Path) -> Path:
     return folder
 
 
+def names_pair(address: str | Path) -> bool:
+    """Whether an address is that of a pretrained pair; a folder with a run or an export in it is not."""
+    folder = run_folder(address)
+    return tokeniser_file(folder) is None and not (folder / CARD).is_file() and is_pair(address)
+
+
+class LoadOptions(TypedDict, total=False):
+    """How the files of a model are found; see `ModelFiles.find`."""
+
+    snapshot: str
+    download: bool
+
+
+def address_name(address: str | Path) -> str:
+    """A short name for what is at an address, for tables."""
+    return pair_name(address) if names_pair(address) else Path(address).name
+
+
 @dataclass(frozen=True)
 class ModelFiles:
-    """The folder of a run or of an export, which is checked for completeness, and the files that make up the model."""
+    """The folder of a run or of an export, which is checked for completeness, and the files that make up the model.
+
+    `pair` is what was found at the address of a pretrained pair; it has no folder of a run.
+    """
 
     address: str
     folder: Path
     paths: tuple[Path, ...]
     is_export: bool
     _stamps: tuple[tuple[int, int], ...] = field(repr=False)
+    pair: PairSource | None = None
 
     @classmethod
-    def find(cls, address: str | Path, snapshot: str = "best") -> ModelFiles:
-        """Find the files at an address; an incomplete folder is an error that says what is missing."""
+    def find(cls, address: str | Path, snapshot: str = "best", *, download: bool = False) -> ModelFiles:
+        """Find the files at an address; an incomplete folder is an error that says what is missing.
+
+        With `download`, files of a pair that the user's cache does not have are fetched from the hub.
+        """
+        if names_pair(address):
+            with hub.downloads(download):
+                pair = find_pair(address)
+            files = tuple(file.absolute() for file in (*pair.weights, *pair.files))
+            return cls(str(address), files[0].parent, files, False, _stamps(files), pair)
         folder = run_folder(address)
         if (folder / CARD).is_file():
             names: tuple[str, ...] = (*exported_files(folder), CARD)
@@ -47,12 +85,19 @@ class ModelFiles:
         paths = tuple(folder / name for name in names)
         return cls(str(address), folder, paths, names[-1] == CARD, _stamps(paths))
 
+    @property
+    def name(self) -> str:
+        """The name of the run, the export or the pair."""
+        return self.folder.resolve().name if self.pair is None else pair_name(self.address)
+
     def identity(self) -> str:
         """What tells the model from every other; an export has the identity of its run."""
         self.check_unchanged()
         if self.is_export:
             return Exported.read_card(self.folder).identity
         try:
+            if self.pair is not None:
+                return self.pair.identity()
             tokeniser, weights = map(file_hash, self.paths)
         except OSError as reason:
             raise RunError(f"{self.address}: cannot be read ({reason.strerror or reason})") from None

@@ -20,7 +20,7 @@ from diptych.evaluation.metrics.paired_difference import PairedDifferences, pair
 from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.runs import evaluate_encoded
 from diptych.model import Model
-from diptych.models.address import STARTER, ModelFiles
+from diptych.models.address import STARTER, ModelFiles, address_name
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.progress import ProgressDisplay, no_progress
 from diptych.training.recipe import Row
@@ -39,7 +39,7 @@ class Baseline:
     @property
     def name(self) -> str:
         """The name of the model."""
-        return Path(self.model.address).name
+        return address_name(self.model.address)
 
 
 @dataclass(frozen=True, eq=False)

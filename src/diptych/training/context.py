@@ -12,6 +12,7 @@ from torch import Tensor
 
 from diptych.data.corpus import Corpus
 from diptych.model import Model
+from diptych.models.address import names_pair, run_folder
 from diptych.progress import ProgressCallback
 from diptych.training.engine.callbacks import Callbacks
 from diptych.training.engine.events import Preparation
@@ -75,10 +76,11 @@ class StageContext:
 
     @property
     def initial_weights(self) -> Path | None:
-        """The weights that the stage starts from; None if it starts from scratch."""
+        """The weights that the stage starts from; None if it starts from scratch or from a pretrained pair."""
         if self.stage.start == "previous":
             return stage_file(self.training.run, self.number - 1)
-        return None if self.stage.start_folder is None else best_file(self.stage.start_folder)
+        address = self.stage.start_address
+        return None if address is None or names_pair(address) else best_file(run_folder(address))
 
 
 def training_corpus(stage: Stage, corpus: Corpus) -> Corpus:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
@@ -17,7 +16,6 @@ from diptych.data.sampling.offline import OfflineSettings
 from diptych.data.sampling.regions import PhraseSettings
 from diptych.errors import RecipeError
 from diptych.features.choices import RandomCrop
-from diptych.models.address import run_folder
 from diptych.models.lora import LoRASettings
 from diptych.models.matcher import ModelSettings
 from diptych.models.matchers.projected import Head
@@ -76,7 +74,8 @@ class Stage(Settings):
     """One uninterrupted training with one objective, one set of trainable parts, one schedule.
 
     `start` is `"scratch"`, `"previous"` (the best snapshot of the stage before), `"starter"` (the model that comes with
-    Diptych) or the path of a run. In the first stage it may be a list: the first whose model fits is taken.
+    Diptych), the path of a run, or the address of a pretrained pair. In the first stage it may be a list: the first
+    whose model fits is taken.
     `include_start` measures what the stage starts from before the first step: it is the best snapshot if no epoch is
     better. From scratch there is nothing to measure.
     `head` attaches projection heads to both sides of the matcher that the stage starts from.
@@ -112,10 +111,10 @@ class Stage(Settings):
     interpolate: tuple[Annotated[Number, Field(ge=0, le=1)], ...] | None = None
 
     @property
-    def start_folder(self) -> Path | None:
-        """The folder of the run that the stage starts from; None from scratch and from the previous stage."""
+    def start_address(self) -> str | None:
+        """The address of the run or pair that the stage starts from; None from scratch and from the previous stage."""
         assert isinstance(self.start, str), "chosen by start_run.choose_start"
-        return None if self.start in ("scratch", "previous") else run_folder(self.start)
+        return None if self.start in ("scratch", "previous") else self.start
 
     @property
     def first_epoch(self) -> int:

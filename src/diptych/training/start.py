@@ -156,7 +156,7 @@ class StartingPoint:
 
 def _start_runs(recipe: Recipe) -> list[StartRun]:
     """The runs that stages start from."""
-    named = ((number, stage) for number, stage in enumerate(recipe.stage, 1) if stage.start_folder is not None)
+    named = ((number, stage) for number, stage in enumerate(recipe.stage, 1) if stage.start_address is not None)
     return [StartRun.find(str(stage.start), number) for number, stage in named]
 
 

@@ -1,4 +1,4 @@
-"""The run that a training starts from: whether it fits the recipe, and its weights in a model of the recipe."""
+"""The run or pretrained pair that a training starts from: whether it fits the recipe, and its weights in its model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from torch import Tensor
 
 from diptych.data.corpus import Corpus
 from diptych.errors import RecipeError, RunError, did_you_mean
-from diptych.models.address import STARTER, ModelFiles, run_folder
+from diptych.models.address import STARTER, ModelFiles, names_pair, run_folder
 from diptych.models.matcher import Matcher, ModelSettings
+from diptych.models.opening import open_matcher
 from diptych.models.storage import (
     check_tokeniser,
     load_tensors,
     load_weights,
+    matcher_header,
     model_settings,
     warn_of_changed_plugins,
 )
@@ -36,30 +38,39 @@ _WITHOUT_WEIGHTS = frozenset({"crops", "side", "resize", "dropout"})
 
 @dataclass(frozen=True)
 class StartRun:
-    """A run to start from: its name in the recipe, and its folder."""
+    """A run or a pretrained pair to start from: its name in the recipe, and its files."""
 
     name: str
-    folder: Path
+    files: ModelFiles
 
     @classmethod
     def find(cls, name: str, stage: int) -> StartRun:
         """The run that a stage names; RecipeError if there is none, RunError if it is incomplete or an export."""
-        folder = run_folder(name)
-        if not folder.exists():
+        if not run_folder(name).exists() and not names_pair(name):
             offer = did_you_mean(name, (STARTER, "scratch", "previous"))
             raise RecipeError(f"stage.{stage}.start = {name!r}: no such run; {offer} (or name the folder of a run)")
-        ModelFiles.find(name).check_is_run()
-        return cls(name, folder)
+        files = ModelFiles.find(name)
+        files.check_is_run()
+        return cls(name, files)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run, or of the pair's weights."""
+        return self.files.folder
 
     @cached_property
     def tokeniser(self) -> Tokeniser:
         """The run's tokeniser."""
-        return load_tokeniser(self.folder)
+        return start_tokeniser(self.name)
 
     @cached_property
     def settings(self) -> ModelSettings:
         """The settings of the run's model."""
-        return model_settings(best_file(self.folder), self._file[1])
+        return model_settings(self._weights, self._file[1])
+
+    @property
+    def _weights(self) -> Path:
+        return best_file(self.folder) if self.files.pair is None else self.files.paths[0]
 
     def misfit(self, settings: ModelSettings) -> str | None:
         """Why a model with these settings, for the run's tokeniser, cannot take the run's weights; None if it can."""
@@ -86,7 +97,7 @@ class StartRun:
         if reason := self.misfit(model.for_data(len(self.tokeniser), feature_shape)):
             raise RunError(f"{self.name}: {reason}; make them equal")
         tensors, about = self._file
-        file = best_file(self.folder)
+        file = self._weights
         check_tokeniser(file, about, self.tokeniser)
         matcher = model.for_data(len(tokeniser), feature_shape).build()
         if len(tokeniser) > len(self.tokeniser):
@@ -97,8 +108,17 @@ class StartRun:
 
     @cached_property
     def _file(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The best weights and their header."""
-        return load_tensors(best_file(self.folder))
+        """The best weights and their header, which of a pair is the one that a run of it would have."""
+        if self.files.pair is None:
+            return load_tensors(self._weights)
+        matcher, tokeniser = open_matcher(self.files)
+        return matcher.state_dict(), matcher_header(matcher, tokeniser)
+
+
+def start_tokeniser(address: str) -> Tokeniser:
+    """The tokeniser of the run or of the pretrained pair at an address."""
+    pair = ModelFiles.find(address).pair if names_pair(address) else None
+    return load_tokeniser(run_folder(address)) if pair is None else pair.tokeniser()
 
 
 def choose_start(recipe: Recipe, corpus: Corpus, resumed: Path | None, report: Callable[[str], None]) -> Recipe:

@@ -12,6 +12,7 @@ TEXTS = {
     "whitespace": "A & b_c!",
     "lower": "a & b_c!",
     "canonicalize": "a b c",
+    "unpunctuated": "a ampamp bc",
 }
 
 characters = st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("&amp;lt_{}!.' \nÃ©İ"))
@@ -45,3 +46,11 @@ def test_a_missing_package_is_one_line_with_the_command(monkeypatch):
     with pytest.raises(DiptychError, match=r"^ftfy is not installed; run: pip install 'diptych\[tokenizers\]'$"):
         cleaner("lower")("a")
     assert cleaner("none")("a") == "a"
+
+
+@given(text=st.text(characters, max_size=30))
+def test_without_repair_it_is_that_of_transformers_for_siglip(torchvision, text):
+    tokenizer = pytest.importorskip("transformers.models.siglip.tokenization_siglip").SiglipTokenizer
+    theirs = tokenizer.__new__(tokenizer)
+    theirs.do_lower_case = True
+    assert cleaner("unpunctuated")(text) == theirs.canonicalize_text(text)

@@ -1,12 +1,14 @@
 import subprocess
 import sys
+import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from diptych.errors import DiptychError
 from diptych.text.tokenisers import clip
+from diptych.text.tokenisers.cleaning import cleaner
 from diptych.text.tokenisers.clip import clip_tokeniser
 from support.tokenisers import rows
 
@@ -17,6 +19,11 @@ texts = st.text(
     ),
     max_size=40,
 )
+
+
+def is_assigned(text):
+    """Whether a text has no unassigned characters after it was repaired, which can make some."""
+    return all(unicodedata.category(character) != "Cn" for character in cleaner("whitespace")(text))
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +39,13 @@ def ours():
 
 @given(text=texts)
 def test_ids_are_those_of_open_clip(theirs, ours, text):
+    assume(is_assigned(text))
     assert_equal(ours["lower"], theirs(), text)
 
 
 @given(text=texts)
 def test_case_is_kept_if_texts_are_only_joined(theirs, ours, text):
+    assume(is_assigned(text))
     assert_equal(ours["whitespace"], theirs(clean="whitespace", context_length=12), text)
 
 

@@ -18,7 +18,7 @@ MODULES = [
     *("engine/checkpoint", "prepare"),
 ]
 # Names that are also ordinary English words; they count as names where they are quoted.
-ENGLISH_WORDS = {"order", "instance", "classes"}
+ENGLISH_WORDS = {"order", "instance", "classes", "pair"}
 TORCH_WORDS = {"fused"}  # an option of torch's optimisers
 
 

@@ -21,15 +21,15 @@ from diptych.errors import DataError, ImageError
 from diptych.features.crops import decode_size
 from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.machine import choose_device
+from diptych.models.address import ModelFiles
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.models.engines.engine import Encodings
 from diptych.models.layers.sets import concatenate_encodings, present
 from diptych.models.matcher import Matcher
-from diptych.models.storage import load_matcher
+from diptych.models.opening import open_matcher
 from diptych.models.text_inputs import TextInputs
 from diptych.models.tower import Tokens
 from diptych.progress import ProgressCallback
-from diptych.text.tokenisers.stored import load_tokeniser
 from diptych.text.tokenisers.tokeniser import Tokeniser, known_texts
 
 IMAGES_AT_ONCE = 64
@@ -51,11 +51,15 @@ class TorchEngine:
 
     @classmethod
     def open(
-        cls, folder: Path, device: str = "auto", snapshot: str = "best", stores: Path | None = None
+        cls,
+        address: ModelFiles | Path | str,
+        device: str = "auto",
+        snapshot: str = "best",
+        stores: Path | None = None,
     ) -> TorchEngine:
-        """Load a snapshot of a run, in evaluation mode."""
-        tokeniser = load_tokeniser(folder)
-        matcher = load_matcher(folder / snapshot / "weights.safetensors", tokeniser)
+        """Load a snapshot of a run, or a pretrained pair, in evaluation mode."""
+        files = address if isinstance(address, ModelFiles) else ModelFiles.find(address, snapshot)
+        matcher, tokeniser = open_matcher(files, snapshot)
         chosen = choose_device(device)
         return cls(matcher.to(chosen).eval(), tokeniser, chosen, stores)
 

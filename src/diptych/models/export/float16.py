@@ -16,10 +16,9 @@ from torch import Tensor
 from diptych.models.address import ModelFiles
 from diptych.models.engines.torch_engine import TorchEngine
 from diptych.models.export.exported import new_folder
-from diptych.models.storage import load_tensors, save_tensors
-from diptych.text.tokenisers.stored import FILES
+from diptych.models.storage import load_tensors, matcher_header, save_tensors
 
-KEPT = (*FILES, "recipe.toml", "best/metrics.json")
+KEPT = ("recipe.toml", "best/metrics.json")
 
 
 def export_float16(run: str | Path, into: Path) -> None:
@@ -27,13 +26,17 @@ def export_float16(run: str | Path, into: Path) -> None:
     files = ModelFiles.find(run)
     files.check_is_run()
     folder = files.folder
-    TorchEngine.open(folder, "cpu")  # so that an error names the run, and not its copy
+    engine = TorchEngine.open(files, "cpu")  # so that an error names the run, and not its copy
     with new_folder(into) as temporary:
         (temporary / "best").mkdir()
-        for name in KEPT:
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, temporary / name)
-        tensors, about = load_tensors(folder / "best" / "weights.safetensors")
+        engine.tokeniser.save(temporary)
+        if files.pair is not None:
+            tensors, about = engine.matcher.state_dict(), matcher_header(engine.matcher, engine.tokeniser)
+        else:
+            for name in KEPT:
+                if (folder / name).is_file():
+                    shutil.copyfile(folder / name, temporary / name)
+            tensors, about = load_tensors(folder / "best" / "weights.safetensors")
         halves = {name: halved(tensor) for name, tensor in tensors.items()}
         save_tensors(temporary / "best" / "weights.safetensors", halves, about)
         TorchEngine.open(temporary, "cpu")

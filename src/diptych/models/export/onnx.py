@@ -10,7 +10,6 @@ compared with those of torch before the export is written.
 from __future__ import annotations
 
 import math
-import shutil
 from importlib import import_module
 from pathlib import Path
 
@@ -46,11 +45,10 @@ def export_onnx(run: str | Path, into: Path) -> float:
         import_optional(module, "pip install 'diptych[onnx]'", instead="the run itself")
     files = ModelFiles.find(run)
     files.check_is_run()
-    engine = TorchEngine.open(files.folder, "cpu")
+    engine = TorchEngine.open(files, "cpu")
     check_exportable(engine.matcher, run)
     with new_folder(into) as temporary:
-        name = engine.tokeniser.file
-        shutil.copyfile(files.folder / name, temporary / name)
+        engine.tokeniser.save(temporary)
         try:
             write_graph(image_graph(engine.matcher), temporary / "image.onnx")
             write_graph(text_graph(engine.matcher), temporary / "text.onnx")
@@ -60,7 +58,7 @@ def export_onnx(run: str | Path, into: Path) -> float:
         wanted = engine.matcher.image_input
         card = Exported(
             version=diptych.__version__,
-            run=files.folder.resolve().name,
+            run=files.name,
             identity=files.identity(),
             image_input=ExportedInput.model_validate(
                 {"kind": wanted.kind, "shape": wanted.shape, "crops": wanted.crops}

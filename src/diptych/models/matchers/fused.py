@@ -29,6 +29,7 @@ from typing_extensions import Self
 from diptych import registry
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone, weights_digest
+from diptych.features.crops import Crops
 from diptych.features.image_input import ImageInput
 from diptych.models.matcher import Matcher, ModelSettings, TextShifts
 from diptych.models.tower import FittedTextTower, ImageTower, TextTower, Tokens
@@ -250,9 +251,15 @@ def _describe(image_input: ImageInput) -> str:
     """What a matcher reads of an image, equal only if it is the same."""
     shape = " x ".join(map(str, image_input.shape))
     crops, regions = image_input.crops, image_input.regions
-    by_crops = "" if crops is None else f", {crops.name!r} after resizing by {crops.resize!r}"
+    by_crops = "" if crops is None else f", {crops.name!r} after resizing by {crops.resize!r}{_decoding(crops)}"
     by_regions = "" if regions is None else f", regions {regions.model_dump(mode='json', exclude_none=True)}"
     return f"{image_input.kind} of {shape}{by_crops}{by_regions}"
+
+
+def _decoding(crops: Crops) -> str:
+    """What crops of a pretrained pair differ in from those of other models."""
+    values = crops.model_dump(exclude_defaults=True, include={"interpolation", "full_size", "rounding", "patches"})
+    return "".join(f", {key} = {value}" for key, value in values.items())
 
 
 def _backbone(matcher: Matcher) -> str:

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from diptych.errors import RecipeError
 from diptych.files import read_json
+from diptych.models.pickled import find_pickle, refuse_pickle
 from diptych.settings import Count, Flag, Settings
 
 FAMILY = ("albert", "bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
@@ -81,24 +82,10 @@ def weights_files(folder: Path) -> list[Path]:
         if not isinstance(parts, dict) or not all(isinstance(name, str) for name in parts.values()):
             raise RecipeError(f"{index}: has no 'weight_map' from weights to files; copy the folder again")
         return sorted({folder / Path(name).name for name in parts.values()})
-    pickled = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
-    if not pickled:
+    pickled = find_pickle(folder, ["pytorch_model.bin"])
+    if pickled is None:
         raise RecipeError(f"{folder}: has no model.safetensors; copy the folder again, with its weights")
-    name = "pytorch_model.bin" if "pytorch_model.bin" in pickled else pickled[0]
-    raise RecipeError(
-        f"{folder / name}: a pickled checkpoint can run code when it is opened and is refused; convert it without "
-        f"running code: {conversion(folder / name, whole)}"
-    )
-
-
-def conversion(pickled: Path, into: Path) -> str:
-    """The command that converts a pickled file of tensors to safetensors; torch refuses to run code in it."""
-    program = (
-        "import sys, torch; from safetensors.torch import save_file; "
-        "tensors = torch.load(sys.argv[1], 'cpu', weights_only=True); "
-        "save_file({name: value.clone().contiguous() for name, value in tensors.items()}, sys.argv[2])"
-    )
-    return shlex.join(["python", "-c", program, str(pickled), str(into)])
+    raise refuse_pickle(pickled, whole)
 
 
 def tokenizer_file(folder: Path) -> Path:

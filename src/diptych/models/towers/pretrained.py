@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from typing_extensions import Self
 
@@ -48,9 +48,7 @@ class PretrainedTower(ImageTower):
         """Set training mode, except for batch normalisation whose statistics are frozen."""
         super().train(mode)
         if self.settings.batch_norm == "frozen":
-            for module in self.backbone.modules():
-                if isinstance(module, BatchNorm):
-                    module.eval()
+            freeze_batch_statistics(self.backbone)
         return self
 
     @property
@@ -67,6 +65,13 @@ class PretrainedTower(ImageTower):
         """Load the pretrained weights."""
         loaded = load_backbone(self.settings.backbone, self.pretrained_weights)
         self.backbone.load_state_dict(loaded.state_dict())
+
+
+def freeze_batch_statistics(network: nn.Module) -> None:
+    """Put batch normalisation into evaluation mode, so that it keeps its statistics."""
+    for module in network.modules():
+        if isinstance(module, BatchNorm):
+            module.eval()
 
 
 def crop_vectors(backbone: Backbone, images: Tensor) -> Tensor:

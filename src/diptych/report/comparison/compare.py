@@ -16,7 +16,9 @@ from diptych.evaluation.metrics.paired_difference import PairedDifferences, pair
 from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.runs import cached_score, evaluate_encoded
 from diptych.model import Model
+from diptych.models.address import names_pair
 from diptych.models.encoded_corpus import EncodedCorpus
+from diptych.models.matchers.pair import PairSettings
 from diptych.report.sections.cross_retrieval import cross_retrieval_ranks
 from diptych.report.training_curves import Epoch, epochs_since_scratch, read_epochs
 from diptych.training.recipe import Recipe
@@ -86,11 +88,11 @@ def compare(
     `corpus` defaults to the one that the runs were trained on. `stores` is the folder with stored features, if any.
     """
     check_comparable(runs)
-    corpus, notes = open_origin(runs) if corpus is None else (corpus, [])
+    corpus, notes = _open_origin(runs) if corpus is None else (corpus, [])
     encode = encode or (lambda _, model, part: model.encode_corpus(part))
     names = run_names(runs)
     models = [Model.load(run, device, stores=stores) for run in runs]
-    recipes = [load_recipe(str(run / "recipe.toml")) for run in runs]
+    recipes = [_recipe_of(run) for run in runs]
     epochs = [_read_epochs(run, recipe) for run, recipe in zip(runs, recipes, strict=True)]
     part = corpus.split(split).matched()
     encoded = [encode(name, model, part) for name, model in zip(names, models, strict=True)]
@@ -137,6 +139,21 @@ def run_names(runs: Sequence[Path]) -> list[str]:
     """The names of the runs' folders, or their paths where two folders have the same name."""
     short = [run.name or run.resolve().name for run in runs]
     return [name if short.count(name) == 1 else str(run) for run, name in zip(runs, short, strict=True)]
+
+
+def _open_origin(runs: Sequence[Path]) -> tuple[Corpus, list[str]]:
+    """The corpus that the runs were trained on, and remarks on it; a pretrained pair was trained on none of ours."""
+    trained = [run for run in runs if not names_pair(run)]
+    if not trained:
+        raise RunError(f"{runs[0]}: a pretrained pair does not say what to measure it on; name the data with --data")
+    return open_origin(trained)
+
+
+def _recipe_of(run: Path) -> Recipe:
+    """The recipe of a run; for a pretrained pair, the recipe that would make a run of it."""
+    if names_pair(run):
+        return Recipe(title="Pretrained pair", model=PairSettings(model=str(run)))
+    return load_recipe(str(run / "recipe.toml"))
 
 
 def _read_epochs(run: Path, recipe: Recipe) -> list[Epoch]:

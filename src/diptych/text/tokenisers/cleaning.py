@@ -1,4 +1,4 @@
-"""How texts are cleaned before a pretrained tokeniser reads them, as in open_clip and under its names."""
+"""How texts are cleaned before a pretrained tokeniser reads them: as in open_clip, under its names, or transformers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Literal
 
 from diptych.optional import import_optional
 
-Cleaning = Literal["none", "whitespace", "lower", "canonicalize"]
+Cleaning = Literal["none", "whitespace", "lower", "canonicalize", "unpunctuated"]
 
+_UNPUNCTUATED = str.maketrans("", "", string.punctuation)
 _NO_PUNCTUATION = str.maketrans("_", " ", string.punctuation.replace("_", ""))
 
 
@@ -18,7 +19,8 @@ def cleaner(cleaning: Cleaning) -> Callable[[str], str]:
     """The function that cleans a text.
 
     `whitespace` repairs wrongly decoded characters and HTML entities and joins white space; `lower` also makes the text
-    lower-case, and `canonicalize` also removes punctuation. `none` leaves a text as it is.
+    lower-case, and `canonicalize` also removes punctuation. `unpunctuated` removes punctuation, joins white space and
+    makes the text lower-case without repairing it, as transformers does for SigLIP. `none` leaves a text as it is.
     """
     return _CLEANERS[cleaning]
 
@@ -38,4 +40,5 @@ _CLEANERS: dict[Cleaning, Callable[[str], str]] = {
     "whitespace": lambda text: _join(_repair(text)),
     "lower": lambda text: _join(_repair(text)).lower(),
     "canonicalize": lambda text: _join(_repair(text).translate(_NO_PUNCTUATION).lower()),
+    "unpunctuated": lambda text: _join(text.lower().translate(_UNPUNCTUATED)),
 }

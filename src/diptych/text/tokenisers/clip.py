@@ -23,7 +23,8 @@ CONTEXT = 77
 _FILE = "bpe_simple_vocab_16e6.txt.gz"
 _MERGES = 49152 - 256 - 2  # that are used; the file has more
 _WORD_END = "</w>"
-_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
+# open_clip ignores case, and so leaves out a combining Greek iota: it is neither a letter nor anything else.
+_WORDS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|\\p{L}+|\\p{N}|[^\\s\\p{L}\\p{N}\u0345]+"
 
 
 def clip_tokeniser(context: int = CONTEXT, clean: Cleaning = "lower", prompt: str | None = None) -> Pretrained:

@@ -16,7 +16,8 @@ from diptych.data.corpus import Corpus
 from diptych.data.read_ahead import read_ahead
 from diptych.features.backbone import Backbone
 from diptych.features.frozen_steps import frozen_steps
-from diptych.features.readers import InputReader, StoreOptions, image_reader, map_reader
+from diptych.features.map_reader import map_reader
+from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.model import Model
 from diptych.progress import ProgressCallback
 from diptych.training.recipe import Stage

@@ -15,6 +15,7 @@ from diptych.text.vocabulary import Vocabulary, require_words
 from diptych.text.word_vectors import WordVectors, keep_words_with_vectors, read_word_vectors
 from diptych.training.engine.callbacks import Callbacks
 from diptych.training.recipe import Recipe
+from diptych.training.start_run import start_tokeniser
 
 PIECES = 8000  # if the recipe does not say how many
 
@@ -28,10 +29,10 @@ def initial_tokeniser(
     the training texts that it lacks), of the model's pretrained text tower, or made from the training texts and no
     others.
     """
-    source = run if run is not None else recipe.stage[0].start_folder
+    source = str(run) if run is not None else recipe.stage[0].start_address
     own = None if recipe.model is None else recipe.model.tokeniser()
     if source is not None:
-        tokeniser = load_tokeniser(source)
+        tokeniser = load_tokeniser(run) if run is not None else start_tokeniser(source)
         if own is not None and own.digest != tokeniser.digest:
             raise RunError(f"{source}: its tokeniser is not that of the recipe's text tower; start from another run")
     else:
@@ -84,7 +85,7 @@ def _with_vectors(
     text = recipe.text
     remaining = recipe.stage if run is None else recipe.stage[1:]  # the first stage of a resumed run has begun
     is_start = text.use != "filter" and any(stage.start == "scratch" for stage in remaining)
-    is_filter = text.use != "start" and run is None and recipe.stage[0].start_folder is None
+    is_filter = text.use != "start" and run is None and recipe.stage[0].start_address is None
     if is_filter and text.vectors is None:
         raise RecipeError(
             f"text.use = {text.use!r}: a file of word vectors decides which words are kept; set text.vectors, or "
