@@ -11,8 +11,8 @@ from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 from support.callbacks import RecordingCallback
 
-SMALL = ["model.joint=16", "model.text.hidden=16", "model.text.word=8", "stage.1.batches.size=4", "stage.1.epochs=1"]
-TINY = [*SMALL, "model.image.width=2", "model.image.pixels=32", "stage.2.epochs=1"]
+SMALL = ["model.joint=16", "model.text.hidden=16", "stage.1.batches.size=4", "stage.1.epochs=1"]
+TINY = [*SMALL, "model.text.word=8", "model.image.width=2", "model.image.pixels=32", "stage.2.epochs=1"]
 HEADS = [name for name in catalogue().all_names() if "-head" in name and not name.startswith("adapt")]
 # Trained in test_train_fine_tuning.py, test_adapt.py, test_aoq_training.py, test_two_branch.py and
 # test_dual_path_training.py.
@@ -77,6 +77,8 @@ def test_every_recipe_of_heads_trains_two_steps_on_a_run(name, run, few, tmp_pat
 
 @pytest.mark.parametrize("name", first_of_each_kind())
 def test_every_recipe_trains_two_steps_on_scenes(name, few, tmp_path, stores):
-    cnn = load_recipe(name).model.image.name == "cnn"
-    recipe = load_recipe(name, [*SMALL, *(["model.image.width=2", "model.image.pixels=32"] if cnn else [])])
+    model = load_recipe(name).model
+    changes = ["model.image.width=2", "model.image.pixels=32"] if model.image.name == "cnn" else []
+    words = [] if model.text.name == "sentence" else ["model.text.word=8"]
+    recipe = load_recipe(name, [*SMALL, *changes, *words])
     two_steps(recipe.model_copy(update={"stage": recipe.stage[:1]}), few, tmp_path, stores)
