@@ -217,21 +217,19 @@ def started(photos, invoke, tmp_path_factory):
     """The folder of a run of the default recipe, which starts from the starter, and what the command printed."""
     folder = tmp_path_factory.mktemp("started")
     options = ("--features", folder / "features", "--device", "cpu", "--set", "stage.1.epochs=1")
-    result = invoke(
-        "train", "diptych-default", photos, "--into", folder / "mine", "--set", "text.threshold=1", *options
-    )
+    result = invoke("train", "diptych-default", photos, "--into", folder / "mine", *options)
     assert result.exit_code == 0, result.output
     return folder, result
 
 
 def test_the_default_recipe_starts_from_the_starter_and_is_compared_with_it(started):
     folder, result = started
-    assert "words: 2,640 of starter, and " in result.output
+    assert "starts from scratch" not in result.output
     assert "epoch 0/1 (the start)" in result.output
     assert "mine against the starter on val: 2 images, 2 texts" in result.stdout
     assert "difference" in result.stdout
     assert load_recipe(str(folder / "mine" / "recipe.toml")).stage[0].start == "starter"
-    stores = list((folder / "features").iterdir())
+    stores = [store.name for store in (folder / "features").iterdir() if store.name != "texts"]
     assert len(stores) == 1  # the run and the starter share their features
 
 

@@ -79,7 +79,7 @@ def test_the_default_recipe_starts_from_the_starter(profile, corpus):
     [
         (["model.joint=64", "model.text.hidden=64"], "joint = 1024, recipe and data ask for 64"),
         (["model.image.backbone=resnet18"], "image.backbone = lite0, recipe and data ask for resnet18"),
-        (["model.text={name='gru'}"], "text.name = words, recipe and data ask for gru"),
+        (["model.text={name='gru'}"], "text.name = sentence, recipe and data ask for gru"),
     ],
 )
 def test_the_default_recipe_says_why_it_starts_from_scratch(change, reason, corpus):
