@@ -132,6 +132,14 @@ class Matcher(nn.Module, ABC):
         return False
 
     @property
+    def base_model(self) -> Matcher | None:
+        """The embedding model whose encodings are all that this one reads of an image or a text, if there is one.
+
+        While it is frozen, training may compute them once (`encode_base_images`, `encode_base_texts`).
+        """
+        return None
+
+    @property
     def shifts_texts(self) -> bool:
         """Whether texts can be encoded at every position that they can take (`set_text_shifts`)."""
         return False
@@ -174,6 +182,14 @@ class Matcher(nn.Module, ABC):
         """Score encoded image k against encoded text k: (pairs,)."""
         blocks = zip(torch.split(images, PAIRS_AT_ONCE), torch.split(texts, PAIRS_AT_ONCE), strict=True)
         return torch.cat([self.score(*block).diagonal() for block in blocks])
+
+    def encode_base_images(self, vectors: Tensor) -> Tensor:
+        """Encode images from what `base_model` encodes them as."""
+        raise NotImplementedError(f"{self.settings.name!r} has no base model")
+
+    def encode_base_texts(self, vectors: Tensor) -> Tensor:
+        """Encode texts from what `base_model` encodes them as."""
+        raise NotImplementedError(f"{self.settings.name!r} has no base model")
 
     def attention(self, image: Tensor, text: Tensor) -> Tensor:
         """The attention weights between one encoded image and one encoded text: (words, regions)."""

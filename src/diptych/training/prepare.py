@@ -21,6 +21,7 @@ from diptych.training.engine.loop import PreparedStage
 from diptych.training.engine.optimiser import make_optimiser
 from diptych.training.engine.step import ClosedFormStep, Step
 from diptych.training.engine.trainable import set_trainable
+from diptych.training.inputs.base_encodings import BaseEncodings
 from diptych.training.inputs.images import StageImages
 from diptych.training.inputs.pairs import ImageTextData, StageData
 from diptych.training.inputs.phrases import PhraseData
@@ -47,15 +48,22 @@ def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot
         images.standardise(train)
         texts.standardise(train.texts if stage.phrases is None else find_mentions(train).phrases)
     needs = tuple(find_need(name).prepare(context) for name in stage.objective.needs)
-    step = make_step(model.matcher, stage, model.device, needs)
+    base = _base_encodings(training, model, stage, train)
+    step = make_step(model.matcher, stage, model.device, needs, None if base is None else base.encoder)
     if snapshot is not None:  # after the needs, whose preparation may draw random numbers
         snapshot.restore(step)
     elif stage.interpolate is not None:
         save_matcher(start_file(training.run), model.matcher, model.tokeniser, {"stage": number})
-    return PreparedStage(context, step, _stage_data(context, texts, needs))
+    return PreparedStage(context, step, _stage_data(context, texts, needs, base))
 
 
-def make_step(matcher: Matcher, stage: Stage, device: torch.device, needs: Sequence[Need] = ()) -> Step:
+def make_step(
+    matcher: Matcher,
+    stage: Stage,
+    device: torch.device,
+    needs: Sequence[Need] = (),
+    encoder: Matcher | None = None,
+) -> Step:
     """The step of a stage for what is trainable now, with a fresh optimiser and fresh parameters of the objective."""
     objective = stage.objective
     context = ObjectiveContext(matcher.embedding_dim or 0, {need.name: need.size for need in needs})
@@ -66,10 +74,18 @@ def make_step(matcher: Matcher, stage: Stage, device: torch.device, needs: Seque
     optimiser = make_optimiser(matcher, stage.optimiser, parameters.values())
     kind = ClosedFormStep if matcher.solves_in_closed_form else Step
     clip, chunk = stage.optimiser.clip, stage.batches.chunk
-    return kind(matcher, objective, optimiser, device, clip, chunk, parameters, tuple(needs))
+    return kind(matcher, objective, optimiser, device, clip, chunk, parameters, tuple(needs), encoder)
 
 
-def _stage_data(context: StageContext, texts: StageTexts, needs: Sequence[Need]) -> StageData:
+def _base_encodings(training: TrainingContext, model: Model, stage: Stage, train: Corpus) -> BaseEncodings | None:
+    """What a frozen base computes of train and val, if the stage reads that instead of the model's inputs."""
+    items = sum(len(some.image_ids) + len(some.texts) for some in (train, training.corpus.split("val")))
+    return BaseEncodings.for_stage(model, stage, items, training.workers, training.progress("encodings"))
+
+
+def _stage_data(
+    context: StageContext, texts: StageTexts, needs: Sequence[Need], base: BaseEncodings | None
+) -> StageData:
     """What the stage trains on and is validated on."""
     training, stage, images = context.training, context.stage, context.images
     seed = (training.recipe.seed, context.number)
@@ -79,7 +95,7 @@ def _stage_data(context: StageContext, texts: StageTexts, needs: Sequence[Need])
             name = stage.objective.name
             raise RecipeError(f"objective: {name!r} draws from lists of images and texts; leave out phrases")
         return PhraseData(training.corpus, context.train, stage, seed, images, texts)
-    return ImageTextData(training.corpus, context.train, stage, seed, images, texts, extensions=extensions)
+    return ImageTextData(training.corpus, context.train, stage, seed, images, texts, extensions=extensions, base=base)
 
 
 def _report_last_blocks(training: TrainingContext, model: Model, stage: Stage) -> None:

@@ -133,6 +133,11 @@ class Projected(Matcher):
         return self.base.reads_views
 
     @property
+    def base_model(self) -> Matcher | None:
+        """The base, unless it adds terms to the loss, which need more than its encodings."""
+        return None if self.base.extra_terms else self.base
+
+    @property
     def extra_terms(self) -> tuple[str, ...]:
         """The base's."""
         return self.base.extra_terms
@@ -140,20 +145,24 @@ class Projected(Matcher):
     def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
         """Encode a training batch, with the base's extra terms."""
         encoded = self.base.encode_batch(images, tokens, image_of)
-        return EncodedBatch(self._images(encoded.images), self._texts(encoded.texts), encoded.terms)
+        return EncodedBatch(
+            self.encode_base_images(encoded.images), self.encode_base_texts(encoded.texts), encoded.terms
+        )
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Encode images: (images, output)."""
-        return self._images(self.base.encode_images(images))
+        return self.encode_base_images(self.base.encode_images(images))
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
         """Encode texts: (texts, output)."""
-        return self._texts(self.base.encode_texts(tokens))
+        return self.encode_base_texts(self.base.encode_texts(tokens))
 
-    def _images(self, vectors: Tensor) -> Tensor:
+    def encode_base_images(self, vectors: Tensor) -> Tensor:
+        """Apply the head of the images to the base's vectors: (images, output)."""
         return self._projected(vectors, self.head_images(vectors))
 
-    def _texts(self, vectors: Tensor) -> Tensor:
+    def encode_base_texts(self, vectors: Tensor) -> Tensor:
+        """Apply the head of the texts to the base's vectors: (texts, output)."""
         return self._projected(vectors, self.head_texts(vectors))
 
     def _projected(self, vectors: Tensor, changes: Tensor) -> Tensor:

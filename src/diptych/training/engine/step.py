@@ -22,7 +22,8 @@ class Step:
     """Trains on one batch when called.
 
     `parameters` are the objective's own, `clip` is the largest gradient norm (0 for no limit), and `chunk` the number
-    of images or texts that are encoded at a time (all by default).
+    of images or texts that are encoded at a time (all by default). `encoder` encodes the batches if they hold something
+    else than the matcher's inputs; it shares the matcher's weights.
     """
 
     matcher: Matcher
@@ -33,6 +34,7 @@ class Step:
     chunk: int | None = None
     parameters: nn.ParameterDict = field(default_factory=nn.ParameterDict)
     needs: tuple[Need, ...] = ()
+    encoder: Matcher | None = None
 
     @property
     def resumes_within_epoch(self) -> bool:
@@ -52,12 +54,13 @@ class Step:
 
     def gradients(self, batch: PairBatch) -> tuple[Loss, ScoreSummary]:
         """Add a batch's gradients to those of all trainable parameters."""
+        encoder = self.matcher if self.encoder is None else self.encoder
         if self.chunk is not None and self.chunk < len(batch):
             parameters = dict(self.parameters)
-            return chunked_gradients(self.matcher, self.objective, parameters, batch, self.chunk, self.device)
+            return chunked_gradients(encoder, self.objective, parameters, batch, self.chunk, self.device)
         for need in self.needs:
             need.before_step(batch, self.optimiser, self.device)
-        score = BatchScorer(self.matcher, self.objective, self.needs, self.device, dict(self.parameters))
+        score = BatchScorer(encoder, self.objective, self.needs, self.device, dict(self.parameters))
         scored, model_terms = score(batch)
         loss = replace(self.objective.loss(scored), model_terms=model_terms)
         loss.total.backward()

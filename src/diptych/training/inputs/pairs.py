@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -15,7 +16,9 @@ from diptych.data.sampling.neighbours import SecondPositives
 from diptych.data.sampling.pairs import BatchExtension, EpochExtension, Pairs, PairSampler
 from diptych.errors import DataError
 from diptych.evaluation.runs import validation_metrics
+from diptych.models.text_inputs import TextInputs
 from diptych.progress import ProgressCallback
+from diptych.training.inputs.base_encodings import BaseEncodings
 from diptych.training.inputs.images import StageImages
 from diptych.training.inputs.texts import StageTexts
 from diptych.training.recipe import Batches, Stage
@@ -68,7 +71,9 @@ class ImageTextData:
         texts: StageTexts,
         *,
         extensions: Sequence[EpochExtension] = (),
+        base: BaseEncodings | None = None,
     ) -> None:
+        """With `base`, batches hold what the model's frozen base computes instead of the model's inputs."""
         known = texts.known(list(train.texts))
         if len(known) < len(train.texts):
             if extensions:  # their lists number all training texts
@@ -77,17 +82,23 @@ class ImageTextData:
                     "word; remove those from the data, or lower text.threshold"
                 )
             train = train.take(np.arange(len(train.image_ids)), known)
-        self._model, self._workers = images.model, images.workers
+        self._engine, self._workers = images.model.torch_engine, images.workers
         self._ids, self._images = train.image_ids, images.for_training(train)
         self._report_enlarged = partial(images.report_enlarged, self._images, self._ids)
         self._is_first_validation = True
         table = texts.table(train.texts)
-        self.read = PairReader(train.text_groups, self._images, table, texts.features(table)).read
+        features = texts.features(table)
+        self._val = corpus.split("val").matched()
+        self._val_images, self._val_texts = images.for_encoding(self._val), texts.inputs(self._val.texts)
+        if base is not None:
+            self._engine = base.engine
+            self._images, features = base.images(train, self._images), base.texts(TextInputs(table, features))
+            self._val_images = base.images(self._val, self._val_images)
+            self._val_texts = replace(self._val_texts, features=base.texts(self._val_texts))
+        self.read = PairReader(train.text_groups, self._images, table, features).read
         self.sampler: Sampler = PairSampler(
             train, stage.batches.size, seed, extensions, _batch_extensions(train, stage.batches)
         )
-        self._val = corpus.split("val").matched()
-        self._val_images, self._val_texts = images.for_encoding(self._val), texts.inputs(self._val.texts)
 
     def why_skipped(self, image: int) -> tuple[str, str]:
         """The name of an image that a batch left out, and the reason."""
@@ -99,7 +110,7 @@ class ImageTextData:
             self._report_enlarged()
             self._is_first_validation = False
         inputs = self._val_images, self._val_texts
-        return validation_metrics(self._model.torch_engine.encode_corpus(self._val, self._workers, progress, *inputs))
+        return validation_metrics(self._engine.encode_corpus(self._val, self._workers, progress, *inputs))
 
     def describe(self, metrics: dict[str, float]) -> str:
         """The main measures in one line."""
