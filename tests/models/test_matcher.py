@@ -82,6 +82,7 @@ DEFAULTS = {
     "attention_direction": None,
     "extra_terms": (),
     "solves_in_closed_form": False,
+    "base_model": None,
 }
 
 
@@ -100,8 +101,12 @@ def test_a_model_declares_what_it_can_do(name):
 def test_a_head_passes_on_what_its_base_declares():
     base = built(DECLARED["dual_path"][0])
     projected = Projected(base, Head(hidden=5, output=2))
-    declared = {"embedding_dim": 2, "compares_within_modality": True, "reads_views": True}
+    declared = {"embedding_dim": 2, "compares_within_modality": True, "reads_views": True, "base_model": base}
     assert {capability: getattr(projected, capability) for capability in DEFAULTS} == {**DEFAULTS, **declared}
+
+
+def test_the_encodings_of_a_base_with_terms_of_its_own_are_not_enough():
+    assert Projected(built(DECLARED["vsrn"][0]), Head(hidden=5, output=2)).base_model is None
 
 
 @pytest.mark.parametrize("name", ["vse", "order", "vsrn", "scan", "bfan"])
@@ -123,6 +128,8 @@ def test_what_a_model_cannot_do_names_the_model():
         lambda: matcher.set_text_shifts("mean"),
         lambda: matcher.accumulate(torch.zeros(1, 4), tokens, rows, rows),
         matcher.solve,
+        lambda: matcher.encode_base_images(torch.zeros(1, 3)),
+        lambda: matcher.encode_base_texts(torch.zeros(1, 3)),
     ):
         with pytest.raises(NotImplementedError, match="'vse'"):
             refused()
