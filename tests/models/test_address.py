@@ -21,6 +21,9 @@ def test_the_starter_is_in_the_package_small_whole_and_told_about():
     texts = model.encode_texts(["a dog runs on grass", "a dog is running on the grass", "a man climbs a rock"])
     assert np.linalg.norm(texts, axis=1) == pytest.approx(np.ones(3), abs=1e-5)
     assert texts[0] @ texts[1] > texts[0] @ texts[2] + 0.3
+    german, french = model.encode_texts(["ein Hund läuft auf dem Gras", "un homme escalade un rocher"])
+    assert german @ texts[0] > german @ texts[2] + 0.3
+    assert french @ texts[2] > french @ texts[0] + 0.3
     images = model.encode_images([Image.new("RGB", (40, 30), colour) for colour in ("green", "black")])
     assert (images @ model.encode_texts(["green grass"])[0]).argmax() == 0
     assert model.identity == ModelFiles.find(folder).identity()
