@@ -3,7 +3,7 @@
 - `model.encode_images(paths)` with `diptych index` of the same photos, which also hashes them, makes thumbnails and
   writes the index. The photos are drawn as for `features.py`, or those of a folder (`--photos FOLDER`).
 - `model.encode_texts` of 10,000 sentences with the bare text tower on token batches that are ready in memory, in the
-  order of the list. The sentences are drawn from the model's own words, or the lines of a file (`--texts FILE`).
+  order of the list. The sentences are drawn from everyday words, or the lines of a file (`--texts FILE`).
 
 Both use all cores. The ratio is the smaller of the two rates relative to what it is compared with.
 """
@@ -25,28 +25,15 @@ from diptych.models.engines.torch_engine import TEXTS_AT_ONCE
 from diptych.models.tower import Tokens
 from harness import Timing, arguments, finish, interleaved
 from indexing import photos_of
+from sentence import draw_texts
 
 TARGET = 0.9
 TEXTS = 10_000
 
 
-def draw_texts(model: Model) -> list[str]:
-    """Sentences of the model's words, as frequent as in its training texts, and with the lengths that captions have.
-
-    Those of Flickr8K have 11.8 tokens on average, half of them 9 to 14, and at most 38.
-    """
-    random = np.random.default_rng(0)
-    counted = zip(model.vocabulary.words, model.vocabulary.counts, strict=True)
-    words, counts = zip(*((word, count) for word, count in counted if word.isalpha()), strict=True)
-    lengths = np.minimum(4 + random.gamma(2.6, 2.7, TEXTS).astype(int), 37)
-    shares = np.array(counts) / sum(counts)
-    drawn = np.split(random.choice(words, lengths.sum(), p=shares), np.cumsum(lengths)[:-1])
-    return [f"{' '.join(sentence)} ." for sentence in drawn]
-
-
 def token_batches(model: Model, texts: list[str]) -> list[Tokens]:
     """The tokens of the texts in batches, as the text tower reads them."""
-    table = model.vocabulary.encode_all(texts)
+    table = model.tokeniser.encode_all(texts)
     spans = np.split(np.arange(len(texts)), range(TEXTS_AT_ONCE, len(texts), TEXTS_AT_ONCE))
     return [Tokens(*(torch.from_numpy(part) for part in table.batch(span))) for span in spans]
 
@@ -59,7 +46,7 @@ def bare(model: Model, batches: list[Tokens]) -> list[Tensor]:
 
 def compare_texts(model: Model, file: str | None, rounds: int) -> tuple[dict[str, Timing], bool]:
     """The times of both ways of encoding texts, and whether they agree."""
-    texts = draw_texts(model) if file is None else Path(file).read_text(encoding="utf-8").splitlines()[:TEXTS]
+    texts = draw_texts(TEXTS) if file is None else Path(file).read_text(encoding="utf-8").splitlines()[:TEXTS]
     batches = token_batches(model, texts)
     times = interleaved(
         {"encode_texts": lambda: model.encode_texts(texts), "bare_tower": lambda: bare(model, batches)}, rounds
