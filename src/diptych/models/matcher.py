@@ -89,6 +89,11 @@ class Matcher(nn.Module, ABC):
         return next((tower for tower in towers if tower.standardise is not None), None)
 
     @property
+    def reads_maps(self) -> bool:
+        """Whether `encode_images` also takes the maps of the backbone's frozen first steps."""
+        return any(part.reads_maps for part in self.modules() if isinstance(part, ImageTower))
+
+    @property
     def fitted_text_tower(self) -> FittedTextTower | None:
         """The text tower that is fitted to the training texts before training, if the model has one."""
         return next((part for part in self.modules() if isinstance(part, FittedTextTower)), None)

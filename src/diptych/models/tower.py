@@ -44,8 +44,11 @@ class Tokens:
 class ImageTower(nn.Module, ABC):
     """Encodes an image as one vector of `size`, or in a region tower as several, before the joint space.
 
-    `input` describes what it reads.
+    `input` describes what it reads. With `reads_maps`, `forward` also takes what the frozen first steps of its backbone
+    compute of each crop, (images, crops, map size), as `features.map_reader` reads it.
     """
+
+    reads_maps: ClassVar[bool] = False
 
     input: ImageInput
     size: int

@@ -311,6 +311,14 @@ def test_one_fixed_crop_of_a_backbone_that_is_not_partly_frozen_is_read_from_the
     assert any(np.array_equal(drawn[0], crop) for crop in fixed)
 
 
+def test_a_tower_that_does_not_read_maps_reads_pictures(corpus, images_of, monkeypatch):
+    images, part = images_of(("project", LAST), "one"), corpus.split("train")
+    assert images.model.matcher.reads_maps
+    monkeypatch.setattr(type(images.model.matcher.image), "reads_maps", False)
+    for reader in (images.for_training(part), images.for_encoding(part)):
+        assert reader.read(np.array([1]))[0].dtype == np.uint8
+
+
 def test_a_resumed_run_on_stored_maps_ends_with_the_same_weights(corpus, stores, tmp_path):
     one = ["model.image.crops=mirrored", "stage.2.crops=one", "stage.2.epochs=2", "stage.2.batches.size=6"]
     recipe = load_recipe("vsepp-ft-small", [*FINE_TUNE, *one])

@@ -67,8 +67,9 @@ class StageImages:
 
     def _backbone_with_stored_maps(self) -> Backbone | None:
         """The backbone, if the stage draws one of the fixed crops, and trains some but not the first of its steps."""
-        backbone = self.model.matcher.pretrained
-        if self.stage.crops != "one" or backbone is None:
+        matcher = self.model.matcher
+        backbone = matcher.pretrained
+        if self.stage.crops != "one" or backbone is None or not matcher.reads_maps:
             return None
         return backbone if 0 < frozen_steps(backbone) < len(backbone.steps) else None
 

@@ -49,6 +49,8 @@ class BackboneSettings(PretrainedSettings):
 class BackboneTower(PretrainedTower):
     """The mean of a backbone's vectors over an image's crops."""
 
+    reads_maps = True
+
     def __init__(self, settings: BackboneSettings) -> None:
         super().__init__(settings, Crops(name=settings.crops, resize=settings.resize, side=settings.side))
         self.size = self.backbone.size
