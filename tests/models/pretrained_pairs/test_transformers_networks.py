@@ -28,6 +28,20 @@ def test_networks_can_be_built_on_the_meta_device(pair_folder):
     assert next(images.parameters()).is_meta
 
 
+def test_a_broken_installation_is_named_with_its_first_cause(pair_folder, monkeypatch):
+    config = read_folder(pair_folder("clip"), "").architecture.config
+
+    def fail(*_):
+        try:
+            raise RuntimeError("operator torchvision::nms does not exist")
+        except RuntimeError as cause:
+            raise ModuleNotFoundError("Could not import module 'CLIPModel'.") from cause
+
+    monkeypatch.setattr("transformers.AutoModel.from_config", fail)
+    with pytest.raises(DiptychError, match=r"\(RuntimeError: operator torchvision::nms .*\); install the torchvision"):
+        build(config)
+
+
 def test_a_configuration_that_transformers_cannot_build_is_an_error(pair_folder):
     config = read_folder(pair_folder("clip"), "").architecture.config
     with pytest.raises(DiptychError, match="transformers cannot build the networks of a pair"):

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from diptych.errors import DiptychError, one_line
+from diptych.errors import DiptychError
 from diptych.models.pretrained_pairs.open_clip_names import INSTALL
-from diptych.optional import import_optional, quiet
+from diptych.optional import import_optional, quiet, why_broken
 
 _TEXT_PARTS = ("token_embedding.", "positional_embedding", "transformer.", "ln_final.", "text_projection")
 
@@ -72,7 +72,7 @@ def build(config: Mapping[str, Any]) -> tuple[OpenClipImages, OpenClipTexts]:
             whole = library.CustomTextCLIP(**given)
             return OpenClipImages(whole.visual), OpenClipTexts(whole.text)
     except Exception as reason:  # of an unknown key, or of a value that the network cannot take
-        raise DiptychError(f"open_clip cannot build the networks of a pair ({one_line(reason)})") from None
+        raise DiptychError(f"open_clip cannot build the networks of a pair {why_broken(reason)}") from None
 
 
 def network_weights(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from diptych.errors import DiptychError, one_line
+from diptych.errors import DiptychError
 from diptych.models.pretrained_pairs.transformers_layout import INSTALL, full_config
 from diptych.models.pretrained_pairs.unpacking import present_patches
-from diptych.optional import import_optional, quiet
+from diptych.optional import import_optional, quiet, why_broken
 
 _PARTS = {"vision_model.": "image", "visual_projection.": "image", "text_model.": "text", "text_projection.": "text"}
 
@@ -68,7 +68,7 @@ def build(config: Mapping[str, Any]) -> tuple[nn.Module, TransformersTexts]:
     except DiptychError:
         raise
     except Exception as reason:  # of a broken installation, or of a value that the network cannot take
-        raise DiptychError(f"transformers cannot build the networks of a pair ({one_line(reason)})") from None
+        raise DiptychError(f"transformers cannot build the networks of a pair {why_broken(reason)}") from None
     if config["model_type"] == "siglip2":
         return TransformersPatches(whole.vision_model), TransformersTexts(whole.text_model, None)
     projections = getattr(whole, "visual_projection", None), getattr(whole, "text_projection", None)
