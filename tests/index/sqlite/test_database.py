@@ -62,7 +62,7 @@ def test_a_file_that_is_not_an_index_is_refused_in_one_line(file, tmp_path):
     other = sqlite3.connect(newer)
     other.execute("PRAGMA user_version = 9")
     other.close()
-    assert "format 9; this version of Diptych reads format 1; update Diptych" in refused(newer)
+    assert "format 9; this version of Diptych reads format 2; update Diptych" in refused(newer)
 
 
 def test_no_log_is_left_beside_a_closed_index_and_an_old_one_is_not_applied_to_a_new_file(example, copy, tmp_path):

@@ -12,37 +12,17 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from diptych.errors import IndexFileError
 from diptych.files import atomic_write
+from diptych.index.sqlite.migrations import FORMAT, migrate
 
-FORMAT = 1
 _APPLICATION = 0x44505459  # "DPTY", SQLite's application id
 _TIMEOUT = 5.0  # seconds to wait for another writer
-
-# Large columns come last, because SQLite reads a row from its beginning. `details` is a string that changes whenever
-# the source changes what it says about an image, and `place` is the number of a text among those of its image.
-_TABLES = """
-CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE contents(
-  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, hash BLOB NOT NULL, checksum INTEGER NOT NULL,
-  look INTEGER, width INTEGER, height INTEGER, taken TEXT, vector BLOB NOT NULL, sets BLOB, UNIQUE(kind, hash));
-CREATE TABLE thumbnails(content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE, jpeg BLOB NOT NULL);
-CREATE TABLE entries(
-  id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, key TEXT NOT NULL,
-  content INTEGER NOT NULL REFERENCES contents, image INTEGER REFERENCES entries ON DELETE CASCADE,
-  path TEXT, folder TEXT NOT NULL DEFAULT '', size INTEGER, modified INTEGER, split TEXT, columns TEXT, details TEXT,
-  text TEXT, place INTEGER);
-CREATE UNIQUE INDEX image_keys ON entries(key) WHERE kind = 'image';
-CREATE INDEX texts_of_images ON entries(image) WHERE image IS NOT NULL;
-CREATE INDEX entries_of_contents ON entries(content);
-CREATE TABLE problems(key TEXT PRIMARY KEY, size INTEGER, modified INTEGER, reason TEXT NOT NULL)
-  WITHOUT ROWID;
-"""
 
 
 class Database:
@@ -174,15 +154,28 @@ class Database:
         ((version,),) = connection.execute("PRAGMA user_version")
         if application != _APPLICATION:
             raise IndexFileError(f"{self.path}: not a Diptych index; name another file")
-        if version != FORMAT:
+        if not 0 < version <= FORMAT:
             raise IndexFileError(
                 f"{self.path}: an index of format {version}; this version of Diptych reads format {FORMAT}; "
                 f"update Diptych, or make the index again: diptych index RUN SOURCE --into {self.path} --fresh"
             )
+        if version < FORMAT:
+            self._migrate(version)
         if self._write:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("SELECT count(*) FROM meta").fetchall()
+
+    def _migrate(self, version: int) -> None:
+        """Bring an older file to the present format; its entries, vectors and ids stay."""
+        try:
+            with closing(self._open("rw")) as connection:
+                migrate(connection)
+        except sqlite3.Error as reason:
+            raise IndexFileError(
+                f"{self.path}: an index of the earlier format {version}, which opening it once with permission to "
+                f"write brings up to date ({reason}); check the permissions, then run: diptych index doctor {self.path}"
+            ) from None
 
     @contextmanager
     def _errors_in_one_line(self) -> Iterator[None]:
@@ -204,8 +197,7 @@ def _make_tables(path: Path, spec: Any) -> None:
         connection.execute("PRAGMA page_size = 16384")  # several vectors fit into one page
         connection.execute("PRAGMA synchronous = OFF")  # the caller syncs the file
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
-        connection.executescript(_TABLES)
+        migrate(connection)
         # The first generation is the time in microseconds, so that an index that replaces another one is ahead of it.
         first = {"generation": time.time_ns() // 1000, "making": spec}
         connection.executemany("INSERT INTO meta VALUES(?, ?)", [(name, json.dumps(first[name])) for name in first])

@@ -13,6 +13,7 @@ import numpy as np
 from diptych.index.backend import Content, IndexSpec, text_hash
 from diptych.index.entries import Kind
 from diptych.index.source import ImageInfo, Stamp
+from diptych.index.sqlite.migrations import ADD_IMAGE_WORDS
 from diptych.index.sqlite.store import Store
 from diptych.index.vectors import checksum
 
@@ -94,6 +95,8 @@ class Writer:
             )
         self._database.rows("DELETE FROM problems WHERE key IN (?, ?)", (key, about.text_file))
         self._put_texts(entry, key, about.texts)
+        self._database.rows("DELETE FROM image_words WHERE rowid = ?", (entry,))
+        self._database.rows(ADD_IMAGE_WORDS + " AND image.id = ?", (entry,))
         self._database.each("INSERT OR REPLACE INTO problems VALUES(?, 0, 0, ?)", sorted(about.problems.items()))
 
     def put_problem(self, key: str, stamp: Stamp, reason: str, *, permanent: bool) -> None:
