@@ -144,3 +144,13 @@ def test_wrong_queries_are_one_line(index, tmp_path, monkeypatch):
     (index.parent / "run").rmdir()
     assert "its model is no longer at" in refused(index, "x")
     (index.parent / "run").mkdir()
+
+
+def test_paths_are_absolute_and_words_need_no_quotes(index):
+    photos = index.parent / "photos"
+    listed = invoke(index, "two", "dogs", "--paths", "-k", 9).stdout.splitlines()
+    found = json.loads(invoke(index, "two dogs", "--json", "-k", 9).stdout)["hits"]
+    assert listed == [hit["path"] for hit in found] == [str(photos / hit["key"]) for hit in found]
+    assert invoke(index, "two", "dogs", "-0", "-k", 9).stdout.split("\0") == [*listed, ""]
+    assert "--paths prints files only" in refused(index, "x", "--paths", "--json")
+    assert "--paths prints files only" in refused(index, "x", "--paths", "--to", "texts")

@@ -34,6 +34,7 @@ from diptych.cli import (
     train,
 )
 from diptych.cli.console import print_error, show_warnings
+from diptych.cli.search_words import SearchCommand
 from diptych.errors import DiptychError
 
 # Must be set before torch is imported. By default, waiting OpenMP threads spin for a long time and take the cores from
@@ -58,7 +59,7 @@ app.command("evaluate")(evaluate.command)
 app.command("compare")(compare.command)
 app.command("encode")(encode.command)
 app.add_typer(index.app, name="index")
-app.command("search")(search.command)
+app.command("search", cls=SearchCommand)(search.command)
 app.command("serve")(serve.command)
 app.command("localize")(localize.command)
 app.command("explain")(explain.command)

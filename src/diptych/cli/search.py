@@ -14,6 +14,8 @@ from rich.text import Text
 
 from diptych.cli.console import print_note, printable, stdout
 from diptych.cli.options import AllowCode, Device, Download
+from diptych.cli.search_paths import print_paths, with_paths
+from diptych.cli.search_words import query_text
 from diptych.errors import DataError
 from diptych.index.entries import DEFAULT_K
 
@@ -27,7 +29,10 @@ _WIDE = 10_000  # columns if a program reads the table: no name or caption is tr
 
 def command(
     index: Annotated[str, typer.Argument(metavar="INDEX", help="The index, made by `diptych index`.")],
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="What to search for, in words.")] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="What to search for, in words; quotes are not needed."),
+    ] = None,
     image: Annotated[Path | None, typer.Option(help="Search with an image file instead of words.")] = None,
     like: Annotated[int | None, typer.Option(metavar="ID", help="Search with an entry of the index.")] = None,
     to: Annotated[Literal["images", "texts"], typer.Option(help="What to find.")] = "images",
@@ -41,7 +46,11 @@ def command(
         typer.Option(metavar="COLUMN=VALUE", help="Only images with this value in the source's table; repeatable."),
     ] = None,
     sheet: Annotated[Path | None, typer.Option(help="Write the found images as one picture (PNG).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON, with absolute paths.")] = False,
+    paths: Annotated[bool, typer.Option("--paths", help="Print only absolute paths of files, one per line.")] = False,
+    null: Annotated[
+        bool, typer.Option("--null", "-0", help="Like --paths, but separated by NUL, for `xargs -0`.")
+    ] = False,
     run: Annotated[str | None, typer.Option(help="The model's run or export, if it has moved.")] = None,
     rerank: Annotated[
         int, typer.Option(metavar="N", min=1, help="How many hits are re-ranked by models that compare sets.")
@@ -58,16 +67,21 @@ def command(
 
     Examples:
 
-        diptych search photos.diptych "two dogs on a beach" --sheet hits.png
+        diptych search photos.diptych two dogs on a beach --sheet hits.png
 
         diptych search photos.diptych --image holiday.jpg --to texts -k 3
 
         diptych search photos.diptych --like 17 --folder 2025/summer
+
+        diptych search photos.diptych red car -0 | xargs -0 cp -t red-cars
     """
+    text = query_text(words)
     if sum(query is not None for query in (text, image, like)) != 1:
         raise DataError("search with a text, with --image or with --like: exactly one of the three")
     if sheet is not None and (to == "texts" or sheet.suffix != ".png" or not sheet.parent.is_dir()):
         raise DataError(f"--sheet {sheet}: name a .png file in an existing folder, and search for images")
+    if (paths or null) and (as_json or to == "texts"):
+        raise DataError("--paths prints files only: search for images, and leave out --json, which has the paths too")
     from diptych.index.entries import Filters, SearchRequest, column_filters
     from diptych.index.search import open_index
     from diptych.machine import keep_freed_memory
@@ -80,9 +94,11 @@ def command(
     try:
         answer = _answer(searcher, request, text, image, like)
         _print_notes(searcher, answer, to)
-        if as_json:
+        if paths or null:
+            print_paths(store, answer, "\0" if null else "\n")
+        elif as_json:
             unknown = {} if text is None else {"unknown": list(answer.unknown_words)}
-            stdout.print_json(json.dumps({**answer.to_json(), **unknown}))
+            stdout.print_json(json.dumps({**with_paths(store, answer), **unknown}))
         else:
             (stdout if stdout.is_terminal else Console(width=_WIDE)).print(_table(store, answer, to))
         if sheet is not None:
