@@ -37,10 +37,23 @@ SELECT image.id, (SELECT group_concat(text, char(10)) FROM entries WHERE image =
 FROM entries AS image WHERE image.kind = 'image'
 """
 
+# The day of an image, for browsing by date: that of its capture, or else that of its file where it was indexed.
+_SET_DAY = """
+UPDATE entries SET day = coalesce((SELECT taken FROM contents WHERE id = entries.content),
+  date(nullif(modified, 0) / 1000000000, 'unixepoch', 'localtime'), '') WHERE kind = 'image'
+"""
+
 # `moment` is the second of a video that an image shows. An album names contents by their hash, so that its images may
 # be renamed, and may be missing for a time.
 _SECOND = f"""
 ALTER TABLE entries ADD COLUMN moment REAL;
+ALTER TABLE entries ADD COLUMN day TEXT;
+{_SET_DAY};
+CREATE INDEX images_by_day ON entries(day, id, folder) WHERE kind = 'image';
+CREATE TRIGGER day_of_new_image AFTER INSERT ON entries WHEN NEW.kind = 'image'
+  BEGIN {_SET_DAY} AND id = NEW.id; END;
+CREATE TRIGGER day_of_changed_image AFTER UPDATE OF content, modified ON entries WHEN NEW.kind = 'image'
+  BEGIN {_SET_DAY} AND id = NEW.id; END;
 CREATE TABLE details(
   content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE, camera TEXT, latitude REAL, longitude REAL);
 CREATE TABLE picture_words(content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE, words TEXT NOT NULL);

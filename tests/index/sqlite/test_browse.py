@@ -1,0 +1,46 @@
+"""Images by day, newest first, page by page; and folders with their counts."""
+
+import pytest
+
+from diptych.index.sqlite.browse import newest, subfolders
+
+
+def keys(store, places):
+    return [entry.key for entry in store.entries([id for _, id in places])]
+
+
+def test_the_newest_come_first_and_a_capture_day_counts_before_the_day_of_the_file(store):
+    found = newest(store.database, 10)
+    assert keys(store, found) == ["trips/d.jpg", "trip/sea/c.jpg", "trip/a.jpg", "b.jpg"]
+    assert [day for day, _ in found] == sorted((day for day, _ in found), reverse=True)
+    assert dict(zip(keys(store, found), (day for day, _ in found), strict=True))["trip/sea/c.jpg"] == "1971-01-02"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_pages_contain_every_image_once(store, count):
+    seen, after = [], None
+    while page := newest(store.database, count, after):
+        assert len(page) <= count
+        seen += page
+        after = page[-1]
+    assert seen == newest(store.database, 10)
+    assert len(seen) == 4
+
+
+def test_a_folder_includes_those_below_it_but_not_those_with_a_longer_name(store):
+    assert set(keys(store, newest(store.database, 10, folder="trip/"))) == {"trip/a.jpg", "trip/sea/c.jpg"}
+
+
+def test_a_page_is_read_from_the_index_of_days(store):
+    plan = store.database.rows(
+        "EXPLAIN QUERY PLAN SELECT day, id FROM entries WHERE kind = 'image' AND (day, id) < ('2026-01-01', 5) "
+        "ORDER BY day DESC, id DESC LIMIT 9"
+    )
+    assert "images_by_day" in plan[0][-1]
+    assert len(plan) == 1  # nothing is sorted
+
+
+def test_folders_are_counted_with_what_is_below_them(store):
+    assert subfolders(store.database) == [("trip", 2, True), ("trips", 1, False)]
+    assert subfolders(store.database, "trip") == [("trip/sea", 1, False)]
+    assert subfolders(store.database, "nowhere") == []
