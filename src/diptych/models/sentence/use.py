@@ -20,7 +20,8 @@ from torch.nn.functional import embedding, layer_norm, linear, normalize, pad, r
 
 from diptych.models.packaged import PackagedModule, PackageWeights
 from diptych.models.sentence.encoder import SentenceEncoder
-from diptych.models.sentence.use_weights import BRANCH, CHUNKS, NEIGHBOURS, PIECE, package_weights, use_tensors
+from diptych.models.sentence.use_package import BRANCH, CHUNKS, NEIGHBOURS, PIECE
+from diptych.models.sentence.use_weights import package_weights, use_tensors
 
 EPSILON = 1e-12
 TOKENS_AT_ONCE = 768  # so that what is computed at a time fits into the cache

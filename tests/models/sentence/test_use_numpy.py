@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+import torch
+
+from diptych.models.sentence.use import USE
+from diptych.models.sentence.use_numpy import NumpyUSE, unit_rows
+
+LENGTHS = np.array([1, 9, 4, 2, 30, 5])
+
+
+@pytest.fixture(scope="module")
+def ids():
+    """Padded ids of pieces; what follows the end of a text is not part of it."""
+    return np.random.default_rng(0).integers(0, 128_000, (len(LENGTHS), LENGTHS.max()))
+
+
+def test_vectors_are_those_of_the_torch_module(ids):
+    numpy = NumpyUSE()(ids, LENGTHS)
+    with torch.inference_mode():
+        expected = USE(layers="all")(torch.from_numpy(ids), torch.from_numpy(LENGTHS)).numpy()
+    assert numpy.shape == (len(LENGTHS), NumpyUSE.size)
+    assert np.abs(numpy - expected).max() < 1e-6
+
+
+def test_padding_and_other_texts_do_not_change_a_vector(ids):
+    encode = NumpyUSE()
+    together = encode(ids, LENGTHS)
+    for row, length in enumerate(LENGTHS):
+        alone = encode(ids[row : row + 1, :length], LENGTHS[row : row + 1])
+        assert np.abs(alone - together[row]).max() < 1e-6
+
+
+def test_many_texts_are_encoded_in_parts(ids):
+    encode = NumpyUSE()
+    many = np.tile(ids, (20, 1))
+    vectors = encode(many, np.tile(LENGTHS, 20))
+    assert np.abs(vectors.reshape(20, len(LENGTHS), -1) - encode(ids, LENGTHS)).max() < 1e-6
+    assert encode(ids[:0], LENGTHS[:0]).shape == (0, NumpyUSE.size)
+
+
+def test_a_row_of_zeros_stays():
+    rows = unit_rows(np.array([[3, 4], [0, 0]], np.float32))
+    assert np.allclose(rows, [[0.6, 0.8], [0, 0]])
