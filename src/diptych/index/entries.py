@@ -100,13 +100,15 @@ def _check_day(name: str, day: str) -> None:
 class SearchRequest:
     """What to search for: the kind of entries, how many hits, and filters.
 
-    `without` excludes one entry and its exact copies, for a search for entries similar to it.
+    `without` excludes one entry and its exact copies, for a search for entries similar to it. `excluded` are phrases
+    that the captions of a hit must not contain; a search by text adds those that its text excludes (`dog -snow`).
     """
 
     to: Kind = "image"
     k: int = DEFAULT_K
     filters: Filters = field(default_factory=Filters)
     without: int | None = None
+    excluded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from diptych.index.exact import Pool, RankedRows
 from diptych.index.ivf import Ivf
 from diptych.index.relevance import EQUAL, thresholds
 from diptych.index.thumbnails import colour_grid
+from diptych.index.words import WordStore
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
 
@@ -155,9 +156,7 @@ class QueryPlan:
         """The candidates as hits, with each near-duplicate listed under the best hit that shows the same."""
         ids = self._pool.ids[found.rows]
         contents = self._store.contents_of(ids)
-        kept = np.arange(len(ids))
-        if request.without is not None:
-            kept = np.flatnonzero(contents != self._store.contents_of([request.without])[0])
+        kept = np.flatnonzero(self._may_be_hits(request, ids, contents))
         first = kept[self._first_same(request.to, ids[kept], contents[kept], found.rows[kept])]
         leaders = kept[first == kept][: request.k]
         near = {int(leader): kept[(first == leader) & (kept != leader)] for leader in leaders}
@@ -166,6 +165,18 @@ class QueryPlan:
             Hit(entry, float(found.scores[at]), bool(found.products[at] >= threshold), tuple(ids[near[at]].tolist()))
             for entry, at in zip(entries, leaders.tolist(), strict=True)
         ]
+
+    def _may_be_hits(self, request: SearchRequest, ids: Integers, contents: Integers) -> NDArray[np.bool_]:
+        """Which of these entries the request does not exclude; a text is excluded with its image."""
+        allowed = np.ones(len(ids), bool)
+        if request.without is not None:
+            allowed &= contents != self._store.contents_of([request.without])[0]
+        if request.excluded and isinstance(self._store, WordStore):
+            images = ids
+            if request.to == "text":
+                images = np.array([entry.image or 0 for entry in self._store.entries(ids)], np.int64)
+            allowed &= ~np.isin(images, self._store.captioned(request.excluded))
+        return allowed
 
     def _first_same(self, kind: Kind, ids: Integers, contents: Integers, rows: Integers) -> Integers:
         """For each of these entries the position of the first one that shows or says the same."""

@@ -23,7 +23,9 @@ from diptych.index.decoding import photo_options
 from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, SearchRequest
 from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
+from diptych.index.query_encoding import encode_query_texts
 from diptych.index.query_plan import QueryPlan
+from diptych.index.query_text import parse
 from diptych.model import Model
 from diptych.models.address import names_pair, run_folder
 from diptych.models.engines.engine import Encodings
@@ -93,13 +95,13 @@ class Searcher:
 
         `answer.hits` are the hits, best first, each with a `score` and an `entry` (`entry.key`, `entry.path`, ...);
         `answer.unknown_words` are the words that the model does not know, and `answer.message` is a sentence for
-        people, or None.
+        people, or None. A text may exclude words: `dog -snow -"red ball"`.
         """
         if any(not text.strip() for text in texts):
             raise DataError(f"the query {EMPTY_QUERY}")
         if not len(texts):
             return []
-        encoded = self.model.engine.encode_texts(texts)
+        encoded = encode_query_texts(self.model, texts)
         return self.search([Query(encoded.take([row]), "text", request, text) for row, text in enumerate(texts)])
 
     def search_image(self, photo: Image.Image, request: SearchRequest) -> Answer:
@@ -146,7 +148,7 @@ class Searcher:
         for (kind, _, _), positions in groups.items():
             group = [queries[position] for position in positions]
             encodings = Encodings.concatenate([query.encoding for query in group])
-            found = self._answer_consistently(encodings, [query.request for query in group], kind)
+            found = self._answer_consistently(encodings, [_with_exclusions(query) for query in group], kind)
             answers.update(zip(positions, found, strict=True))
         return [self._with_message(query, answers[position]) for position, query in enumerate(queries)]
 
@@ -154,10 +156,10 @@ class Searcher:
         """The answer with its message, and with the unknown words of a text: if all are unknown, no hit stands out."""
         knows_none = False
         if query.text is not None:
-            words = self._words(query.text)
-            unknown = self._unknown_words(words)
-            knows_none = len(unknown) == len(words)
-            answer = replace(answer, unknown_words=unknown)
+            parts = parse(query.text)
+            words = self._words(parts.wanted)
+            knows_none = len(self._unknown_words(words)) == len(words)
+            answer = replace(answer, unknown_words=self.unknown_words(" ".join([parts.wanted, *parts.excluded])))
         if knows_none:
             hits = tuple(replace(hit, stands_out=False) for hit in answer.hits)
             answer = replace(answer, hits=hits, found=False)
@@ -210,6 +212,12 @@ class Searcher:
             self._build_failure = f"{file}: the cache cannot be built ({' '.join(str(reason).split())[:200]})"
 
 
+def _with_exclusions(query: Query) -> SearchRequest:
+    """The request, with the words that the text of the query excludes."""
+    excluded = () if query.text is None else parse(query.text).excluded
+    return replace(query.request, excluded=query.request.excluded + excluded) if excluded else query.request
+
+
 def _message(query: Query, answer: Answer, *, knows_none: bool) -> str | None:
     """A sentence for people: nothing to search, unknown words, or nothing that stands out."""
     kind = query.request.to
@@ -222,7 +230,9 @@ def _message(query: Query, answer: Answer, *, knows_none: bool) -> str | None:
     sentences = []
     if answer.unknown_words:
         sentences.append(f"The model does not know {_enumerate(answer.unknown_words)}.")
-    if not answer.hits:
+    if not answer.hits and _with_exclusions(query).excluded:
+        sentences.append("The captions of all hits contain an excluded word.")
+    elif not answer.hits:
         sentences.append("There is nothing else: every entry is a copy of this one.")
     elif not answer.found:
         sentences.append("Nothing stands out; these are the nearest.")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from diptych.errors import DataError, ScoreError
 from diptych.index.entries import Answer, Kind, SearchRequest
+from diptych.index.query_encoding import encode_query_texts
 from diptych.index.search import Query, Searcher
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
@@ -134,7 +135,8 @@ class QueryRunner:
         self, model: Model, queries: Sequence[SearchQuery]
     ) -> dict[SearchQuery, EncodedQuery | Exception]:
         texts = {query: query.subject for query in queries if isinstance(query.subject, str)}
-        rows = self._encode_items(model.identity, {text: text for text in texts.values()}, model.engine.encode_texts)
+        encode = functools.partial(encode_query_texts, model)
+        rows = self._encode_items(model.identity, {text: text for text in texts.values()}, encode)
         return {query: _with_kind("text", rows[text]) for query, text in texts.items()}
 
     def _encode_photos(
