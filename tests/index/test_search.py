@@ -234,3 +234,24 @@ def test_a_run_or_a_folder_is_not_an_index(tmp_path):
     (tmp_path / "vocabulary.json").touch()
     with pytest.raises(IndexFileError, match=f"diptych index {tmp_path} FOLDER"):
         open_store(tmp_path)
+
+
+def test_excluded_words_turn_the_query_and_remove_captioned_hits(kit, store):
+    kit.put(store, ["n0"], ["red dog", "in the snow"])
+    kit.put(store, [f"m{i}" for i in range(40)])
+    searcher = Searcher(store, kit.FakeModel())
+    plain, excluding = searcher.search_texts(["dog", "dog -snow"], SearchRequest(k=50))
+    assert len(plain.hits) == 41
+    assert len(excluding.hits) == 40
+    assert "a/0-n0" in kit.keys(plain)
+    assert "a/0-n0" not in kit.keys(excluding)
+    assert [hit.score for hit in plain.hits[:5]] != [hit.score for hit in excluding.hits[:5]]
+    (texts,) = searcher.search_texts(["dog -snow"], SearchRequest(to="text"))
+    assert not texts.hits  # a text is excluded with its image
+    assert texts.message == "The captions of all hits contain an excluded word."
+    (unknown,) = searcher.search_texts(["dog -avalanche"], SearchRequest())
+    assert unknown.unknown_words == ("avalanche",)
+    assert "hits are arbitrary" not in unknown.message
+    assert searcher.search_similar(2, SearchRequest(k=50, excluded=("snow",))).hits
+    with pytest.raises(DataError, match="only excludes"):
+        searcher.search_texts(["dog", "-snow"], SearchRequest())

@@ -17,7 +17,7 @@ from diptych.cli.options import AllowCode, Device, Download
 from diptych.cli.search_paths import print_paths, with_paths
 from diptych.cli.search_words import query_text
 from diptych.errors import DataError
-from diptych.index.entries import DEFAULT_K
+from diptych.index.entries import DEFAULT_K, Mode
 
 if TYPE_CHECKING:
     from diptych.index.backend import IndexStore
@@ -35,6 +35,9 @@ def command(
     ] = None,
     image: Annotated[Path | None, typer.Option(help="Search with an image file instead of words.")] = None,
     like: Annotated[int | None, typer.Option(metavar="ID", help="Search with an entry of the index.")] = None,
+    mode: Annotated[
+        Mode, typer.Option(help="Find images by the model, by exact words in captions, names and folders, or by both.")
+    ] = "meaning",
     to: Annotated[Literal["images", "texts"], typer.Option(help="What to find.")] = "images",
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many hits.")] = DEFAULT_K,
     folder: Annotated[str | None, typer.Option(help="Only entries in this folder of the source.")] = None,
@@ -88,7 +91,7 @@ def command(
 
     keep_freed_memory()
     filters = Filters(folder, since, until, split, column_filters(where or []))
-    request = SearchRequest("image" if to == "images" else "text", k, filters)
+    request = SearchRequest("image" if to == "images" else "text", k, filters, mode=mode)
     searcher = open_index(index, run, device, ivf=ivf, build_ivf=False, rerank=rerank)
     store = searcher.store
     try:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from diptych.errors import DataError
 
 Kind = Literal["image", "text"]
+Mode = Literal["meaning", "words", "both"]
 
 DEFAULT_K = 10  # hits per answer
 EMPTY_QUERY = "is empty; describe what to look for, such as 'two dogs on a beach'"
@@ -100,13 +101,21 @@ def _check_day(name: str, day: str) -> None:
 class SearchRequest:
     """What to search for: the kind of entries, how many hits, and filters.
 
-    `without` excludes one entry and its exact copies, for a search for entries similar to it.
+    `without` excludes one entry and its exact copies, for a search for entries similar to it. `excluded` are phrases
+    that the captions of a hit must not contain; a search by text adds those that its text excludes (`dog -snow`).
+    `mode` is how a text finds images: by the model, by its exact words in captions, names and folders, or by both.
     """
 
     to: Kind = "image"
     k: int = DEFAULT_K
     filters: Filters = field(default_factory=Filters)
     without: int | None = None
+    excluded: tuple[str, ...] = ()
+    mode: Mode = "meaning"
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            raise DataError(f"mode {self.mode!r}: choose one of {', '.join(get_args(Mode))}")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from diptych.index.exact import Pool, RankedRows
 from diptych.index.ivf import Ivf
 from diptych.index.relevance import EQUAL, thresholds
 from diptych.index.thumbnails import colour_grid
+from diptych.index.words import WordStore
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
 
@@ -30,7 +31,7 @@ Method = Literal["exact", "ivf"]
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class Candidates:
     """Candidates of one query, best first: rows of the pool, the scores to show, and the inner products.
 
     `more` is whether the pool has further rows.
@@ -41,6 +42,12 @@ class _Candidates:
     products: Floats
     more: bool
     method: Method
+
+    def first(self, count: int) -> Candidates:
+        """The best of them."""
+        return replace(
+            self, rows=self.rows[:count], scores=self.scores[:count], products=self.products[:count], more=False
+        )
 
 
 class QueryPlan:
@@ -84,6 +91,13 @@ class QueryPlan:
             for row, (request, found, threshold) in enumerate(zip(requests, candidates, least, strict=True))
         ]
 
+    def ranked(self, query: Encodings, depth: int) -> tuple[Candidates, float]:
+        """At least `depth` candidates of one query of the other kind, and the product from which one stands out."""
+        norms = np.linalg.norm(query.vectors, axis=1).astype(np.float32)
+        sample_scores = self._pool.sample_scores(query.vectors, False)
+        (threshold,) = self._thresholds(query.vectors, norms, False, sample_scores)
+        return self._candidates(query, depth, False, sample_scores)[0], float(threshold)
+
     def _thresholds(self, queries: Floats, norms: Floats, cosine: bool, sample_scores: Floats) -> NDArray[np.float64]:
         """The product from which a hit stands out, per query; a filtered pool is judged by the unfiltered index."""
         unfiltered = self._unfiltered
@@ -97,19 +111,19 @@ class QueryPlan:
         return 2 * min(request.k, len(self._pool)) + 16
 
     def _answer(
-        self, query: Encodings, request: SearchRequest, found: _Candidates, threshold: float, depth: int, cosine: bool
+        self, query: Encodings, request: SearchRequest, found: Candidates, threshold: float, depth: int, cosine: bool
     ) -> Answer:
         """The k best distinct hits; takes more candidates until there are k of them."""
-        hits = self._hits(request, found, threshold)
+        hits = self.hits(request, found, threshold)
         while len(hits) < request.k and found.more and depth < len(self._pool):
             depth *= _DEEPER
             found = self._candidates(query, depth, cosine, None)[0]
-            hits = self._hits(request, found, threshold)
+            hits = self.hits(request, found, threshold)
         return Answer(tuple(hits), any(hit.stands_out for hit in hits), len(self._pool), found.method)
 
     def _candidates(
         self, queries: Encodings, depth: int, cosine: bool, sample_scores: Floats | None
-    ) -> list[_Candidates]:
+    ) -> list[Candidates]:
         """At least `depth` candidates per query, if the pool has that many."""
         rescores = not self._model.is_inner_product and not cosine
         count = min(max(depth, self._rerank) if rescores else depth, len(self._pool))
@@ -122,7 +136,7 @@ class QueryPlan:
                 scores = self._model_scores(queries.take([row]), rows)
                 order = np.lexsort((rows, -scores))
                 rows, scores, products = rows[order], scores[order], products[order]
-            candidates.append(_Candidates(rows, scores, products, more, method))
+            candidates.append(Candidates(rows, scores, products, more, method))
         return candidates
 
     def _best_products(
@@ -151,13 +165,11 @@ class QueryPlan:
         images, texts = (entries, query) if self._query_kind == "text" else (query, entries)
         return self._model.engine.score(images, texts).ravel()
 
-    def _hits(self, request: SearchRequest, found: _Candidates, threshold: float) -> list[Hit]:
+    def hits(self, request: SearchRequest, found: Candidates, threshold: float) -> list[Hit]:
         """The candidates as hits, with each near-duplicate listed under the best hit that shows the same."""
         ids = self._pool.ids[found.rows]
         contents = self._store.contents_of(ids)
-        kept = np.arange(len(ids))
-        if request.without is not None:
-            kept = np.flatnonzero(contents != self._store.contents_of([request.without])[0])
+        kept = np.flatnonzero(self._may_be_hits(request, ids, contents))
         first = kept[self._first_same(request.to, ids[kept], contents[kept], found.rows[kept])]
         leaders = kept[first == kept][: request.k]
         near = {int(leader): kept[(first == leader) & (kept != leader)] for leader in leaders}
@@ -166,6 +178,18 @@ class QueryPlan:
             Hit(entry, float(found.scores[at]), bool(found.products[at] >= threshold), tuple(ids[near[at]].tolist()))
             for entry, at in zip(entries, leaders.tolist(), strict=True)
         ]
+
+    def _may_be_hits(self, request: SearchRequest, ids: Integers, contents: Integers) -> NDArray[np.bool_]:
+        """Which of these entries the request does not exclude; a text is excluded with its image."""
+        allowed = np.ones(len(ids), bool)
+        if request.without is not None:
+            allowed &= contents != self._store.contents_of([request.without])[0]
+        if request.excluded and isinstance(self._store, WordStore):
+            images = ids
+            if request.to == "text":
+                images = np.array([entry.image or 0 for entry in self._store.entries(ids)], np.int64)
+            allowed &= ~np.isin(images, self._store.captioned(request.excluded))
+        return allowed
 
     def _first_same(self, kind: Kind, ids: Integers, contents: Integers, rows: Integers) -> Integers:
         """For each of these entries the position of the first one that shows or says the same."""

@@ -20,10 +20,13 @@ from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
 from diptych.index import ivf as ivf_cache
 from diptych.index.backend import IndexStore, locate
 from diptych.index.decoding import photo_options
-from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, SearchRequest
+from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, Mode, SearchRequest
 from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
+from diptych.index.query_encoding import encode_query_texts
 from diptych.index.query_plan import QueryPlan
+from diptych.index.query_text import parse
+from diptych.index.word_plan import WordPlan, word_answers, word_store
 from diptych.model import Model
 from diptych.models.address import names_pair, run_folder
 from diptych.models.engines.engine import Encodings
@@ -35,9 +38,12 @@ UseIvf = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True)
 class Query:
-    """An encoded query: one row, what it encodes, what to search for, and its text, if it is one."""
+    """An encoded query: one row, what it encodes, what to search for, and its text, if it is one.
 
-    encoding: Encodings
+    A text that is searched for by its words alone needs no encoding.
+    """
+
+    encoding: Encodings | None
     kind: Kind
     request: SearchRequest
     text: str | None = None
@@ -93,13 +99,15 @@ class Searcher:
 
         `answer.hits` are the hits, best first, each with a `score` and an `entry` (`entry.key`, `entry.path`, ...);
         `answer.unknown_words` are the words that the model does not know, and `answer.message` is a sentence for
-        people, or None.
+        people, or None. A text may exclude words: `dog -snow -"red ball"`.
         """
         if any(not text.strip() for text in texts):
             raise DataError(f"the query {EMPTY_QUERY}")
         if not len(texts):
             return []
-        encoded = self.model.engine.encode_texts(texts)
+        if request.mode == "words":
+            return self.search([Query(None, "text", request, text) for text in texts])
+        encoded = encode_query_texts(self.model, texts)
         return self.search([Query(encoded.take([row]), "text", request, text) for row, text in enumerate(texts)])
 
     def search_image(self, photo: Image.Image, request: SearchRequest) -> Answer:
@@ -135,46 +143,70 @@ class Searcher:
 
     def search(self, queries: Sequence[Query]) -> list[Answer]:
         """One answer per encoded query; queries of one kind with equal kind and filters requested share a product."""
-        groups: dict[tuple[Kind, Kind, Filters], list[int]] = {}
+        queries = [self._checked(query) for query in queries]
+        groups: dict[tuple[Kind, Kind, Filters, Mode], list[int]] = {}
         for position, query in enumerate(queries):
-            if query.request.k < 1:
-                raise DataError(f"k = {query.request.k}: ask for at least one hit")
-            if not np.isfinite(query.encoding.vectors).all():
-                raise ScoreError("the model's encoding of the query is not finite; is the model damaged?")
-            groups.setdefault((query.kind, query.request.to, query.request.filters), []).append(position)
+            request = query.request
+            groups.setdefault((query.kind, request.to, request.filters, request.mode), []).append(position)
         answers: dict[int, Answer] = {}
-        for (kind, _, _), positions in groups.items():
-            group = [queries[position] for position in positions]
-            encodings = Encodings.concatenate([query.encoding for query in group])
-            found = self._answer_consistently(encodings, [query.request for query in group], kind)
+        for positions in groups.values():
+            found = self._answer_consistently([queries[position] for position in positions])
             answers.update(zip(positions, found, strict=True))
         return [self._with_message(query, answers[position]) for position, query in enumerate(queries)]
 
+    def _checked(self, query: Query) -> Query:
+        """The query with the words that its text excludes; by words alone if the model knows none of them."""
+        if query.request.k < 1:
+            raise DataError(f"k = {query.request.k}: ask for at least one hit")
+        if query.encoding is not None and not np.isfinite(query.encoding.vectors).all():
+            raise ScoreError("the model's encoding of the query is not finite; is the model damaged?")
+        request = _with_exclusions(query)
+        if request.mode != "meaning":
+            word_store(self.store, request, query.text)
+        if request.mode == "both" and self._knows_none(query):
+            request = replace(request, mode="words")
+        return replace(query, request=request, encoding=None if request.mode == "words" else query.encoding)
+
+    def _knows_none(self, query: Query) -> bool:
+        words = self._words(parse(query.text).wanted) if query.text is not None else []
+        return query.text is not None and len(self._unknown_words(words)) == len(words)
+
     def _with_message(self, query: Query, answer: Answer) -> Answer:
         """The answer with its message, and with the unknown words of a text: if all are unknown, no hit stands out."""
-        knows_none = False
+        if query.request.mode == "words":
+            return replace(answer, message=_message(query, answer, knows_none=False))
+        knows_none = self._knows_none(query)
         if query.text is not None:
-            words = self._words(query.text)
-            unknown = self._unknown_words(words)
-            knows_none = len(unknown) == len(words)
-            answer = replace(answer, unknown_words=unknown)
+            parts = parse(query.text)
+            answer = replace(answer, unknown_words=self.unknown_words(" ".join([parts.wanted, *parts.excluded])))
         if knows_none:
             hits = tuple(replace(hit, stands_out=False) for hit in answer.hits)
             answer = replace(answer, hits=hits, found=False)
         return replace(answer, message=_message(query, answer, knows_none=knows_none))
 
-    def _answer_consistently(self, queries: Encodings, requests: Sequence[SearchRequest], kind: Kind) -> list[Answer]:
-        """Answers from one state of the index: if another process changes it meanwhile, answers again."""
+    def _answer_consistently(self, group: Sequence[Query]) -> list[Answer]:
+        """Answers to queries of one kind, for one kind with the same filters and mode, from one state of the index.
+
+        If another process changes it meanwhile, they are answered again.
+        """
+        kind, requests = group[0].kind, [query.request for query in group]
+        rows = [query.encoding for query in group if query.encoding is not None]
+        encoded = Encodings.concatenate(rows) if rows else None
+        to, filters = requests[0].to, requests[0].filters
         while True:
             self.refresh()
             loaded = self._loaded
-            to, filters = requests[0].to, requests[0].filters
             try:
                 pool, ivf, unfiltered = loaded.pool(to, filters), self._ivf_for(loaded, to), loaded.pool(to)
                 plan = QueryPlan(
                     self.store, self.model, pool, unfiltered, ivf=ivf, query_kind=kind, rerank=self._rerank
                 )
-                answers = plan.answers(queries, requests)
+                if encoded is not None and requests[0].mode == "meaning":
+                    answers = plan.answers(encoded, requests)
+                else:
+                    texts = [parse(query.text or "").wanted for query in group]
+                    words = word_store(self.store, requests[0], group[0].text)
+                    answers = word_answers(WordPlan(words, pool, plan), texts, encoded, requests)
                 if loaded.instance == self.store.instance:  # ids start again in an index that replaces this one
                     return answers
             except DataError:  # an entry that was found has been removed since
@@ -210,6 +242,12 @@ class Searcher:
             self._build_failure = f"{file}: the cache cannot be built ({' '.join(str(reason).split())[:200]})"
 
 
+def _with_exclusions(query: Query) -> SearchRequest:
+    """The request, with the words that the text of the query excludes."""
+    excluded = () if query.text is None else parse(query.text).excluded
+    return replace(query.request, excluded=query.request.excluded + excluded) if excluded else query.request
+
+
 def _message(query: Query, answer: Answer, *, knows_none: bool) -> str | None:
     """A sentence for people: nothing to search, unknown words, or nothing that stands out."""
     kind = query.request.to
@@ -222,7 +260,11 @@ def _message(query: Query, answer: Answer, *, knows_none: bool) -> str | None:
     sentences = []
     if answer.unknown_words:
         sentences.append(f"The model does not know {_enumerate(answer.unknown_words)}.")
-    if not answer.hits:
+    if not answer.hits and query.request.mode == "words":
+        sentences.append("No image has all of these words in its captions, its name or its folder.")
+    elif not answer.hits and query.request.excluded:
+        sentences.append("The captions of all hits contain an excluded word.")
+    elif not answer.hits:
         sentences.append("There is nothing else: every entry is a copy of this one.")
     elif not answer.found:
         sentences.append("Nothing stands out; these are the nearest.")

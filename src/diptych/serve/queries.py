@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from diptych.errors import DataError, ScoreError
 from diptych.index.entries import Answer, Kind, SearchRequest
+from diptych.index.query_encoding import encode_query_texts
 from diptych.index.search import Query, Searcher
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
@@ -86,7 +87,7 @@ class SearchResult:
     captions: Mapping[int, Sequence[str]]
 
 
-EncodedQuery = tuple[Encodings, Kind]  # one row, and what it encodes
+EncodedQuery = tuple[Encodings | None, Kind]  # one row, and what it encodes; no row for a search by words alone
 
 
 class QueryRunner:
@@ -133,9 +134,15 @@ class QueryRunner:
     def _encode_texts(
         self, model: Model, queries: Sequence[SearchQuery]
     ) -> dict[SearchQuery, EncodedQuery | Exception]:
+        by_words: EncodedQuery = None, "text"
         texts = {query: query.subject for query in queries if isinstance(query.subject, str)}
-        rows = self._encode_items(model.identity, {text: text for text in texts.values()}, model.engine.encode_texts)
-        return {query: _with_kind("text", rows[text]) for query, text in texts.items()}
+        unencoded = [query for query in texts if query.request.mode == "words"]
+        for query in unencoded:
+            del texts[query]
+        encode = functools.partial(encode_query_texts, model)
+        rows = self._encode_items(model.identity, {text: text for text in texts.values()}, encode)
+        encoded = {query: _with_kind("text", rows[text]) for query, text in texts.items()}
+        return encoded | dict.fromkeys(unencoded, by_words)
 
     def _encode_photos(
         self, model: Model, queries: Sequence[SearchQuery]
@@ -171,7 +178,7 @@ class QueryRunner:
             return error
 
 
-def stored_encoding(searcher: Searcher, entry: int) -> EncodedQuery:
+def stored_encoding(searcher: Searcher, entry: int) -> tuple[Encodings, Kind]:
     """The encoding of an entry as it was indexed, and its kind; no file is read and nothing is encoded."""
     check_model(searcher)
     try:

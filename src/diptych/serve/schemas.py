@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from diptych.index.entries import EMPTY_QUERY, Filters, Kind, SearchRequest, column_filters
+from diptych.index.entries import EMPTY_QUERY, Filters, Kind, Mode, SearchRequest, column_filters
 
 MAX_CHARACTERS = 1000  # of a query
 MAX_HITS = 500
@@ -75,10 +76,21 @@ class UrlOptions(SearchOptions):
         return column_filters(self.where)
 
 
-class SearchParameters(UrlOptions):
-    """A search by text."""
+class TextOptions(SearchOptions):
+    """What a search by text has besides."""
 
     text: Words
+    mode: Mode = Field(
+        "meaning", description="Find images by the model, by exact words in captions, names and folders, or by both"
+    )
+
+    def request(self, without: int | None = None) -> SearchRequest:
+        """The same options as the index takes them; a DataError if one is invalid."""
+        return replace(super().request(without), mode=self.mode)
+
+
+class SearchParameters(UrlOptions, TextOptions):
+    """A search by text."""
 
 
 class SimilarParameters(UrlOptions):
@@ -87,12 +99,11 @@ class SimilarParameters(UrlOptions):
     id: Id
 
 
-class SearchBody(SearchOptions):
+class SearchBody(TextOptions):
     """A search by text; `where` maps columns of the source's table to their values."""
 
     model_config = ConfigDict(strict=True)  # unlike a URL, JSON has numbers
 
-    text: Words
     where: dict[Name, Name] = Field({}, max_length=20)
 
     def column_filters(self) -> tuple[tuple[str, str], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +17,7 @@ from diptych.errors import DataError, IndexFileError, did_you_mean
 from diptych.index.backend import Ids, IndexSpec, Problem
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.source import Stamp
+from diptych.index.sqlite import words
 from diptych.index.sqlite.database import Database
 from diptych.index.vectors import STORAGES, decode, decode_set
 from diptych.models.engines.engine import Encodings
@@ -185,6 +186,14 @@ class Store:
             values += parameters
         statement = f"SELECT e.id FROM entries AS e {_IMAGE} WHERE {' AND '.join(conditions)} ORDER BY e.id"
         return np.array([row[0] for row in self.database.rows(statement, values)], np.int64)
+
+    def captioned(self, phrases: Sequence[str]) -> Integers:
+        """The ids of the images whose captions contain any of these phrases, ascending."""
+        return words.captioned(self.database, phrases)
+
+    def by_words(self, text: str, *, every: bool) -> tuple[Integers, Floats]:
+        """The images with all of these words, or with at least one of them, best first, and their BM25 scores."""
+        return words.by_words(self.database, text, every=every)
 
     def image_stamps(self) -> dict[str, Stamp]:
         """The stamp of every image, by its key."""

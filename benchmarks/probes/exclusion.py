@@ -1,0 +1,145 @@
+"""Compare rules for queries that exclude a word ("dog -snow"), on captioned photos.
+
+    python benchmarks/probes/exclusion.py RUN DATA [--vectors FOLDER] [--choose val] [--report test]
+
+A query is a pair of common words of the captions: the first is wanted, the second excluded. A photo is correct if its
+captions have the first and not the second. Pairs are those with at least 20 correct photos and 10 with both words.
+The words of the pairs come from the split that chooses. Each rule with each of its parameters is one line; `*` marks
+the best average precision on the split that chooses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diptych.data.corpus import Corpus
+from diptych.machine import keep_freed_memory
+from diptych.model import Model
+
+COMMON = 90  # words that make up the pairs
+# fmt: off
+STOP = {
+    "a", "an", "the", "in", "on", "of", "and", "is", "are", "with", "to", "at", "his", "her", "it", "its", "while",
+    "by", "for", "from", "as", "that", "their", "there", "through", "up", "two", "one", "three", "four", "some", "into",
+    "out", "over", "near", "off", "down", "front", "next", "behind", "very", "be", "has", "have", "being", "another",
+    "people", "something", "other", "who", "which", "against", "across", "around", "each",
+}
+# fmt: on
+
+Values = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+Rule = Callable[[Values, Values, Values], Values]  # photos, wanted and excluded vector -> scores
+Photos = tuple[Values, list[set[str]]]  # vectors of length one, and the words of the captions of each photo
+
+
+def words_of(text: str) -> set[str]:
+    """The words of a caption, without the s of a plural."""
+    return {word.rstrip("s") if len(word) > 3 else word for word in re.findall(r"[a-z]+", text.lower())}
+
+
+def unit(vector: Values) -> Values:
+    """The vector at length one."""
+    return vector / np.linalg.norm(vector, axis=-1, keepdims=True)
+
+
+def subtract(share: float) -> Rule:
+    """Take a share of the excluded vector from the wanted one."""
+    return lambda photos, wanted, excluded: photos @ unit(wanted - share * excluded)
+
+
+def penalise(weight: float, above: float) -> Rule:
+    """Take from the score what the score of the excluded word is above a threshold."""
+    return lambda photos, wanted, excluded: photos @ wanted - weight * np.maximum(0, photos @ excluded - above)
+
+
+def remove(above: float) -> Rule:
+    """Put photos last whose score of the excluded word is above a threshold."""
+    return lambda photos, wanted, excluded: photos @ wanted - 10 * (photos @ excluded > above)
+
+
+def remove_nearer(margin: float) -> Rule:
+    """Put photos last that are nearer to the excluded word than to the wanted one."""
+    return lambda photos, wanted, excluded: photos @ wanted - 10 * (photos @ excluded > photos @ wanted + margin)
+
+
+def rules() -> Iterator[tuple[str, Rule]]:
+    """Each rule with each parameter."""
+    yield "ignore the excluded word", subtract(0)
+    yield "orthogonal", lambda photos, wanted, excluded: photos @ unit(wanted - (wanted @ excluded) * excluded)
+    for share in (0.2, 0.35, 0.5, 0.7, 1.0):
+        yield f"subtract {share}", subtract(share)
+    for above, weight in itertools.product((0.0, 0.05, 0.1, 0.15, 0.2, 0.25), (0.5, 1.0)):
+        yield f"penalise {weight} above {above}", penalise(weight, above)
+    for above in (0.15, 0.2, 0.25, 0.3, 0.35):
+        yield f"remove above {above}", remove(above)
+    for margin in (-0.1, -0.05, 0.0, 0.05, 0.1):
+        yield f"remove nearer by {margin}", remove_nearer(margin)
+
+
+def read(model: Model, corpus: Corpus, stored: Path) -> Photos:
+    """The photos of a split; their vectors are read from a file, or encoded and written to it."""
+    if not stored.exists():
+        np.save(stored, model.encode_images([picture.load() for picture in corpus.pictures or ()]))
+    words: dict[int, set[str]] = {int(group): set() for group in corpus.image_groups}
+    for text, group in zip(corpus.texts, corpus.text_groups.tolist(), strict=True):
+        words[group] |= words_of(text)
+    return unit(np.load(stored)), [words[int(group)] for group in corpus.image_groups]
+
+
+def pairs(words: list[set[str]], common: list[str]) -> Iterator[tuple[str, str, Flags, Flags]]:
+    """Wanted word, excluded word, which photos are correct, and which have the excluded word."""
+    having = {word: np.array([word in some for some in words]) for word in common}
+    for wanted, excluded in itertools.permutations(common, 2):
+        both, correct = having[wanted] & having[excluded], having[wanted] & ~having[excluded]
+        if both.sum() >= 10 and correct.sum() >= 20 and both.sum() > 0.15 * having[wanted].sum():
+            yield wanted, excluded, correct, having[excluded]
+
+
+def average_precision(order: NDArray[np.int64], correct: Flags) -> float:
+    """The mean precision at the correct photos."""
+    found = correct[order]
+    return float((np.cumsum(found) / np.arange(1, len(found) + 1))[found].mean())
+
+
+def main() -> None:
+    """Print one line per rule and split."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--vectors", type=Path, default=Path(), help="folder of the encoded photos, SPLIT_images.npy")
+    parser.add_argument("--choose", default="val")
+    parser.add_argument("--report", default="test")
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    model = Model.load(arguments.run)
+    splits = {split: read(model, arguments.data, split) for split in (arguments.choose, arguments.report)}
+    counts = Counter(
+        word for some in splits[arguments.choose][1] for word in some if word not in STOP and len(word) > 2
+    )
+    common = [word for word, _ in counts.most_common(COMMON)]
+    vectors = dict(zip(common, unit(model.encode_texts(common)), strict=True))
+    best = ""
+    for split, (photos, words) in splits.items():
+        chosen = list(pairs(words, common))
+        figures = {}
+        for name, rule in rules():
+            orders = [np.argsort(-rule(photos, vectors[a], vectors[b]), kind="stable") for a, b, _, _ in chosen]
+            precision = [average_precision(order, pair[2]) for order, pair in zip(orders, chosen, strict=True)]
+            shown = [pair[3][order[:10]].mean() for order, pair in zip(orders, chosen, strict=True)]
+            figures[name] = np.mean(precision), np.mean(shown)
+        best = best or max(figures, key=lambda name: figures[name][0])
+        print(f"{split}: {len(chosen)} pairs; average precision, excluded word in the first ten")
+        for name, (precision, shown) in figures.items():
+            print(f"{'*' if name == best else ' '} {name:28} {precision:.3f} {shown:6.1%}")
+
+
+if __name__ == "__main__":
+    main()

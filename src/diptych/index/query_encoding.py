@@ -1,0 +1,55 @@
+"""Encodes the texts of queries: from the vector of what is wanted, a part of the vector of what is excluded is taken.
+
+The query is q - 0.35 e, where q and e are the wanted and the excluded words as vectors of length one, at the length
+that the vector of the wanted words had. `benchmarks/probes/exclusion.py` compares this rule with others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from diptych.data.corpus import Floats
+from diptych.errors import DataError
+from diptych.index.query_text import parse
+from diptych.model import Model
+from diptych.models.engines.engine import Encodings
+
+SHARE = 0.35  # of the excluded vector
+
+
+def encode_query_texts(model: Model, texts: Sequence[str]) -> Encodings:
+    """One row per text, all encoded in one pass; a DataError if words are excluded and the model cannot do it."""
+    queries = [parse(text) for text in texts]
+    phrases = list(dict.fromkeys(phrase for query in queries for phrase in query.excluded))
+    if phrases and not model.is_inner_product:
+        raise _cannot_exclude(phrases[0], "whose score is not an inner product")
+    encoded = model.engine.encode_texts([*(query.wanted for query in queries), *phrases])
+    if not phrases:
+        return encoded
+    if encoded.sets is not None:
+        raise _cannot_exclude(phrases[0], "that compares sets of vectors")
+    wanted = encoded.vectors[: len(queries)]  # (queries, size)
+    directions = dict(zip(phrases, _unit(encoded.vectors[len(queries) :]), strict=True))
+    rows = [
+        without(vector, np.stack([directions[phrase] for phrase in query.excluded])) if query.excluded else vector
+        for vector, query in zip(wanted, queries, strict=True)
+    ]
+    return Encodings(np.stack(rows))
+
+
+def without(wanted: Floats, excluded: Floats) -> Floats:
+    """A vector, (size,), turned away from others of length one, (others, size); its length stays."""
+    turned = _unit(wanted) - SHARE * _unit(excluded.sum(0))
+    return (_unit(turned) * np.linalg.norm(wanted)).astype(wanted.dtype)
+
+
+def _unit(vectors: Floats) -> Floats:
+    """The vectors at length one; a vector of zeros stays as it is."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1)
+
+
+def _cannot_exclude(phrase: str, reason: str) -> DataError:
+    return DataError(f"-{phrase[:100]}: a model {reason} cannot exclude words; leave them out of the query")

@@ -1,0 +1,34 @@
+"""Reads the text of a query: what to look for, and the words after a dash, which hits should not show.
+
+`dog -snow -"red ball"` looks for a dog without snow and without a red ball. A dash counts only at the beginning of a
+word: "t-shirt" and a lone "-" are plain text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from diptych.errors import DataError
+
+# A phrase in quotes, or a word; both have at least one letter or digit.
+_EXCLUDED = re.compile(r'(?<!\S)-(?:"([^"]*[^\W_][^"]*)"(?!\S)|([^\W_]\S*))')
+
+
+@dataclass(frozen=True)
+class QueryText:
+    """What to look for, and the words or phrases to exclude, each once."""
+
+    wanted: str
+    excluded: tuple[str, ...] = ()
+
+
+def parse(text: str) -> QueryText:
+    """The text of a query in its parts; a text without exclusions stays as it is."""
+    excluded = dict.fromkeys(" ".join((phrase or word).split()) for phrase, word in _EXCLUDED.findall(text))
+    if not excluded:
+        return QueryText(text)
+    wanted = " ".join(_EXCLUDED.sub(" ", text).split())
+    if not wanted:
+        raise DataError(f"the query {text.strip()[:100]!r} only excludes; add what to look for, such as 'dog -snow'")
+    return QueryText(wanted, tuple(excluded))

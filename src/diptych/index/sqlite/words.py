@@ -1,0 +1,42 @@
+"""Searches the full-text table of an index. Every word is quoted, so that a text is never FTS5 syntax."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from diptych.data.corpus import Floats, Integers
+from diptych.index.sqlite.database import Database
+
+_NOT_IN_WORDS = re.compile(r"[\W_]+")
+
+
+def captioned(database: Database, phrases: Sequence[str]) -> Integers:
+    """The ids of the images whose captions contain any of these phrases, ascending."""
+    quoted = [_quote(words) for phrase in phrases if (words := _words(phrase))]
+    if not quoted:
+        return np.zeros(0, np.int64)
+    statement = "SELECT rowid FROM image_words WHERE image_words MATCH ? ORDER BY rowid"
+    rows = database.rows(statement, (f"captions : ({' OR '.join(quoted)})",))
+    return np.array([id for (id,) in rows], np.int64)
+
+
+def by_words(database: Database, text: str, *, every: bool) -> tuple[Integers, Floats]:
+    """The images with all of these words, or with at least one of them, best first, and their BM25 scores."""
+    words = dict.fromkeys(_words(text))
+    if not words:
+        return np.zeros(0, np.int64), np.zeros(0, np.float32)
+    statement = "SELECT rowid, -rank FROM image_words WHERE image_words MATCH ? ORDER BY rank, rowid"
+    rows = database.rows(statement, ((" AND " if every else " OR ").join(_quote([word]) for word in words),))
+    return np.array([id for id, _ in rows], np.int64), np.array([score for _, score in rows], np.float32)
+
+
+def _words(text: str) -> list[str]:
+    """The parts of a text between spaces and punctuation."""
+    return [word for word in _NOT_IN_WORDS.split(text) if word]
+
+
+def _quote(words: Sequence[str]) -> str:
+    return f'"{" ".join(words)}"'

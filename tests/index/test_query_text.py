@@ -1,0 +1,47 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diptych.errors import DataError
+from diptych.index.query_text import QueryText, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "excluded"),
+    [
+        ("dog -snow", "dog", ("snow",)),
+        ("-snow a  dog", "a dog", ("snow",)),
+        ('dog -"red  ball" -snow -snow beach', "dog beach", ("red ball", "snow")),
+        ("dog -t-shirt", "dog", ("t-shirt",)),
+        ("dog\n-Übergang", "dog", ("Übergang",)),
+    ],
+)
+def test_words_and_phrases_after_a_dash_are_excluded(text, wanted, excluded):
+    assert parse(text) == QueryText(wanted, excluded)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a t-shirt", "sun - sea", " dog  ", "-", "--", "--dog", "-_", "-)", 'dog -""', 'dog -" "', 'dog -"red ball'],
+)
+def test_other_dashes_are_plain_text(text):
+    assert parse(text) == QueryText(text)
+
+
+@pytest.mark.parametrize("text", ["-snow", ' -"red ball"  -snow '])
+def test_a_text_must_say_what_to_look_for(text):
+    with pytest.raises(DataError, match=r"only excludes; add what to look for, such as 'dog -snow'$"):
+        parse(text)
+
+
+@given(st.text(st.sampled_from('ab -"\n_é'), max_size=30))
+def test_no_letter_is_lost(text):
+    try:
+        found = parse(text)
+    except DataError:
+        return
+    letters = sorted(sign for sign in text if sign.isalnum())
+    kept = sorted(sign for part in (found.wanted, *found.excluded) for sign in part if sign.isalnum())
+    assert set(kept) == set(letters)
+    assert len(kept) <= len(letters)  # a phrase that is excluded twice counts once
+    assert all(any(sign.isalnum() for sign in phrase) for phrase in found.excluded)

@@ -1,0 +1,96 @@
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from diptych.errors import DataError
+from diptych.index.entries import Filters, SearchRequest
+from diptych.index.search import Searcher
+from diptych.index.word_plan import word_store
+
+
+@pytest.fixture
+def searcher(kit, store):
+    """Forty images; the first of folder a has captions, and the name of another one is a word of them."""
+    kit.put(store, ["n0"], ["red dog", "in the snow"])
+    kit.put(store, ["snow", *(f"m{i}" for i in range(38))], folder="b")
+    return Searcher(store, kit.FakeModel())
+
+
+def find(searcher, text, **request):
+    return searcher.search_texts([text], SearchRequest(**request))[0]
+
+
+def test_words_find_only_images_that_have_all_of_them(kit, searcher):
+    assert kit.keys(find(searcher, "red snow", mode="words")) == ["a/0-n0"]
+    answer = find(searcher, "snow", mode="words")
+    assert set(kit.keys(answer)) == {"a/0-n0", "b/1-snow"}
+    assert answer.found
+    assert all(hit.stands_out and hit.score > 0 for hit in answer.hits)
+    nothing = find(searcher, "red submarines", mode="words")
+    assert (nothing.hits, nothing.found, nothing.searched, nothing.unknown_words) == ((), False, 40, ())
+    assert nothing.message == "No image has all of these words in its captions, its name or its folder."
+
+
+def test_filters_exclusions_and_k_hold_for_words(kit, searcher):
+    for mode in ("words", "both"):
+        assert "a/0-n0" not in kit.keys(find(searcher, "snow", mode=mode, k=50, filters=Filters("b")))
+        assert "a/0-n0" not in kit.keys(find(searcher, "snow -dog", mode=mode, k=50))
+        assert len(find(searcher, "snow", mode=mode, k=1).hits) == 1
+        assert find(searcher, "snow", mode=mode, filters=Filters("c")).searched == 0
+
+
+def test_near_duplicates_are_one_hit(kit, store):
+    kit.put(store, ["snow"] * 30 + ["other snow"])
+    for mode in ("words", "both"):
+        answer = find(Searcher(store, kit.FakeModel()), "snow", mode=mode, k=2)
+        assert sorted(len(hit.near) for hit in answer.hits) == [0, 29]
+
+
+def test_both_ranks_images_with_the_words_higher(kit, searcher):
+    meaning, both = (kit.keys(find(searcher, "snow dog", mode=mode, k=40)) for mode in ("meaning", "both"))
+    assert sorted(meaning) == sorted(both)
+    assert both.index("a/0-n0") <= min(meaning.index("a/0-n0"), 1)
+    answer = find(searcher, "snow dog", mode="both", k=40)
+    assert next(hit for hit in answer.hits if hit.entry.key == "a/0-n0").stands_out
+
+
+def test_without_a_known_word_only_words_count(kit, store):
+    kit.put(store, ["submarine", *(f"m{i}" for i in range(30))])
+    answer = find(Searcher(store, kit.FakeModel()), "submarine", mode="both")
+    assert kit.keys(answer) == ["a/0-submarine"]
+
+
+def test_modes_of_one_batch_do_not_mix(kit, searcher):
+    texts = ["snow", "red", "dog -snow"]
+    for mode in ("words", "both"):
+        batch = searcher.search_texts(texts, SearchRequest(mode=mode))
+        assert batch == [find(searcher, text, mode=mode) for text in texts]
+
+
+def test_models_that_compare_sets_can_exclude_by_words(kit, store):
+    kit.put(store, ["snow", "snow dog"], set_kinds=("image", "text"))
+    searcher = Searcher(store, kit.FakeModel(False, ("image", "text")))
+    assert len(find(searcher, "snow -cat", mode="words").hits) == 2
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@given(st.text(st.sampled_from('ab snow"*()-:^NEARAND\x00é'), min_size=1).filter(str.strip))
+def test_no_text_fails(searcher, text):
+    for mode in ("words", "both"):
+        try:
+            find(searcher, text, mode=mode)
+        except DataError as reason:
+            assert "only excludes" in str(reason)
+
+
+def test_what_words_cannot_do_is_said(kit, searcher):
+    with pytest.raises(DataError, match="^mode 'both' finds images"):
+        find(searcher, "dog", mode="both", to="text")
+    with pytest.raises(DataError, match="^mode 'words' searches with words"):
+        searcher.search_similar(1, SearchRequest(mode="words"))
+    with pytest.raises(DataError, match="^mode 'words' needs an index in an SQLite file"):
+        word_store(SimpleNamespace(), SearchRequest(mode="words"), "dog")
+    with pytest.raises(DataError, match="^mode 'word': choose one of meaning, words, both$"):
+        SearchRequest(mode="word")
