@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -254,6 +254,19 @@ class IndexStore(Protocol):
 
     def close(self) -> None:
         """Release what the store holds."""
+        ...
+
+
+@runtime_checkable
+class Browsable(Protocol):
+    """What a store also has if its images can be browsed by day and by folder; a backend need not support it."""
+
+    def newest(self, count: int, after: tuple[str, int] | None = None, folder: str = "") -> list[tuple[str, int]]:
+        """Day and id of the next `count` images, newest first, after a place, in a folder and below it."""
+        ...
+
+    def subfolders(self, parent: str = "") -> list[tuple[str, int, bool]]:
+        """The folders directly in a folder: path, number of images in it and below, and whether it has folders."""
         ...
 
 

@@ -130,14 +130,34 @@ class PictureParameters(BaseModel):
     size: Literal["thumbnail", "large"] = "thumbnail"
 
 
+class HomeParameters(BaseModel):
+    """The images to list: of which index and folder, how many, and after which."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    index: Name = Field("", description="The name of an index; defaults to the first")
+    folder: Name = Field("", description="Only images in this folder of the source or below it")
+    k: int = Field(60, ge=1, le=MAX_HITS, description="The number of images")
+    cursor: str = Field("", max_length=100, description="Where to continue: `next` of the answer before")
+
+
+class FolderParameters(BaseModel):
+    """The folder whose folders are listed; without one, the top of the source."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    index: Name = ""
+    parent: Name = ""
+
+
 class Problem(BaseModel):
     """The error in one sentence."""
 
     error: str
 
 
-class FoundEntry(BaseModel):
-    """An entry that was found; `near` are the ids of its near-duplicates."""
+class EntryAbout(BaseModel):
+    """An entry, and the captions of its image."""
 
     id: int
     kind: Kind
@@ -150,10 +170,15 @@ class FoundEntry(BaseModel):
     width: int
     height: int
     columns: dict[str, str]
+    captions: list[str]
+
+
+class FoundEntry(EntryAbout):
+    """An entry that was found; `near` are the ids of its near-duplicates."""
+
     score: float
     stands_out: bool
     near: list[int]
-    captions: list[str]
 
 
 class SearchAnswer(BaseModel):
@@ -169,6 +194,35 @@ class SearchAnswer(BaseModel):
     method: Literal["exact", "ivf"]
     milliseconds: float
     hits: list[FoundEntry]
+
+
+class ListedImage(EntryAbout):
+    """An image and its day: that of its capture, or else of its file, or empty if neither is known."""
+
+    day: str
+
+
+class HomeAnswer(BaseModel):
+    """Images by day, newest first; pass `next` as `cursor` to get those that follow, if it is not null."""
+
+    index: str
+    images: list[ListedImage]
+    next: str | None
+
+
+class FolderAbout(BaseModel):
+    """A folder: its path in the source, the number of images in it and below, and whether it has folders."""
+
+    path: str
+    images: int
+    has_folders: bool
+
+
+class FoldersAnswer(BaseModel):
+    """The folders directly in a folder, by name."""
+
+    index: str
+    folders: list[FolderAbout]
 
 
 class IndexAbout(BaseModel):

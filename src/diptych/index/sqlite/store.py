@@ -18,6 +18,7 @@ from diptych.index.backend import Ids, IndexSpec, Problem
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.source import Stamp
 from diptych.index.sqlite import words
+from diptych.index.sqlite import browse
 from diptych.index.sqlite.database import Database
 from diptych.index.vectors import STORAGES, decode, decode_set
 from diptych.models.engines.engine import Encodings
@@ -214,6 +215,14 @@ class Store:
     def splits(self) -> list[str]:
         """The splits of the source."""
         return self._distinct("SELECT DISTINCT split FROM entries WHERE split IS NOT NULL")
+
+    def newest(self, count: int, after: browse.Place | None = None, folder: str = "") -> list[browse.Place]:
+        """Day and id of the next `count` images, newest first, after a place, in a folder and below it."""
+        return browse.newest(self.database, count, after, folder)
+
+    def subfolders(self, parent: str = "") -> list[tuple[str, int, bool]]:
+        """The folders directly in a folder: path, number of images in it and below, and whether it has folders."""
+        return browse.subfolders(self.database, parent)
 
     def thumbnail(self, id: int) -> bytes | None:
         """The thumbnail of an image, or of the image of a text, as JPEG; None if there is no such entry."""
