@@ -1,3 +1,5 @@
+import sqlite3
+
 import pytest
 
 from diptych.errors import DataError, DiptychError, IndexFileError, RunError
@@ -24,6 +26,23 @@ def test_unknown_addresses_and_methods(kit, client):
 )
 def test_the_status_of_an_error(error, status):
     assert errors._status(error) == status
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (errors.RequestError(415, "why"), 415, "why"),
+        (DataError("why"), 422, "why"),
+        (sqlite3.OperationalError("disk"), 503, "temporarily unavailable (disk)"),
+        (MemoryError(), 503, "out of memory"),
+        (KeyError("secret"), 500, "internal error"),
+    ],
+)
+def test_how_an_error_is_answered(error, status, words):
+    found, message = errors.describe_error(error)
+    assert found == status
+    assert words in message
+    assert "secret" not in message
 
 
 def test_a_message_is_one_line():

@@ -11,6 +11,8 @@ schemathesis = pytest.importorskip("schemathesis")
 
 # A day or a split may be well-formed and still not exist.
 positive_data_acceptance = schemathesis.checks.positive_data_acceptance
+# A wrong search of a batch has its error among the answers.
+LENIENT = {"/search/batch": [schemathesis.checks.negative_data_rejection]}
 EXAMPLES = 5  # per route and method; 150 found nothing more
 
 
@@ -22,7 +24,18 @@ def schema(client):
         return schemathesis.openapi.from_asgi("/openapi.json", app)
 
 
-ROUTES = ["/search", "/similar", "/image/{id}", "/explain", "/localize", "/indexes", "/health", "/metrics"]
+ROUTES = [
+    "/search",
+    "/search/batch",
+    "/encode",
+    "/similar",
+    "/image/{id}",
+    "/explain",
+    "/localize",
+    "/indexes",
+    "/health",
+    "/metrics",
+]
 
 
 def test_the_document_names_all_routes(schema):
@@ -60,6 +73,6 @@ def test_every_request_gets_a_documented_response(schema, route, mode):
         def ask(case):
             if mode is schemathesis.GenerationMode.POSITIVE:
                 use_existing_names(case)
-            case.call_and_validate(excluded_checks=[positive_data_acceptance])
+            case.call_and_validate(excluded_checks=[positive_data_acceptance, *LENIENT.get(route, [])])
 
         ask()

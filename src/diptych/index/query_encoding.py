@@ -48,7 +48,8 @@ def without(wanted: Floats, excluded: Floats) -> Floats:
 def _unit(vectors: Floats) -> Floats:
     """The vectors at length one; a vector of zeros stays as it is."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1)
+    unit: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit
 
 
 def _cannot_exclude(phrase: str, reason: str) -> DataError:

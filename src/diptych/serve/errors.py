@@ -21,6 +21,9 @@ MESSAGES = {
 }
 
 
+INTERNAL = "internal error; the log of the service has the details"
+
+
 class RequestError(Exception):
     """A request that is answered with an error: its HTTP status, and one sentence."""
 
@@ -38,10 +41,6 @@ def error_response(status: int, message: str, headers: Mapping[str, str] | None 
 def add_error_handlers(app: FastAPI) -> None:
     """Turn every exception into an error response."""
 
-    @app.exception_handler(RequestError)
-    async def request_error(_: Request, error: RequestError) -> Response:
-        return error_response(error.status, str(error))
-
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         message = MESSAGES.get(error.status_code, str(error.detail))
@@ -53,17 +52,24 @@ def add_error_handlers(app: FastAPI) -> None:
         mistakes = [{**mistake, "loc": mistake["loc"][1:]} for mistake in error.errors()]  # without the first: "query"
         return error_response(422, describe_first(mistakes))
 
-    @app.exception_handler(DiptychError)
-    async def known(_: Request, error: DiptychError) -> Response:
-        return error_response(_status(error), str(error))
+    async def expected(_: Request, error: Exception) -> Response:
+        return error_response(*describe_error(error))
 
-    @app.exception_handler(sqlite3.Error)
-    async def database(_: Request, error: sqlite3.Error) -> Response:
-        return error_response(503, f"the index is temporarily unavailable ({error}); try again, and see /health")
+    for kind in (RequestError, DiptychError, sqlite3.Error, MemoryError):
+        app.add_exception_handler(kind, expected)
 
-    @app.exception_handler(MemoryError)
-    async def memory(_: Request, __: MemoryError) -> Response:
-        return error_response(503, "out of memory; request less, or try again")
+
+def describe_error(error: Exception) -> tuple[int, str]:
+    """The status and the sentence that an exception is answered with; an unexpected one is a 500 without details."""
+    if isinstance(error, RequestError):
+        return error.status, str(error)
+    if isinstance(error, DiptychError):
+        return _status(error), str(error)
+    if isinstance(error, sqlite3.Error):
+        return 503, f"the index is temporarily unavailable ({error}); try again, and see /health"
+    if isinstance(error, MemoryError):
+        return 503, "out of memory; request less, or try again"
+    return 500, INTERNAL
 
 
 def allowed_methods(request: Request) -> str:

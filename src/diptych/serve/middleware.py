@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from diptych.serve.errors import error_response
+from diptych.serve.errors import INTERNAL, error_response
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEADERS = {
@@ -62,7 +62,7 @@ class Guard:
             _log.exception("%s %s failed", scope["method"], scope["path"])
             if started:
                 raise
-            failure = error_response(500, "internal error; the log of the service has the details")
+            failure = error_response(500, INTERNAL)
             await failure(scope, receive, send_with_headers)
 
     def _refusal(self, headers: Headers) -> Response | None:

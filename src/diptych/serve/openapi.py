@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from diptych.serve.errors import RequestError, describe_first
 from diptych.serve.schemas import Problem
+from diptych.serve.uploads import read_body
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -47,6 +48,24 @@ def read_parameters(request: Request, model: type[Model]) -> Model:
         raise RequestError(422, describe_first(reason.errors(include_url=False))) from None
 
 
+async def read_json(request: Request, limit: int, too_large: str) -> bytes:
+    """A body that is declared to be JSON, up to a limit of bytes.
+
+    Requiring this type keeps out forms of other sites, which cannot send it.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise RequestError(415, "the body must be JSON; send it with Content-Type: application/json")
+    return await read_body(request, limit, too_large)
+
+
+def parse_json(content: bytes, model: type[Model]) -> Model:
+    """A JSON body as a model."""
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as reason:
+        raise RequestError(422, describe_first(reason.errors(include_url=False))) from None
+
+
 def parameters(model: type[BaseModel]) -> dict[str, Any]:
     """The same parameters for FastAPI's `openapi_extra`."""
     schema = model.model_json_schema()
@@ -61,6 +80,22 @@ def parameters(model: type[BaseModel]) -> dict[str, Any]:
 def body(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
     """A required request body, for FastAPI's `openapi_extra`."""
     return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+
+
+def inlined(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of a model without references: those in `openapi_extra` are not collected by FastAPI."""
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def resolve(part: Any) -> Any:
+        if isinstance(part, dict):
+            if "$ref" in part:
+                return resolve(definitions[part["$ref"].rpartition("/")[2]])
+            return {name: resolve(value) for name, value in part.items()}
+        return [resolve(value) for value in part] if isinstance(part, list) else part
+
+    resolved: dict[str, Any] = resolve(schema)
+    return resolved
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -66,17 +66,23 @@ class Upload:
 
 
 @dataclass(frozen=True)
-class SearchQuery:
-    """A search of an index by a text, by an uploaded photo, or by the id of an entry."""
+class EncodingQuery:
+    """A text, an uploaded photo, or the id of an entry, encoded by the model of an index."""
 
     index: str
     subject: str | Upload | int
-    request: SearchRequest
 
     @property
     def text(self) -> str | None:
-        """The text of a search by text."""
+        """The text, if it is one."""
         return self.subject if isinstance(self.subject, str) else None
+
+
+@dataclass(frozen=True)
+class SearchQuery(EncodingQuery):
+    """A search of an index by a text, by an uploaded photo, or by the id of an entry."""
+
+    request: SearchRequest
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ class SearchResult:
 
 
 EncodedQuery = tuple[Encodings | None, Kind]  # one row, and what it encodes; no row for a search by words alone
+QueryResult = SearchResult | Encodings  # of a SearchQuery, and of an EncodingQuery
 
 
 class QueryRunner:
@@ -102,24 +109,26 @@ class QueryRunner:
         """The encoding of the image with this hash, if it is in the cache."""
         return self._cache.get((model.identity, digest))
 
-    def run(self, queries: Sequence[SearchQuery]) -> list[SearchResult | Exception]:
+    def run(self, queries: Sequence[EncodingQuery]) -> list[QueryResult | Exception]:
         """One result per query; a query that fails has its exception, and does not affect the others."""
         self._metrics.batches.observe(len(queries))
-        results: dict[SearchQuery, SearchResult | Exception] = {}
+        results: dict[EncodingQuery, QueryResult | Exception] = {}
         by_index: dict[str, list[tuple[SearchQuery, EncodedQuery]]] = {}
         for query, encoded in zip(queries, self._encode(queries), strict=True):
             if isinstance(encoded, Exception):
                 results[query] = encoded
-            else:
+            elif isinstance(query, SearchQuery):
                 by_index.setdefault(query.index, []).append((query, encoded))
+            elif encoded[0] is not None:
+                results[query] = encoded[0]
         for name, group in by_index.items():
             found = isolate_failures(functools.partial(_search, self._searchers[name]), group)
             results.update((query, result) for (query, _), result in zip(group, found, strict=True))
         return [results[query] for query in queries]
 
-    def _encode(self, queries: Sequence[SearchQuery]) -> list[EncodedQuery | Exception]:
-        encoded: dict[SearchQuery, EncodedQuery | Exception] = {}
-        by_model: dict[str, list[SearchQuery]] = {}
+    def _encode(self, queries: Sequence[EncodingQuery]) -> list[EncodedQuery | Exception]:
+        encoded: dict[EncodingQuery, EncodedQuery | Exception] = {}
+        by_model: dict[str, list[EncodingQuery]] = {}
         for query in queries:
             by_model.setdefault(self._searchers[query.index].model.identity, []).append(query)
         for group in by_model.values():
@@ -132,11 +141,11 @@ class QueryRunner:
         return [encoded[query] for query in queries]
 
     def _encode_texts(
-        self, model: Model, queries: Sequence[SearchQuery]
-    ) -> dict[SearchQuery, EncodedQuery | Exception]:
+        self, model: Model, queries: Sequence[EncodingQuery]
+    ) -> dict[EncodingQuery, EncodedQuery | Exception]:
         by_words: EncodedQuery = None, "text"
         texts = {query: query.subject for query in queries if isinstance(query.subject, str)}
-        unencoded = [query for query in texts if query.request.mode == "words"]
+        unencoded = [query for query in texts if isinstance(query, SearchQuery) and query.request.mode == "words"]
         for query in unencoded:
             del texts[query]
         encode = functools.partial(encode_query_texts, model)
@@ -145,8 +154,8 @@ class QueryRunner:
         return encoded | dict.fromkeys(unencoded, by_words)
 
     def _encode_photos(
-        self, model: Model, queries: Sequence[SearchQuery]
-    ) -> dict[SearchQuery, EncodedQuery | Exception]:
+        self, model: Model, queries: Sequence[EncodingQuery]
+    ) -> dict[EncodingQuery, EncodedQuery | Exception]:
         uploads = {query: query.subject for query in queries if isinstance(query.subject, Upload)}
         items = {upload.digest: upload.prepared for upload in uploads.values()}
         rows = self._encode_items(model.identity, items, model.engine.encode_preprocessed)

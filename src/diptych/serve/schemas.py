@@ -11,6 +11,8 @@ from diptych.index.entries import EMPTY_QUERY, Filters, Kind, Mode, SearchReques
 
 MAX_CHARACTERS = 1000  # of a query
 MAX_HITS = 500
+MAX_QUERIES = 64  # in one request
+MAX_IMAGES = 16  # in one request
 MAX_ID = 2**63 - 1  # SQLite's ids have 64 bits
 
 
@@ -109,6 +111,32 @@ class SearchBody(TextOptions):
     def column_filters(self) -> tuple[tuple[str, str], ...]:
         """Columns of the source's table and the values that they must have."""
         return tuple(self.where.items())
+
+
+class BatchBody(BaseModel):
+    """Several searches by text."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    queries: list[SearchBody] = Field(min_length=1, max_length=MAX_QUERIES)
+
+
+class LooseBatchBody(BaseModel):
+    """The same with searches that are validated one by one, so that a wrong one does not lose the others."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    queries: list[Any] = Field(min_length=1, max_length=MAX_QUERIES)
+
+
+class EncodeBody(BaseModel):
+    """Texts and images to encode with the model of an index."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    index: Name = Field("", description="The name of an index; defaults to the first")
+    texts: list[Words] = Field([], max_length=MAX_QUERIES)
+    images: list[str] = Field([], max_length=MAX_IMAGES, description="The bytes of image files in base64")
 
 
 class EntryAndText(BaseModel):
@@ -223,6 +251,27 @@ class FoldersAnswer(BaseModel):
 
     index: str
     folders: list[FolderAbout]
+
+
+class BatchProblem(BaseModel):
+    """The error of one search in a batch, and the status that the search alone would have been answered with."""
+
+    error: str
+    status: int
+
+
+class BatchAnswer(BaseModel):
+    """One answer or error per search, in the order of the searches."""
+
+    answers: list[SearchAnswer | BatchProblem]
+
+
+class Encoded(BaseModel):
+    """The vectors of texts and of images; of a model that encodes an item as a set, several vectors per item."""
+
+    index: str
+    texts: list[list[float]] | list[list[list[float]]]
+    images: list[list[float]] | list[list[list[float]]]
 
 
 class IndexAbout(BaseModel):

@@ -6,15 +6,16 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from diptych.errors import DataError, DiptychError, did_you_mean
 from diptych.index.entries import Entry
 from diptych.index.search import Searcher
+from diptych.models.engines.engine import Encodings
 from diptych.serve.batching import Batcher
 from diptych.serve.errors import RequestError
 from diptych.serve.metrics import Metrics
-from diptych.serve.queries import QueryRunner, SearchQuery, SearchResult, no_such_entry
+from diptych.serve.queries import EncodingQuery, QueryResult, QueryRunner, SearchQuery, SearchResult, no_such_entry
 from diptych.serve.uploads import Uploads
 
 Arguments = ParamSpec("Arguments")
@@ -31,7 +32,7 @@ class Service:
         self.searchers = searchers
         self.metrics = Metrics(self._entry_counts)
         runner = QueryRunner(searchers, self.metrics)
-        self._batcher: Batcher[SearchQuery, SearchResult] = Batcher(runner.run)
+        self._batcher: Batcher[EncodingQuery, QueryResult] = Batcher(runner.run)
         self.uploads = Uploads(runner.cached_image)
         self._pool = ThreadPoolExecutor(THREADS, "diptych-serve")
 
@@ -50,7 +51,11 @@ class Service:
 
     async def search(self, query: SearchQuery) -> SearchResult:
         """The result of a query, which shares a batch with concurrent ones."""
-        return await self._batcher.submit(query)
+        return cast(SearchResult, await self._batcher.submit(query))
+
+    async def encode(self, query: EncodingQuery) -> Encodings:
+        """The encoding of a query, one row; it shares a batch and the cache with concurrent searches."""
+        return cast(Encodings, await self._batcher.submit(query))
 
     async def run_in_thread(
         self, work: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs

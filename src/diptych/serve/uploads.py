@@ -44,9 +44,12 @@ class Uploads:
 
     async def read(self, request: Request, model: Model) -> Upload:
         """The image in the body of a request, prepared for the model."""
-        async with self._slots:
-            body = await read_image(request)
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._upload, body, model)
+        async with self.slots:
+            return await self.prepare(await read_image(request), model)
+
+    async def prepare(self, body: bytes, model: Model) -> Upload:
+        """The image in some bytes, prepared for the model; the caller holds one of the `slots`."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._upload, body, model)
 
     def close(self) -> None:
         """End the thread; a later upload starts a new one."""
@@ -55,7 +58,7 @@ class Uploads:
 
     def _start(self) -> None:
         self._thread = ThreadPoolExecutor(1, "diptych-uploads")
-        self._slots = asyncio.Semaphore(CONCURRENT)
+        self.slots = asyncio.Semaphore(CONCURRENT)
 
     def _upload(self, body: bytes, model: Model) -> Upload:
         digest = hashlib.sha256(body).digest()

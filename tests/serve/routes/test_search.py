@@ -9,6 +9,7 @@ import pytest
 
 from diptych.index.entries import SearchRequest
 from diptych.serve.app import create_app
+from diptych.serve.schemas import BatchAnswer
 
 
 def test_http_and_python_give_the_same_answer(kit, client):
@@ -153,3 +154,51 @@ def test_a_form_of_another_site_cannot_search(kit, client):
     kit.error_of(client.post("/search", content=query, headers={"content-type": "text/plain"}), 415)
     headers = {"content-type": "application/json", "origin": "http://evil.example"}
     kit.error_of(client.post("/search", content=query, headers=headers), 403)
+
+
+def test_a_batch_has_the_answers_of_its_searches_in_order(kit, client):
+    queries = [{"text": "green", "k": 1}, {"text": "a blue thing", "to": "text", "k": 2}, {"text": "green", "k": 1}]
+    answer = client.post("/search/batch", json={"queries": queries})
+    assert answer.status_code == 200, answer.text
+    BatchAnswer.model_validate(answer.json())
+    answers = answer.json()["answers"]
+    for query, found in zip(queries, answers, strict=True):
+        alone = client.post("/search", json=query).json()
+        assert {**found, "milliseconds": 0} == {**alone, "milliseconds": 0}
+
+
+def test_a_search_that_fails_does_not_lose_the_others_of_its_batch(kit, client, caplog):
+    queries = [
+        *({"text": "red"}, {"text": " "}, {"text": "red", "index": "other"}, {"text": "poison"}, {"text": "venom"}),
+        *({"text": "red", "split": "nope"}, "red", {"text": "red", "k": "5"}, {"text": "blue"}),
+    ]
+    answers = client.post("/search/batch", json={"queries": queries}).json()["answers"]
+    assert [found.get("status") for found in answers] == [None, 422, 404, 500, 500, 422, 422, 422, None]
+    assert [found["hits"][0]["key"] for found in answers if "hits" in found] == ["red.jpg", "below/blue.jpg"]
+    for query, found in zip(queries, answers, strict=True):
+        if "error" in found:
+            alone = kit.error_of(client.post("/search", json=query), found["status"])
+            assert found["error"] == alone
+    assert "a text that no model can read" in caplog.text  # the log has what the answer does not say
+    assert "no model can read" not in str(answers)
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        ({}, "queries is missing"),
+        ({"queries": []}, "at least 1"),
+        ({"queries": [{"text": "a"}] * 65}, "at most 64"),
+        ({"queries": {"text": "a"}}, "queries: "),
+        ({"queries": [{"text": "a"}], "k": 3}, "k: there is no such field"),
+    ],
+)
+def test_a_bad_batch_is_answered_with_one_sentence(kit, client, sent, reason):
+    assert reason in kit.error_of(client.post("/search/batch", json=sent), 422)
+
+
+def test_a_batch_is_limited_and_must_be_json(kit, client):
+    headers = {"content-type": "application/json"}
+    large = kit.error_of(client.post("/search/batch", content=b" " * (2**20 + 1), headers=headers), 413)
+    assert "at most 64" in large
+    kit.error_of(client.post("/search/batch", content=b"{}", headers={"content-type": "text/plain"}), 415)

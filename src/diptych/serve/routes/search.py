@@ -1,19 +1,25 @@
-"""/search and /similar: search by text, by an uploaded photo, or by an entry of the index."""
+"""/search and /similar: search by text, by several texts, by an uploaded photo, or by an entry of the index."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import time
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from pydantic import ValidationError
 
-from diptych.serve.errors import RequestError, describe_first
-from diptych.serve.openapi import body, errors, parameters, read_parameters
+from diptych.serve.errors import INTERNAL, RequestError, describe_error, describe_first
+from diptych.serve.openapi import body, errors, inlined, parameters, parse_json, read_json, read_parameters
 from diptych.serve.queries import SearchQuery, SearchResult, Upload
 from diptych.serve.schemas import (
     MAX_CHARACTERS,
+    MAX_QUERIES,
+    BatchAnswer,
+    BatchBody,
+    LooseBatchBody,
     SearchAnswer,
     SearchBody,
     SearchOptions,
@@ -22,17 +28,21 @@ from diptych.serve.schemas import (
     UrlOptions,
 )
 from diptych.serve.service import Service, find_entry
-from diptych.serve.uploads import read_body
 
 CAPTIONS = 5  # per image, at most
 JSON_BYTES = 2**16
+BATCH_BYTES = 2**20
 BYTES_SCHEMA = {"type": "string", "format": "binary"}
 ANSWER: dict[int | str, dict[str, Any]] = {200: {"model": SearchAnswer, "description": "The hits, best first"}}
+BATCH: dict[int | str, dict[str, Any]] = {200: {"model": BatchAnswer, "description": "One answer or error per search"}}
+
+_log = logging.getLogger(__name__)
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
     """Add the routes that search."""
     _add_search(app, service)
+    _add_batch(app, service)
     _add_similar(app, service)
 
 
@@ -54,6 +64,43 @@ def _add_search(app: FastAPI, service: Service) -> None:
         started = time.perf_counter()
         options = await read_search_body(request)
         return await respond(service, options, options.text, started)
+
+
+def _add_batch(app: FastAPI, service: Service) -> None:
+    @app.post(
+        "/search/batch",
+        responses={**BATCH, **errors(408, 413, 415, 422)},
+        openapi_extra=body("application/json", inlined(BatchBody)),
+    )
+    async def search_batch(request: Request) -> Response:
+        """Search by several texts at once; a search that fails has its error in place of its answer."""
+        started = time.perf_counter()
+        too_large = f"the body is larger than {BATCH_BYTES >> 20} MB; send fewer queries, at most {MAX_QUERIES}"
+        batch = parse_json(await read_json(request, BATCH_BYTES, too_large), LooseBatchBody)
+        asked = (answer_one(service, query, started) for query in batch.queries)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        return Response(b'{"answers": [%s]}' % b", ".join(map(answer_or_error, answers)), media_type="application/json")
+
+
+async def answer_one(service: Service, query: Any, started: float) -> bytes:
+    """The answer to one search of a batch, as JSON."""
+    try:
+        options = SearchBody.model_validate(query)
+    except ValidationError as reason:
+        raise RequestError(422, describe_first(reason.errors(include_url=False))) from None
+    return await answer(service, options, options.text, started)
+
+
+def answer_or_error(outcome: bytes | BaseException) -> bytes:
+    """The answer to a search of a batch, or its error with the status; one that is unexpected is logged."""
+    if isinstance(outcome, bytes):
+        return outcome
+    if not isinstance(outcome, Exception):  # such as a cancellation, which is not about this search
+        raise outcome
+    status, message = describe_error(outcome)
+    if message == INTERNAL:
+        _log.error("a search of a batch failed", exc_info=outcome)
+    return json.dumps({"error": " ".join(message.split()), "status": status}).encode("ascii")
 
 
 def _add_similar(app: FastAPI, service: Service) -> None:
@@ -80,10 +127,15 @@ def _add_similar(app: FastAPI, service: Service) -> None:
 
 async def respond(service: Service, options: SearchOptions, subject: str | Upload | int, started: float) -> Response:
     """The response to a search that was received at `started`."""
+    return Response(await answer(service, options, subject, started), media_type="application/json")
+
+
+async def answer(service: Service, options: SearchOptions, subject: str | Upload | int, started: float) -> bytes:
+    """The answer to a search that was received at `started`, as JSON."""
     without = subject if isinstance(subject, int) else None
     query = SearchQuery(service.index_name(options.index), subject, options.request(without))
     result = await service.search(query)
-    return Response(to_json(query, result, 1000 * (time.perf_counter() - started)), media_type="application/json")
+    return to_json(query, result, 1000 * (time.perf_counter() - started))
 
 
 def to_json(query: SearchQuery, result: SearchResult, milliseconds: float) -> bytes:
@@ -103,12 +155,6 @@ def to_json(query: SearchQuery, result: SearchResult, milliseconds: float) -> by
 
 
 async def read_search_body(request: Request) -> SearchBody:
-    """The search in a JSON body; requiring this type keeps out forms of other sites, which cannot send it."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise RequestError(415, "the body must be JSON; send it with Content-Type: application/json")
+    """The search in a JSON body."""
     too_large = f"the body is larger than {JSON_BYTES >> 10} kB; a text may have {MAX_CHARACTERS:,} characters"
-    content = await read_body(request, JSON_BYTES, too_large)
-    try:
-        return SearchBody.model_validate_json(content)
-    except ValidationError as reason:
-        raise RequestError(422, describe_first(reason.errors())) from None
+    return parse_json(await read_json(request, JSON_BYTES, too_large), SearchBody)
