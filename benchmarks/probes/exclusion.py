@@ -47,7 +47,8 @@ def words_of(text: str) -> set[str]:
 
 def unit(vector: Values) -> Values:
     """The vector at length one."""
-    return vector / np.linalg.norm(vector, axis=-1, keepdims=True)
+    scaled: Values = vector / np.linalg.norm(vector, axis=-1, keepdims=True)
+    return scaled
 
 
 def subtract(share: float) -> Rule:
@@ -132,9 +133,9 @@ def main() -> None:
         figures = {}
         for name, rule in rules():
             orders = [np.argsort(-rule(photos, vectors[a], vectors[b]), kind="stable") for a, b, _, _ in chosen]
-            precision = [average_precision(order, pair[2]) for order, pair in zip(orders, chosen, strict=True)]
-            shown = [pair[3][order[:10]].mean() for order, pair in zip(orders, chosen, strict=True)]
-            figures[name] = np.mean(precision), np.mean(shown)
+            precisions = [average_precision(order, pair[2]) for order, pair in zip(orders, chosen, strict=True)]
+            in_top = [pair[3][order[:10]].mean() for order, pair in zip(orders, chosen, strict=True)]
+            figures[name] = float(np.mean(precisions)), float(np.mean(in_top))
         best = best or max(figures, key=lambda name: figures[name][0])
         print(f"{split}: {len(chosen)} pairs; average precision, excluded word in the first ten")
         for name, (precision, shown) in figures.items():
