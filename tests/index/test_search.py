@@ -147,7 +147,7 @@ def test_an_index_that_is_replaced_during_a_search_is_searched_again(kit, store,
     kit.put(store, [f"a{i}" for i in range(9)])
     store.close()
     searcher = Searcher(Store.open(store.path), kit.FakeModel())
-    hits = QueryPlan._hits
+    hits = QueryPlan.hits
 
     def late(plan, *arguments):
         if not replaced:
@@ -155,7 +155,7 @@ def test_an_index_that_is_replaced_during_a_search_is_searched_again(kit, store,
         return hits(plan, *arguments)
 
     replaced = []
-    monkeypatch.setattr(QueryPlan, "_hits", late)
+    monkeypatch.setattr(QueryPlan, "hits", late)
     found = searcher.search_texts(["x"], SearchRequest())[0]
     monkeypatch.undo()
     assert replaced
