@@ -17,7 +17,7 @@ from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
 from diptych.models.engines.engine import Encodings
 from diptych.serve.app import create_app
-from diptych.serve.schemas import SearchAnswer
+from diptych.serve.schemas.answers import SearchAnswer
 from diptych.text.tokenisers.treebank import tokenise
 from support.own_engine import OwnEngine
 

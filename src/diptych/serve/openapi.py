@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from diptych.serve.errors import RequestError, describe_first
-from diptych.serve.schemas import Problem
+from diptych.serve.schemas.answers import Problem
 from diptych.serve.uploads import read_body
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -8,7 +8,7 @@ import pytest
 from diptych.index.search import Searcher
 from diptych.models.engines.engine import Encodings
 from diptych.serve.app import create_app
-from diptych.serve.schemas import Encoded
+from diptych.serve.schemas.answers import Encoded
 
 
 def b64(content):

@@ -10,7 +10,7 @@ from PIL import Image
 
 from diptych.models.explain.localise import LocatedRegion
 from diptych.serve.routes import entries
-from diptych.serve.schemas import Explained
+from diptych.serve.schemas.answers import Explained
 
 BAD_IDS = {
     "dots": "../photos.diptych",

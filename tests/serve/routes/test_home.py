@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diptych.serve.errors import RequestError
 from diptych.serve.routes.home import browsable, read_cursor
-from diptych.serve.schemas import FoldersAnswer, HomeAnswer
+from diptych.serve.schemas.answers import FoldersAnswer, HomeAnswer
 
 DAY = 86400
 

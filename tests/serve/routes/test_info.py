@@ -1,4 +1,4 @@
-from diptych.serve.schemas import Health, Indexes
+from diptych.serve.schemas.answers import Health, Indexes
 
 
 def test_indexes_and_health_describe_what_is_served(client):

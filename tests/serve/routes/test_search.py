@@ -9,7 +9,7 @@ import pytest
 
 from diptych.index.entries import SearchRequest
 from diptych.serve.app import create_app
-from diptych.serve.schemas import BatchAnswer
+from diptych.serve.schemas.answers import BatchAnswer
 
 
 def test_http_and_python_give_the_same_answer(kit, client):

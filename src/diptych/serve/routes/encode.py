@@ -17,7 +17,9 @@ from diptych.models.engines.engine import Encodings
 from diptych.serve.errors import RequestError, describe_error
 from diptych.serve.openapi import body, errors, inlined, parse_json, read_json
 from diptych.serve.queries import EncodingQuery, Upload, check_model
-from diptych.serve.schemas import MAX_IMAGES, EncodeBody, Encoded
+from diptych.serve.schemas.answers import Encoded
+from diptych.serve.schemas.fields import MAX_IMAGES
+from diptych.serve.schemas.requests import EncodeBody
 from diptych.serve.service import Service
 from diptych.serve.uploads import MAX_BYTES
 

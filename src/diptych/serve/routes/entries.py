@@ -23,7 +23,9 @@ from diptych.models.embeddings import to_array
 from diptych.serve.errors import RequestError
 from diptych.serve.openapi import errors, parameters, read_parameters
 from diptych.serve.queries import stored_encoding
-from diptych.serve.schemas import MAX_ID, EntryAndText, Explained, Localized, PictureParameters
+from diptych.serve.schemas.answers import Explained, Localized
+from diptych.serve.schemas.fields import MAX_ID
+from diptych.serve.schemas.requests import EntryAndText, PictureParameters
 from diptych.serve.service import Service, find_entry
 from diptych.text.noun_phrases import noun_phrases
 

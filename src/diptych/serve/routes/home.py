@@ -16,7 +16,9 @@ from diptych.index.search import Searcher
 from diptych.serve.errors import RequestError
 from diptych.serve.openapi import errors, parameters, read_parameters
 from diptych.serve.routes.search import CAPTIONS
-from diptych.serve.schemas import MAX_ID, FolderParameters, FoldersAnswer, HomeAnswer, HomeParameters
+from diptych.serve.schemas.answers import FoldersAnswer, HomeAnswer
+from diptych.serve.schemas.fields import MAX_ID
+from diptych.serve.schemas.requests import FolderParameters, HomeParameters
 from diptych.serve.service import Service
 
 IMAGES: dict[int | str, dict[str, Any]] = {200: {"model": HomeAnswer, "description": "The images, newest first"}}

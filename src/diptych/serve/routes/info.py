@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from diptych import __version__
 from diptych.index.search import Searcher
 from diptych.serve.openapi import errors
-from diptych.serve.schemas import Health, Indexes
+from diptych.serve.schemas.answers import Health, Indexes
 from diptych.serve.service import UNAVAILABLE, Service
 
 MAX_FOLDERS = 200

@@ -14,13 +14,11 @@ from pydantic import ValidationError
 from diptych.serve.errors import INTERNAL, RequestError, describe_error, describe_first
 from diptych.serve.openapi import body, errors, inlined, parameters, parse_json, read_json, read_parameters
 from diptych.serve.queries import SearchQuery, SearchResult, Upload
-from diptych.serve.schemas import (
-    MAX_CHARACTERS,
-    MAX_QUERIES,
-    BatchAnswer,
+from diptych.serve.schemas.answers import BatchAnswer, SearchAnswer
+from diptych.serve.schemas.fields import MAX_CHARACTERS, MAX_QUERIES
+from diptych.serve.schemas.requests import (
     BatchBody,
     LooseBatchBody,
-    SearchAnswer,
     SearchBody,
     SearchOptions,
     SearchParameters,

@@ -3,7 +3,7 @@ from pydantic import ValidationError
 
 from diptych.errors import DataError
 from diptych.index.entries import Filters, SearchRequest
-from diptych.serve.schemas import SearchBody, SearchParameters, UrlOptions
+from diptych.serve.schemas.requests import SearchBody, SearchParameters, UrlOptions
 
 
 def test_empty_filters_let_everything_through():

@@ -1,0 +1,173 @@
+"""Responses of the HTTP API, as the OpenAPI document describes them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from diptych.index.entries import Kind
+
+
+class Problem(BaseModel):
+    """The error in one sentence."""
+
+    error: str
+
+
+class EntryAbout(BaseModel):
+    """An entry, and the captions of its image."""
+
+    id: int
+    kind: Kind
+    key: str
+    image: int | None
+    text: str | None
+    folder: str
+    split: str | None
+    taken: str | None
+    width: int
+    height: int
+    columns: dict[str, str]
+    captions: list[str]
+
+
+class FoundEntry(EntryAbout):
+    """An entry that was found; `near` are the ids of its near-duplicates."""
+
+    score: float
+    stands_out: bool
+    near: list[int]
+
+
+class SearchAnswer(BaseModel):
+    """The hits, best first; `message` is a sentence for people, if there is anything to say about the answer."""
+
+    index: str
+    text: str | None
+    to: Kind
+    found: bool
+    message: str | None
+    unknown: list[str]
+    searched: int
+    method: Literal["exact", "ivf"]
+    milliseconds: float
+    hits: list[FoundEntry]
+
+
+class ListedImage(EntryAbout):
+    """An image and its day: that of its capture, or else of its file, or empty if neither is known."""
+
+    day: str
+
+
+class HomeAnswer(BaseModel):
+    """Images by day, newest first; pass `next` as `cursor` to get those that follow, if it is not null."""
+
+    index: str
+    images: list[ListedImage]
+    next: str | None
+
+
+class FolderAbout(BaseModel):
+    """A folder: its path in the source, the number of images in it and below, and whether it has folders."""
+
+    path: str
+    images: int
+    has_folders: bool
+
+
+class FoldersAnswer(BaseModel):
+    """The folders directly in a folder, by name."""
+
+    index: str
+    folders: list[FolderAbout]
+
+
+class BatchProblem(BaseModel):
+    """The error of one search in a batch, and the status that the search alone would have been answered with."""
+
+    error: str
+    status: int
+
+
+class BatchAnswer(BaseModel):
+    """One answer or error per search, in the order of the searches."""
+
+    answers: list[SearchAnswer | BatchProblem]
+
+
+class Encoded(BaseModel):
+    """The vectors of texts and of images; of a model that encodes an item as a set, several vectors per item."""
+
+    index: str
+    texts: list[list[float]] | list[list[list[float]]]
+    images: list[list[float]] | list[list[list[float]]]
+
+
+class IndexAbout(BaseModel):
+    """An index, what it holds, and what it supports."""
+
+    name: str
+    images: int
+    texts: int
+    model: str
+    source_name: str
+    localizes: bool
+    explains: bool
+    splits: list[str]
+    folders: list[str]
+    columns: list[str]
+
+
+class Indexes(BaseModel):
+    """All served indexes, the default first."""
+
+    indexes: list[IndexAbout]
+
+
+class WordAbout(BaseModel):
+    """A word and how much the score drops without it; null if the model does not know the word."""
+
+    place: int
+    word: str
+    importance: float | None
+
+
+class Explained(BaseModel):
+    """The score of a text with an image, and the importance of each word."""
+
+    id: int
+    text: str
+    score: float
+    words: list[WordAbout]
+
+
+class PlaceAbout(BaseModel):
+    """A box (left, top, right, bottom, each from 0 to 1) and its score."""
+
+    box: list[float]
+    score: float
+
+
+class PhrasePlaces(BaseModel):
+    """A phrase and its places, best first."""
+
+    phrase: str
+    places: list[PlaceAbout]
+
+
+class Localized(BaseModel):
+    """The phrases of a text and their places in an image."""
+
+    id: int
+    phrases: list[PhrasePlaces]
+
+
+class Health(BaseModel):
+    """The state of the service, and its problems, if any."""
+
+    status: Literal["ok", "degraded"]
+    problems: list[str]
+    version: str
+    indexes: dict[str, dict[str, Any]]

@@ -1,0 +1,36 @@
+"""The types of fields that several requests of the HTTP API have, and their limits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from diptych.index.entries import EMPTY_QUERY
+
+MAX_CHARACTERS = 1000  # of a query
+MAX_HITS = 500
+MAX_QUERIES = 64  # in one request
+MAX_IMAGES = 16  # in one request
+MAX_ID = 2**63 - 1  # SQLite's ids have 64 bits
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError(EMPTY_QUERY)
+    return text
+
+
+# The patterns of days and conditions are for the documentation; `Filters` and `column_filters` check them.
+Words = Annotated[
+    str,
+    Field(max_length=MAX_CHARACTERS, description="A query in words", json_schema_extra={"pattern": r"\S"}),
+    AfterValidator(_not_blank),
+]
+Day = Annotated[
+    str,
+    Field(description="A day, such as 2026-11-16", json_schema_extra={"pattern": "^([0-9]{4}-[0-9]{2}-[0-9]{2})?$"}),
+]
+Condition = Annotated[str, Field(max_length=2000, description="column=value", json_schema_extra={"pattern": "^[^=]+="})]
+Name = Annotated[str, Field(max_length=1000)]
+Id = Annotated[int, Field(ge=1, le=MAX_ID, description="An entry's id")]
