@@ -27,6 +27,8 @@ def schema(client):
 ROUTES = [
     "/search",
     "/search/batch",
+    "/home",
+    "/folders",
     "/encode",
     "/similar",
     "/image/{id}",

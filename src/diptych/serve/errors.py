@@ -92,6 +92,8 @@ def describe_first(mistakes: Sequence[Mapping[str, Any]]) -> str:
         return f"{field[:100]}: there is no such field"
     if first["type"] == "json_invalid":
         return f"the body is not JSON: {message}"
+    if first["type"] == "model_type":  # pydantic words it otherwise if the value was not parsed from JSON
+        message = "input should be an object"
     if first["type"] == "value_error":
         message = str(first["ctx"]["error"])
     return f"{field[:100] or 'the body'}: {message[:1].lower()}{message[1:]}"
