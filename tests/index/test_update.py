@@ -8,7 +8,7 @@ from PIL import Image
 
 from diptych.index import update
 from diptych.index.backend import IndexSpec
-from diptych.index.source import FolderSource
+from diptych.index.sources.folder import FolderSource
 from diptych.index.sqlite.store import Store
 from diptych.index.update import Update
 from diptych.models.engines.engine import Encodings

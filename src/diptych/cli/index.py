@@ -108,7 +108,7 @@ def sync_command(
 
         diptych index runs/first captions.csv --into shop.diptych --storage int8
     """
-    from diptych.index.source import source_name
+    from diptych.index.sources.open import source_name
     from diptych.index.sync import sync
     from diptych.machine import keep_freed_memory
     from diptych.model import Model

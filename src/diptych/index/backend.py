@@ -22,7 +22,7 @@ from diptych import plugins
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import IndexFileError, PluginError, did_you_mean, one_line
 from diptych.index.entries import Entry, Filters, Kind
-from diptych.index.source import ImageInfo, Stamp
+from diptych.index.sources.listing import ImageInfo, Stamp
 from diptych.index.vectors import Storage
 from diptych.models.engines.engine import Encodings
 from diptych.progress import ProgressCallback

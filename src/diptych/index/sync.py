@@ -13,7 +13,8 @@ from shlex import quote
 import diptych
 from diptych.errors import DataError, IndexFileError
 from diptych.index.backend import IndexLocation, IndexSpec, IndexStore, locate
-from diptych.index.source import Listing, Source, open_source
+from diptych.index.sources.listing import Listing, Source
+from diptych.index.sources.open import open_source
 from diptych.index.update import Update
 from diptych.index.vectors import Storage
 from diptych.machine import available_cores, interrupt_event

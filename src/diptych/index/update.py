@@ -23,7 +23,7 @@ from diptych.errors import DataError, ImageError
 from diptych.features.hashes import pixels_hash
 from diptych.index.backend import Content, IndexSpec, IndexStore, text_hash
 from diptych.index.decoding import PhotoOptions, photo_options
-from diptych.index.source import ImageInfo, Listing, Source
+from diptych.index.sources.listing import ImageInfo, Listing, Source
 from diptych.index.storage_cost import measure
 from diptych.index.thumbnails import difference_hash, thumbnail
 from diptych.index.vectors import encode, encode_set

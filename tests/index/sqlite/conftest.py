@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from diptych.index.backend import Content, IndexSpec, text_hash
-from diptych.index.source import ImageInfo
+from diptych.index.sources.listing import ImageInfo
 from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.writer import Writer
 from diptych.index.vectors import encode, encode_set

@@ -9,7 +9,7 @@ from PIL import Image
 
 from diptych.errors import IndexFileError
 from diptych.index.backend import Content, IndexSpec, text_hash
-from diptych.index.source import ImageInfo
+from diptych.index.sources.listing import ImageInfo
 from diptych.index.sqlite.doctor import examine
 from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.writer import Writer

@@ -1,7 +1,7 @@
 import pytest
 
 from diptych.index.backend import Content, text_hash
-from diptych.index.source import ImageInfo
+from diptych.index.sources.listing import ImageInfo
 from diptych.index.sqlite.writer import Writer
 
 

@@ -20,7 +20,7 @@ from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError, IndexFileError
 from diptych.index.backend import Content, Ids, IndexLocation, IndexSpec, Problem
 from diptych.index.entries import Entry, Filters, Kind
-from diptych.index.source import Stamp
+from diptych.index.sources.listing import Stamp
 from diptych.index.vectors import decode, decode_set
 from diptych.models.engines.engine import Encodings
 from diptych.progress import ProgressCallback

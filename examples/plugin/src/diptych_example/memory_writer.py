@@ -12,7 +12,7 @@ from typing import Any
 
 from diptych.index.backend import Content, IndexSpec, Problem, text_hash
 from diptych.index.entries import Kind
-from diptych.index.source import ImageInfo, Stamp
+from diptych.index.sources.listing import ImageInfo, Stamp
 
 NOTHING = ImageInfo(None, ())
 

@@ -16,7 +16,7 @@ from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError, IndexFileError, did_you_mean
 from diptych.index.backend import Ids, IndexSpec, Problem
 from diptych.index.entries import Entry, Filters, Kind
-from diptych.index.source import Stamp
+from diptych.index.sources.listing import Stamp
 from diptych.index.sqlite import browse, words
 from diptych.index.sqlite.database import Database
 from diptych.index.vectors import STORAGES, decode, decode_set

@@ -12,7 +12,7 @@ import numpy as np
 
 from diptych.index.backend import Content, IndexSpec, text_hash
 from diptych.index.entries import Kind
-from diptych.index.source import ImageInfo, Stamp
+from diptych.index.sources.listing import ImageInfo, Stamp
 from diptych.index.sqlite.migrations import ADD_IMAGE_WORDS
 from diptych.index.sqlite.store import Store
 from diptych.index.vectors import checksum
