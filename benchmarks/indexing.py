@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from diptych.data.images import IMAGE_SUFFIXES, PictureFile, decode
+from diptych.data.file_kinds import IMAGE_SUFFIXES
+from diptych.data.images import PictureFile, decode
 from diptych.index.decoding import photo_options
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync

@@ -3,6 +3,7 @@
     DiptychError            base class: one line that names the file or setting, what is wrong, and what to do
     ├── DataError           a corpus, its captions or its word vectors cannot be used
     │   └── ImageError      one image cannot be decoded; callers may skip it
+    │       └── MissingPackageError  it could be, with an optional package
     ├── RecipeError         a recipe or one of its settings is wrong
     ├── RunError            a run folder or a checkpoint cannot be used
     ├── CallbackError       a callback of a training has raised an exception
@@ -30,6 +31,10 @@ class DataError(DiptychError):
 
 class ImageError(DataError):
     """One image cannot be decoded; the message is the reason for skipping it."""
+
+
+class MissingPackageError(ImageError):
+    """One image cannot be decoded until an optional package is installed; the message is the command."""
 
 
 class RecipeError(DiptychError):

@@ -128,7 +128,7 @@ def test_an_image_that_cannot_be_read_says_which(tmp_path, photo, opened):
 
 
 def test_an_image_that_is_too_large_is_not_decoded(photo, opened, monkeypatch):
-    monkeypatch.setattr("diptych.data.images.MAX_PIXELS", 53)
+    monkeypatch.setattr("diptych.data.large_photos.MAX_PIXELS", 53)
     with pytest.raises(ImageError, match=r"the image: 9 x 6 pixels, above the limit of 53 pixels"):
         as_picture(opened(photo)).load()
 

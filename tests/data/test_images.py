@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from diptych.data import images
 from diptych.data.images import PictureFile, decode, square_array, square_pixels
 from diptych.errors import ImageError
 
@@ -216,27 +215,19 @@ def test_unreadable_file_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert refused(path) == "cannot be read (Permission denied)"
 
 
-@pytest.mark.parametrize("size", [(10_000, 10_001), (12_000, 12_000), (30_000, 30_000), (2**31 - 1, 2**31 - 1)])
+@pytest.mark.parametrize("size", [(15_811, 15_812), (30_000, 30_000), (2**31 - 1, 2**31 - 1)])
 def test_bombs_are_refused_from_their_header(tmp_path: Path, size: tuple[int, int]) -> None:
     message = refused(png_header(tmp_path / "bomb.png", *size))
-    assert "above the limit of 100,000,000 pixels" in message
+    assert "above the limit of 250,000,000 pixels" in message
     assert Image.MAX_IMAGE_PIXELS == 1024 * 1024 * 1024 // 4 // 3
 
 
-def test_pictures_up_to_the_limit_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = saved(tmp_path / "a.png", four_corners())
-    monkeypatch.setattr(images, "MAX_PIXELS", 32 * 16)
-    assert decode(path).size == (32, 16)
-    monkeypatch.setattr(images, "MAX_PIXELS", 32 * 16 - 1)
-    assert refused(path) == "32 x 16 pixels, above the limit of 511 pixels; save it smaller"
-
-
 def test_the_silence_survives_filters_set_later(tmp_path: Path) -> None:
-    bomb = png_header(tmp_path / "bomb.png", 10_000, 10_001)
+    bomb = png_header(tmp_path / "bomb.png", 20_000, 20_001)
     with warnings.catch_warnings(record=True) as heard:
         for _ in range(2):
             warnings.simplefilter("always")
-            with pytest.raises(ImageError, match="10000 x 10001"):
+            with pytest.raises(ImageError, match="20000 x 20001"):
                 decode(bomb)
     assert heard == []
 
@@ -273,7 +264,7 @@ def test_large_jpegs_are_decoded_small_when_the_size_is_known(tmp_path: Path) ->
 
 def test_threads_get_what_one_thread_gets(tmp_path: Path) -> None:
     paths = [saved(tmp_path / f"{i}.png", Image.new("RGB", (20, 20), (i, 0, 0))) for i in range(40)]
-    paths.insert(3, png_header(tmp_path / "bomb.png", 10_000, 10_001))
+    paths.insert(3, png_header(tmp_path / "bomb.png", 20_000, 20_001))
 
     def look(path: Path) -> object:
         try:

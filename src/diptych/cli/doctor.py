@@ -19,6 +19,7 @@ from diptych.errors import PluginError
 
 EXTRAS = {
     "parquet": "pyarrow",
+    "heic": "pillow_heif",
     "tokenizers": "tokenizers",
     "regions": "cv2",
     "faiss": "faiss",

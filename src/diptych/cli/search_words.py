@@ -10,7 +10,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from diptych.cli.console import print_note
-from diptych.data.images import IMAGE_SUFFIXES
+from diptych.data.file_kinds import IMAGE_SUFFIXES
 
 # One dash and at least two letters: the short options of the command are single signs, such as -k5 and -0.
 _EXCLUDED_WORD = re.compile(r"-[^\W\d_]{2}[\w'-]*")

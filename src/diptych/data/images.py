@@ -6,11 +6,11 @@ import functools
 import io
 import re
 import stat
+import struct
 import threading
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,33 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from diptych.data import large_photos
 from diptych.data.corpus import Picture
-from diptych.errors import ImageError
-
-MAX_PIXELS = 100_000_000  # width times height as the header declares it, checked before anything is decoded
-
-_ENDINGS = "jpg jpeg jpe jfif png gif webp bmp tif tiff ppm pgm jp2 avif"
-IMAGE_SUFFIXES = frozenset(f".{ending}" for ending in _ENDINGS.split())
+from diptych.data.header import Header, header_of
+from diptych.data.heif import is_heif, open_heif
+from diptych.data.upright import orientation, to_rgb, turn
+from diptych.errors import ImageError, MissingPackageError
 
 # Formats that Pillow decodes itself; it passes others on, EPS to an interpreter and WMF to the system.
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 
-_ORIENTATION_TAG, _EXIF_TAG, _TAKEN_TAG = 0x0112, 0x8769, 0x9003
-_FIRST_ROTATED_ORIENTATION = 5
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-
-# Where Pillow keeps the EXIF and XMP blocks of a file, which both can hold the orientation.
-_ORIENTED = ("exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp")
-
 _EMPTY = "an empty file (0 bytes); copy it again"
+
+_BEGINNING = 64  # bytes that identify a format
 
 _PIL_FILTER = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 _filter_lock = threading.Lock()
@@ -62,6 +48,14 @@ class PictureFile:
     def load(self) -> Image.Image:
         """Decode to an upright RGB image, or raise ImageError with the reason."""
         return decode(self.path)
+
+
+@dataclass(frozen=True)
+class Photo:
+    """An upright RGB image, and what the header of its file says."""
+
+    image: Image.Image
+    header: Header
 
 
 @dataclass(frozen=True)
@@ -100,23 +94,30 @@ def square_array(image: Image.Image, size: int) -> NDArray[np.uint8]:
 def decode(path: Path, size: int | None = None) -> Image.Image:
     """Decode a file to an upright RGB image, or raise an ImageError that names the file and the reason.
 
-    With `size`, a large JPEG is decoded at a reduced resolution of at least twice that size, which is several times
-    faster.
+    With `size`, a large JPEG or HEIC is decoded at a reduced resolution of at least twice that size, which is several
+    times faster. A photo above 100 megapixels is always reduced.
     """
     try:
         return _decode(path, size)
     except Exception as reason:  # a damaged file makes decoders raise anything from OSError to IndexError
-        raise ImageError(" ".join(f"{path}: {_describe(reason)}".splitlines())) from None
+        raise _named(reason, str(path)) from None
 
 
-def decode_bytes(content: bytes, name: str, size: int | None = None, limit: int = MAX_PIXELS) -> Image.Image:
-    """Decode the content of a file as `decode` does; `limit` is the largest width times height."""
+def decode_bytes(content: bytes, name: str, size: int | None = None, limit: int | None = None) -> Image.Image:
+    """Decode the content of a file as `decode` does; `limit` refuses an image with more pixels than that."""
+    return read_photo(content, name, size, limit).image
+
+
+def read_photo(content: bytes, name: str, size: int | None = None, limit: int | None = None) -> Photo:
+    """Decode the content of a file as `decode_bytes` does, and read its header, at once."""
     try:
         if not content:
             raise ImageError(_EMPTY)
-        return _decode_open(io.BytesIO(content), size, limit)
+        with _open(io.BytesIO(content)) as image:
+            header = header_of(image)
+            return Photo(_upright_rgb(image, size, limit), header)
     except Exception as reason:
-        raise ImageError(" ".join(f"{name}: {_describe(reason, limit)}".splitlines())) from None
+        raise _named(reason, name, limit) from None
 
 
 def upright_rgb(image: Image.Image, name: str) -> Image.Image:
@@ -125,39 +126,12 @@ def upright_rgb(image: Image.Image, name: str) -> Image.Image:
     try:
         if getattr(image, "tile", None) and getattr(image, "fp", None) is None:
             raise ImageError("its file was closed before it was decoded; pass the path, or call load() before closing")
-        _check_size(image, MAX_PIXELS)
+        large_photos.check_size(image, large_photos.MAX_PIXELS)
         with _LOAD_LOCKS[hash(id(image)) % len(_LOAD_LOCKS)]:
             image.load()
-        return _rgb(_upright(image))
+        return to_rgb(turn(image, orientation(image)))
     except Exception as reason:
-        raise ImageError(" ".join(f"{name}: {_describe(reason)}".splitlines())) from None
-
-
-@dataclass(frozen=True)
-class Header:
-    """The upright width and height of a photo, and the day it was taken, if the file has it."""
-
-    width: int
-    height: int
-    taken: str | None
-
-
-def read_header(content: bytes) -> Header:
-    """Read the header of an image file that can be decoded, without decoding its pixels."""
-    _silence_pil()
-    with Image.open(io.BytesIO(content), formats=_formats()) as image:
-        width, height, taken = image.width, image.height, None
-        with suppress(Exception):  # a damaged EXIF block is ignored
-            exif = image.getexif()
-            if exif.get(_ORIENTATION_TAG, 1) >= _FIRST_ROTATED_ORIENTATION:
-                width, height = height, width
-            taken = _day(str(exif.get_ifd(_EXIF_TAG)[_TAKEN_TAG]))
-        return Header(width, height, taken)
-
-
-def _day(moment: str) -> str:
-    year, month, day = re.split("[-: ]", moment)[:3]
-    return date(int(year), int(month), int(day)).isoformat()
+        raise _named(reason, name) from None
 
 
 def _decode(path: Path, size: int | None) -> Image.Image:
@@ -166,30 +140,44 @@ def _decode(path: Path, size: int | None) -> Image.Image:
         raise ImageError("a folder, not an image" if path.is_dir() else "not an ordinary file")
     if not status.st_size:
         raise ImageError(_EMPTY)
-    with path.open("rb") as file:
-        return _decode_open(file, size, MAX_PIXELS)
+    with path.open("rb") as file, _open(file) as image:
+        return _upright_rgb(image, size, None)
 
 
-def _decode_open(file: BinaryIO, size: int | None, limit: int) -> Image.Image:
+def _open(file: BinaryIO) -> Image.Image:
+    """Open an image file by its content, whatever its name says, without decoding it."""
     _silence_pil()
-    with Image.open(file, formats=_formats()) as image:
-        _check_size(image, limit)
-        if size is not None:
-            image.draft(None, (2 * size, 2 * size))  # twice: antialiasing needs something to average
-        image.load()
-        return _rgb(_upright(image))
+    beginning = file.read(_BEGINNING)
+    file.seek(0)
+    if is_heif(beginning):
+        return open_heif(file)
+    with suppress(Image.DecompressionBombError):  # at a size that we may well read, in bounded memory
+        return Image.open(file, formats=_formats())
+    for name in _formats():
+        factory, accepts = Image.OPEN[name]
+        with suppress(SyntaxError, IndexError, TypeError, struct.error):  # as `Image.open` does
+            if accepts is None or accepts(beginning):
+                file.seek(0)
+                return factory(file, "")
+    raise UnidentifiedImageError
 
 
-def _check_size(image: Image.Image, limit: int) -> None:
-    if image.width * image.height > limit:
-        raise ImageError(_too_large(f"{image.width} x {image.height} pixels", limit))
+def _upright_rgb(image: Image.Image, size: int | None, limit: int | None) -> Image.Image:
+    loaded = large_photos.load(image, size, limit)
+    return to_rgb(turn(loaded, orientation(image)))  # asked last, because decoding a TIFF turns it
 
 
-def _describe(error: Exception, limit: int = MAX_PIXELS) -> str:
+def _named(error: Exception, name: str, limit: int | None = None) -> ImageError:
+    """An error as one line that names the file."""
+    kind = MissingPackageError if isinstance(error, MissingPackageError) else ImageError
+    return kind(" ".join(f"{name}: {_describe(error, limit)}".splitlines()))
+
+
+def _describe(error: Exception, limit: int | None) -> str:
     if isinstance(error, ImageError):
         return str(error)
     if isinstance(error, Image.DecompressionBombError):
-        return _too_large("too large", limit)
+        return large_photos.too_large("too large", limit or large_photos.MAX_PILLOW_PIXELS)
     if isinstance(error, UnidentifiedImageError):
         return f"not an image in a known format ({', '.join(_formats())}), or its beginning is damaged"
     if isinstance(error, FileNotFoundError):
@@ -197,10 +185,6 @@ def _describe(error: Exception, limit: int = MAX_PIXELS) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"cannot be read ({error.strerror})"
     return f"damaged or cut short ({str(error) or type(error).__name__}); copy or export it again"
-
-
-def _too_large(size: str, limit: int) -> str:
-    return f"{size}, above the limit of {limit:,} pixels; save it smaller"
 
 
 @functools.cache
@@ -215,37 +199,3 @@ def _silence_pil() -> None:
     if list(warnings.filters[:1]) != [_PIL_FILTER]:
         with _filter_lock:
             warnings.filterwarnings("ignore", module=_PIL_FILTER[3].pattern)
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    try:
-        turn = _UPRIGHT.get(image.getexif().get(_ORIENTATION_TAG, 1))
-    except Exception:  # a damaged EXIF block does not make the pixels unreadable
-        return image
-    if turn is None:
-        return image
-    turned = image.transpose(turn)
-    for name in _ORIENTED:  # otherwise the upright image would be turned once more by the next reader
-        turned.info.pop(name, None)
-    return turned
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode == "I" or image.mode.startswith("I;16"):
-        image = _eight_bits(image)
-    if image.mode == "F":
-        raise ImageError("floating-point pixels have no fixed white; save it with 8 or 16 bits")
-    if image.has_transparency_data:
-        colours = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), colours)
-    return image.convert("RGB")
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    values = np.asarray(image)  # (height, width)
-    if values.min() < 0 or values.max() > 65535:
-        raise ImageError("32-bit pixels beyond 0-65535 have no fixed white; save it with 8 or 16 bits")
-    grey = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)  # 65535 becomes 255; PIL would clip
-    if "transparency" in image.info:
-        grey[values == image.info["transparency"]] = 255
-    return Image.fromarray(grey)

@@ -20,6 +20,7 @@ from typing_extensions import Self
 
 from diptych import plugins
 from diptych.data.corpus import Floats, Integers
+from diptych.data.header import Header
 from diptych.errors import IndexFileError, PluginError, did_you_mean, one_line
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.sources.listing import ImageInfo, Stamp
@@ -63,7 +64,7 @@ class Problem(NamedTuple):
 class Content:
     """A content to add: its hash, and its vector and set as bytes (see `index.vectors`).
 
-    For an image also its difference hash, its size in pixels, the day it was taken, and a thumbnail as JPEG.
+    For an image also its difference hash, what the header of its file says, and a thumbnail as JPEG.
     """
 
     kind: Kind
@@ -71,9 +72,7 @@ class Content:
     vector: bytes
     vector_set: bytes | None = None
     look: int | None = None
-    width: int | None = None
-    height: int | None = None
-    taken: str | None = None
+    header: Header | None = None
     thumbnail: bytes | None = None
 
 

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from diptych.data.corpus import Floats
-from diptych.data.images import decode_bytes, picture_path, read_header
+from diptych.data.header import Header
+from diptych.data.images import Photo, picture_path, read_photo
 from diptych.data.read_ahead import read_ahead
-from diptych.errors import DataError, ImageError
+from diptych.errors import DataError, ImageError, MissingPackageError
 from diptych.features.hashes import pixels_hash
 from diptych.index.backend import Content, IndexSpec, IndexStore, text_hash
 from diptych.index.decoding import PhotoOptions, photo_options
@@ -143,9 +143,9 @@ class Update:
             digest = bytes.fromhex(pixels_hash(photo))
             if self._is_known(digest):
                 return _ReadImage(key, digest, info)
-            return self._prepare(key, digest, info, photo, (photo.width, photo.height, None))
+            return self._prepare(key, digest, info, Photo(photo, Header(photo.width, photo.height)))
         except ImageError as reason:
-            return _ReadImage(key, reason=str(reason))
+            return _ReadImage(key, reason=str(reason), permanent=not isinstance(reason, MissingPackageError))
         except (DataError, OSError) as reason:
             text = f"cannot be read ({reason.strerror})" if isinstance(reason, OSError) else str(reason)
             return _ReadImage(key, reason=text, permanent=False)
@@ -163,17 +163,15 @@ class Update:
         if self._is_known(digest):
             return _ReadImage(key, digest, info)
         try:
-            photo = decode_bytes(content, key, self._options.decode_size)
+            photo = read_photo(content, key, self._options.decode_size)
         except ImageError as reason:
-            raise ImageError(str(reason).removeprefix(" ".join(f"{key}: ".splitlines()))) from None
-        header = read_header(content)
-        return self._prepare(key, digest, info, photo, (header.width, header.height, header.taken))
+            raise type(reason)(str(reason).removeprefix(" ".join(f"{key}: ".splitlines()))) from None
+        return self._prepare(key, digest, info, photo)
 
-    def _prepare(
-        self, key: str, digest: bytes, info: ImageInfo, photo: Image.Image, size_and_day: tuple[int, int, str | None]
-    ) -> _ReadImage:
-        prepared = self._model.engine.preprocess(photo)
-        content = Content("image", digest, b"", None, difference_hash(photo), *size_and_day, thumbnail(photo))
+    def _prepare(self, key: str, digest: bytes, info: ImageInfo, photo: Photo) -> _ReadImage:
+        prepared = self._model.engine.preprocess(photo.image)
+        look, small = difference_hash(photo.image), thumbnail(photo.image)
+        content = Content("image", digest, b"", None, look, photo.header, small)
         return _ReadImage(key, digest, info, prepared, content)
 
     @cached_property

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from diptych.data.header import Header
 from diptych.index.backend import Content, IndexSpec, text_hash
 from diptych.index.sources.listing import ImageInfo
 from diptych.index.sqlite.store import Store
@@ -35,7 +36,8 @@ def fill(store, sets=False):
             encoded_set = encode_set(row) if sets else None
             vector = encode(row, "float32")[0]
             look = 2**64 - 1 - number
-            content = Content("image", bytes([number]), vector, encoded_set, look, 30, 20, taken, b"jpeg %d" % number)
+            header = Header(30, 20, taken)
+            content = Content("image", bytes([number]), vector, encoded_set, look, header, b"jpeg %d" % number)
             stamp = (1, day * DAY + DAY // 2, None)
             writer.put_image(key, writer.add(content), stamp, ImageInfo(key, of_image, split, columns))
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from diptych.data.header import Header
 from diptych.errors import IndexFileError
 from diptych.index.backend import Content, IndexSpec, text_hash
 from diptych.index.sources.listing import ImageInfo
@@ -28,9 +29,8 @@ def sound(tmp_path_factory):
         for number in range(5):
             photo = Image.new("RGB", (400, 300), (50 * number, 9, 9))
             small = thumbnail(photo)
-            content = Content(
-                "image", bytes([number]), vectors[number], None, difference_hash(photo), 400, 300, None, small
-            )
+            look, header = difference_hash(photo), Header(400, 300)
+            content = Content("image", bytes([number]), vectors[number], None, look, header, small)
             writer.put_image(f"{number}.jpg", writer.add(content), (1, 1, None), ImageInfo(f"{number}.jpg", ["a dog"]))
     store.close()
     return store.path

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
+from diptych.data.header import Header
 from diptych.errors import DataError, IndexFileError
 from diptych.index.backend import Content, Ids, IndexLocation, IndexSpec, Problem
 from diptych.index.entries import Entry, Filters, Kind
@@ -184,10 +185,11 @@ class MemoryStore:
         image, root = self._image(row), self.spec.root
         about, content = image.info, self._content(image)
         path = None if about.path is None or root is None else str(Path(root, about.path))
-        taken = content.taken
+        header = content.header or Header(0, 0)
+        taken = header.taken
         if taken is None and image.stamp[1]:
             taken = time.strftime("%Y-%m-%d", time.localtime(image.stamp[1] / 1e9))
-        folder, size = image.key.rpartition("/")[0], (content.width or 0, content.height or 0)
+        folder, size = image.key.rpartition("/")[0], (header.width, header.height)
         shown = id if row.image is None else row.image
         return Entry(id, row.kind, row.key, shown, row.text, path, folder, about.split, taken, *size, about.columns)
 

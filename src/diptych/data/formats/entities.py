@@ -18,7 +18,7 @@ from diptych.data.corpus import Box, Corpus, Phrase
 from diptych.data.corpus_builder import CorpusBuilder
 from diptych.data.entities.archive import ZIP_NAME, Archive, has_annotations, open_archive
 from diptych.data.entities.markup import Annotation, read_boxes, read_sentence
-from diptych.data.images import IMAGE_SUFFIXES
+from diptych.data.file_kinds import IMAGE_SUFFIXES
 from diptych.data.parsing import non_empty, read_lines
 from diptych.errors import DataError
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from diptych.data.address import Address
 from diptych.data.corpus import SPLITS, Corpus
 from diptych.data.corpus_builder import CorpusBuilder
+from diptych.data.file_kinds import IMAGE_SUFFIXES
 from diptych.data.formats.captions import add_captions
 from diptych.data.formats.table import TABLE_SUFFIXES
-from diptych.data.images import IMAGE_SUFFIXES
 from diptych.data.parsing import SPLIT_NAMES, clean_text, hashed_split, non_empty, read_lines
 from diptych.errors import DataError
 

@@ -7,7 +7,8 @@ import stat
 from pathlib import Path
 
 from diptych.data.corpus import Picture
-from diptych.data.images import IMAGE_SUFFIXES, PictureFile
+from diptych.data.file_kinds import IMAGE_SUFFIXES
+from diptych.data.images import PictureFile
 from diptych.data.parsing import clean_text, read_lines
 from diptych.errors import DataError
 from diptych.index.sources.listing import ImageInfo, Listing, describe_failure

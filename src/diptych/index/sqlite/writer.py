@@ -62,14 +62,19 @@ class Writer:
     def add(self, content: Content) -> int:
         """Add a content that the index does not have, and return its id."""
         look = None if content.look is None else int(np.uint64(content.look).astype(np.int64))  # SQLite is signed
+        header = content.header
+        size_and_day = (None, None, None) if header is None else (header.width, header.height, header.taken)
         number = self._database.insert(
             "INSERT INTO contents(kind, hash, checksum, look, width, height, taken, vector, sets) "
             "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(content.kind, content.hash, checksum(content.vector, content.vector_set), look),
-                *(content.width, content.height, content.taken, content.vector, content.vector_set),
+                *(*size_and_day, content.vector, content.vector_set),
             ),
         )
+        if header is not None and (header.camera is not None or header.latitude is not None):
+            values = (number, header.camera, header.latitude, header.longitude)
+            self._database.insert("INSERT INTO details VALUES(?, ?, ?, ?)", values)
         if content.thumbnail is not None:
             self._database.insert("INSERT INTO thumbnails VALUES(?, ?)", (number, content.thumbnail))
         return number

@@ -1,0 +1,26 @@
+"""The kinds of files that photos come in: their endings, and the package that a kind needs."""
+
+from __future__ import annotations
+
+import functools
+from importlib.util import find_spec
+
+
+def _endings(names: str) -> frozenset[str]:
+    return frozenset(f".{name}" for name in names.split())
+
+
+HEIF_SUFFIXES = _endings("heic heif hif")
+IMAGE_SUFFIXES = _endings("jpg jpeg jpe jfif png gif webp bmp tif tiff ppm pgm jp2 avif") | HEIF_SUFFIXES
+
+INSTALL_HEIF = "pip install 'diptych[heic]'"
+
+
+def install_hint(suffix: str) -> str | None:
+    """The command that installs what files with this ending need, such as `.heic`; None if they can be read."""
+    return INSTALL_HEIF if suffix.lower() in HEIF_SUFFIXES and not _is_installed("pillow_heif") else None
+
+
+@functools.cache
+def _is_installed(module: str) -> bool:
+    return find_spec(module) is not None
