@@ -106,9 +106,9 @@ def test_each_format_has_a_limit(tmp_path):
     ):
         decode(saved(tmp_path / "b.png", Image.new("L", (1001, 100))))
     decode(saved(tmp_path / "a.jpg", Image.new("L", (1000, 400))))
-    with pytest.raises(ImageError, match="b.tif: 801 x 100 pixels, above the limit of 80,000 pixels"):
+    with pytest.raises(ImageError, match=r"b.tif: 801 x 100 pixels, above the limit of 80,000 pixels"):
         decode(saved(tmp_path / "b.tif", Image.new("L", (801, 100))))
-    with pytest.raises(ImageError, match="b.jpg: 1001 x 400 pixels, above the limit of 400,000 pixels"):
+    with pytest.raises(ImageError, match=r"b.jpg: 1001 x 400 pixels, above the limit of 400,000 pixels"):
         decode(saved(tmp_path / "b.jpg", Image.new("L", (1001, 400))))
 
 
@@ -116,7 +116,7 @@ def test_a_callers_limit_is_not_exceeded():
     content = io.BytesIO()
     Image.new("RGB", (100, 60)).save(content, "JPEG")
     assert decode_bytes(content.getvalue(), "it", limit=6000).size == (100, 60)
-    with pytest.raises(ImageError, match="it: 100 x 60 pixels, above the limit of 5,999 pixels"):
+    with pytest.raises(ImageError, match=r"it: 100 x 60 pixels, above the limit of 5,999 pixels"):
         decode_bytes(content.getvalue(), "it", limit=5999)
 
 
@@ -124,7 +124,7 @@ def test_a_callers_limit_is_not_exceeded():
 def test_progressive_jpegs_are_limited_by_the_memory_for_their_coefficients(tmp_path, subsampling, most):
     options = {"progressive": True, "subsampling": subsampling}
     decode(saved(tmp_path / "a.jpg", Image.new("RGB", (100, most // 100)), **options))
-    with pytest.raises(ImageError, match="as a progressive JPEG, which takes 0.0 GB to decode, above the limit"):
+    with pytest.raises(ImageError, match=r"as a progressive JPEG, which takes 0.0 GB to decode, above the limit"):
         decode(saved(tmp_path / "b.jpg", Image.new("RGB", (100, most // 100 + 1)), **options))
 
 
@@ -161,9 +161,11 @@ def test_large_photos_are_decoded_one_at_a_time(tmp_path, monkeypatch):
 
 def test_the_limits_suit_pillow():
     assert MAX_PILLOW_PIXELS <= 2 * Image.MAX_IMAGE_PIXELS
-    with pytest.raises(ImageError, match="too large, above the limit of 80,000 pixels"):
-        large = io.BytesIO()
-        Image.new("L", (300, 300)).save(large, "WEBP")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
-            decode_bytes(large.getvalue(), "it")
+
+
+def test_what_pillow_itself_refuses_is_an_image_error(monkeypatch):
+    large = io.BytesIO()
+    Image.new("L", (300, 300)).save(large, "WEBP")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(ImageError, match=r"it: too large, above the limit of 80,000 pixels"):
+        decode_bytes(large.getvalue(), "it")

@@ -1,11 +1,15 @@
 """One pass over a source; what it does to the index is tested with sync."""
 
+import io
+import sys
 import threading
 
 import numpy as np
+import pillow_heif
 import pytest
 from PIL import Image
 
+from diptych.data import file_kinds
 from diptych.index import update
 from diptych.index.backend import IndexSpec
 from diptych.index.sources.folder import FolderSource
@@ -116,3 +120,39 @@ def test_a_file_above_the_limit_is_not_read(store, folder, monkeypatch):
     monkeypatch.setattr(update, "_LARGEST_FILE", 10)
     assert run(store, folder).encoded == 0
     assert all("more than the limit of 10; save a smaller copy" in reason for _, reason in store.problems())
+
+
+def test_the_camera_and_the_place_of_a_photo_are_stored(store, folder):
+    exif = Image.Exif()
+    exif[0x010F], exif[0x0110] = "Apple", "iPhone 12 mini"
+    exif.get_ifd(0x8825).update({1: "N", 2: (48.0, 8.0, 15.0), 3: "W", 4: (11.0, 34.0, 30.0)})
+    Image.new("RGB", (8, 8), (99, 0, 0)).save(folder / "phone.jpg", exif=exif)
+    run(store, folder)
+    assert store.database.rows("SELECT camera, latitude, longitude FROM details") == [
+        ("Apple iPhone 12 mini", 48.1375, -11.575)
+    ]
+
+
+def test_files_that_need_a_package_are_one_problem_per_ending_until_it_is_installed(store, folder, monkeypatch):
+    for name in ("a.heic", "b.HEIC", "c.hif"):
+        content = io.BytesIO()
+        pillow_heif.from_pillow(Image.new("RGB", (64, 64), (len(name), 0, 0))).save(content)
+        (folder / name).write_bytes(content.getvalue())
+    (folder / "really.jpg").write_bytes((folder / "a.heic").read_bytes())
+    with monkeypatch.context() as patch:
+        patch.setattr(file_kinds, "_is_installed", lambda module: False)
+        patch.setitem(sys.modules, "pillow_heif", None)
+        assert run(store, folder).encoded == 6
+        command = "pip install 'diptych[heic]'"
+        assert store.problems() == [
+            ("*.heic", f"2 files: {command}"),
+            ("*.hif", f"1 file: {command}"),
+            ("really.jpg", f"a HEIC photo; to read it: {command}"),
+        ]
+        generation = store.generation
+        run(store, folder)
+        assert store.problems()[0] == ("*.heic", f"2 files: {command}")
+    assert store.generation > generation  # the renamed one is tried again
+    assert run(store, folder).encoded == 2  # two have the same colour
+    assert store.problems() == []
+    assert store.counts()["image"] == 10

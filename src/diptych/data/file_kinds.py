@@ -13,6 +13,8 @@ def _endings(names: str) -> frozenset[str]:
 HEIF_SUFFIXES = _endings("heic heif hif")
 IMAGE_SUFFIXES = _endings("jpg jpeg jpe jfif png gif webp bmp tif tiff ppm pgm jp2 avif") | HEIF_SUFFIXES
 
+PACKAGED_SUFFIXES = HEIF_SUFFIXES  # of files that optional packages read
+
 INSTALL_HEIF = "pip install 'diptych[heic]'"
 
 

@@ -104,7 +104,7 @@ def _degrees(parts: Sequence[Any], reference: object, negative: str) -> float:
     values = [float(part) for part in parts]
     if not 1 <= len(values) <= 3 or not all(math.isfinite(value) and value >= 0 for value in values):
         raise ValueError(parts)
-    degrees = sum(value / 60**power for power, value in enumerate(values))
+    degrees = sum(value / factor for value, factor in zip(values, (1, 60, 3600), strict=False))
     return -degrees if _clean(reference).upper().startswith(negative) else degrees
 
 

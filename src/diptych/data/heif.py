@@ -34,4 +34,5 @@ def open_heif(file: BinaryIO) -> Image.Image:
         raise MissingPackageError(f"a HEIC photo; to read it: {INSTALL_HEIF}") from None
     except Exception as reason:
         raise MissingPackageError(f"a HEIC photo; pillow-heif cannot be imported {why_broken(reason)}") from None
-    return HeifImageFile(file)
+    image: Image.Image = HeifImageFile(file)  # type: ignore[no-untyped-call]
+    return image

@@ -51,8 +51,8 @@ def check_size(image: Image.Image, limit: int | None) -> None:
         raise ImageError(too_large(f"{image.width} x {image.height} pixels", largest))
     if image.format in _JPEG and (needed := _coefficient_bytes(image)) > MAX_COEFFICIENT_BYTES:
         raise ImageError(
-            f"{image.width} x {image.height} pixels as a progressive JPEG, which takes {needed / 1e9:.1f} GB to decode, "
-            f"above the limit of {MAX_COEFFICIENT_BYTES / 1e9:.1f} GB; save it as a baseline JPEG, or smaller"
+            f"{image.width} x {image.height} pixels as a progressive JPEG, which takes {needed / 1e9:.1f} GB to decode"
+            f", above the limit of {MAX_COEFFICIENT_BYTES / 1e9:.1f} GB; save it as a baseline JPEG, or smaller"
         )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -15,7 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.data.corpus import Floats
+from diptych.data.corpus import Floats, Picture
+from diptych.data.file_kinds import PACKAGED_SUFFIXES, install_hint
 from diptych.data.header import Header
 from diptych.data.images import Photo, picture_path, read_photo
 from diptych.data.read_ahead import read_ahead
@@ -103,9 +105,23 @@ class Update:
             if problem.size is not None and problem.key not in files and problem.key not in self._listing.text_files
         ]
         noted = {problem.key: problem.reason for problem in problems if problem.size is None}
-        is_same = noted == self._listing.problems and self._store.spec == self._spec
+        self._source_problems = {**self._listing.problems, **self._leave_out_what_needs_packages()}
+        is_same = noted == self._source_problems and self._store.spec == self._spec
         is_unfinished = bool(self._store.meta("unfinished"))
         self._is_up_to_date = is_same and not (self._todo or gone or self._solved or is_unfinished)
+
+    def _leave_out_what_needs_packages(self) -> dict[str, str]:
+        """Leave out new files that an optional package would read; one problem per ending says what to install."""
+        hints = {suffix: hint for suffix in PACKAGED_SUFFIXES if (hint := install_hint(suffix))}
+        if not hints:
+            return {}
+        endings = {key: _suffix(self._source.picture(key)) for key in self._todo}
+        self._todo = [key for key in self._todo if endings[key] not in hints]
+        return {
+            f"*{suffix}": f"{count:,} {'file' if count == 1 else 'files'}: {hints[suffix]}"
+            for suffix, count in Counter(endings.values()).items()
+            if suffix in hints
+        }
 
     def run(self, interrupted: threading.Event, progress: ProgressCallback | None) -> None:
         """Do the work; stops early when `interrupted` is set, with everything finished written."""
@@ -269,7 +285,7 @@ class Update:
         """Remove what is gone, and note what the storage types cost."""
         cost = self._storage_cost()
         with self.writer.transaction():
-            self.removed = self.writer.finish(self._listing.problems, self._solved, cost)
+            self.removed = self.writer.finish(self._source_problems, self._solved, cost)
 
     def _storage_cost(self) -> dict[str, Any] | None:
         """The cost of each storage type, unless it has been measured with at least as many vectors before."""
@@ -277,3 +293,8 @@ class Update:
         sample = sample[np.isfinite(sample).all(1)]
         before = self._store.meta("storage_cost") or {}
         return {**measure(sample), "of": len(sample)} if len(sample) > before.get("of", 1) else None
+
+
+def _suffix(picture: Picture) -> str:
+    path = picture_path(picture)
+    return "" if path is None else path.suffix.lower()
