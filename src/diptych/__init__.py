@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from diptych.evaluation.protocols.retrieval import RetrievalResult
     from diptych.evaluation.runs import evaluate
     from diptych.index.entries import Answer, Entry, Filters, Hit, SearchRequest
-    from diptych.index.search import Query, Searcher, open_index
+    from diptych.index.query import Query
+    from diptych.index.search import Searcher, open_index
     from diptych.index.sync import SyncResult, sync
     from diptych.mining.arrays import MinedNegatives, mine_embeddings
     from diptych.model import Model, load
@@ -82,7 +83,8 @@ _NAMES = {
     "diptych.evaluation.protocols.retrieval": ("RetrievalResult",),
     "diptych.evaluation.runs": ("evaluate",),
     "diptych.index.entries": ("Answer", "Entry", "Filters", "Hit", "SearchRequest"),
-    "diptych.index.search": ("Query", "Searcher", "open_index"),
+    "diptych.index.query": ("Query",),
+    "diptych.index.search": ("Searcher", "open_index"),
     "diptych.index.sync": ("SyncResult", "sync"),
     "diptych.mining.arrays": ("MinedNegatives", "mine_embeddings"),
     "diptych.model": ("Model", "load"),

@@ -154,3 +154,15 @@ def test_paths_are_absolute_and_words_need_no_quotes(index):
     assert invoke(index, "two", "dogs", "-0", "-k", 9).stdout.split("\0") == [*listed, ""]
     assert "--paths prints files only" in refused(index, "x", "--paths", "--json")
     assert "--paths prints files only" in refused(index, "x", "--paths", "--to", "texts")
+
+
+def test_next_of_the_json_continues_the_answer(index):
+    whole = json.loads(invoke(index, "two dogs", "--json", "-k", 9).stdout)
+    found, cursor = [], []
+    while cursor is not None:
+        page = json.loads(invoke(index, "two dogs", "--json", "-k", 2, *cursor).stdout)
+        found += [hit["id"] for hit in page["hits"]]
+        cursor = page["next"] and ["--cursor", page["next"]]
+    assert found == [hit["id"] for hit in whole["hits"]]
+    assert len(found) > 2
+    assert "cursor: not one that this search gave" in refused(index, "two dogs", "--cursor", "x")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from diptych.index.backend import Content, IndexSpec, text_hash
-from diptych.index.search import Query
+from diptych.index.query import Query
 from diptych.index.sources.listing import ImageInfo
 from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.writer import Writer

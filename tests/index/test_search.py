@@ -7,8 +7,9 @@ from PIL import Image
 from diptych.errors import DataError, DiptychError, ImageError, IndexFileError, ScoreError
 from diptych.index import search
 from diptych.index.entries import Filters, SearchRequest
+from diptych.index.query import Query
 from diptych.index.query_plan import QueryPlan
-from diptych.index.search import Query, Searcher, open_store
+from diptych.index.search import Searcher, open_store
 from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.writer import Writer
 from diptych.models.engines.engine import Encodings
@@ -147,15 +148,15 @@ def test_an_index_that_is_replaced_during_a_search_is_searched_again(kit, store,
     kit.put(store, [f"a{i}" for i in range(9)])
     store.close()
     searcher = Searcher(Store.open(store.path), kit.FakeModel())
-    hits = QueryPlan.hits
+    answer = QueryPlan.answer
 
     def late(plan, *arguments):
         if not replaced:
             replaced.append(replace_index(kit, store.path, [f"b{i}" for i in range(9)]))
-        return hits(plan, *arguments)
+        return answer(plan, *arguments)
 
     replaced = []
-    monkeypatch.setattr(QueryPlan, "hits", late)
+    monkeypatch.setattr(QueryPlan, "answer", late)
     found = searcher.search_texts(["x"], SearchRequest())[0]
     monkeypatch.undo()
     assert replaced

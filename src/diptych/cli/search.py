@@ -40,6 +40,9 @@ def command(
     ] = "meaning",
     to: Annotated[Literal["images", "texts"], typer.Option(help="What to find.")] = "images",
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many hits.")] = DEFAULT_K,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="NEXT", help="Continue an answer: `next` of its --json, for the same search.")
+    ] = None,
     folder: Annotated[str | None, typer.Option(help="Only entries in this folder of the source.")] = None,
     since: Annotated[str | None, typer.Option(metavar="DAY", help="Only images since a day, as 2026-11-16.")] = None,
     until: Annotated[str | None, typer.Option(metavar="DAY", help="Only images until a day.")] = None,
@@ -91,7 +94,7 @@ def command(
 
     keep_freed_memory()
     filters = Filters(folder, since, until, split, column_filters(where or []))
-    request = SearchRequest("image" if to == "images" else "text", k, filters, mode=mode)
+    request = SearchRequest("image" if to == "images" else "text", k, filters, mode=mode, cursor=cursor)
     searcher = open_index(index, run, device, ivf=ivf, build_ivf=False, rerank=rerank)
     store = searcher.store
     try:

@@ -9,7 +9,7 @@ tell apart: for drawings, two criteria were not enough (benchmarks/probes/near_d
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,34 +26,46 @@ _ROWS = 256  # images per block that is compared with all others
 _ONES = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 
 
-def first_same_image(contents: Integers, looks: NDArray[np.uint64], vectors: Floats, colours: Colours) -> Integers:
+def first_same_image(
+    contents: Integers, looks: NDArray[np.uint64], vectors: Floats, colours: Colours, known: int = 0
+) -> Integers:
     """For each image the position of the first one that shows the same, (images,): its own if there is none before it.
 
-    `colours` returns the colour grid of the image at a position; it is called only if the other criteria agree.
+    The first `known` images are known to differ from each other. `colours` returns the colour grid of the image at a
+    position; it is called only if the other criteria agree.
     """
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    directions = vectors / np.where(lengths > 0, lengths, 1)
     first = np.arange(len(contents))
 
     def agree(one: int, other: int) -> bool:
         return bool(contents[one] == contents[other] or np.abs(colours(one) - colours(other)).max() <= COLOURS)
 
-    for begin in range(0, len(contents), _ROWS):
+    for begin in range(known, len(contents), _ROWS):
         rows = slice(begin, begin + _ROWS)
-        same = _differing(looks[rows, None], looks[None]) <= BITS  # (rows, images)
-        same &= directions[rows] @ directions.T >= COSINE
-        same |= contents[rows, None] == contents[None]
-        same &= np.arange(len(contents)) < first[rows, None]  # only with those before it
+        same = _differing(looks[rows, None], looks[None, : begin + _ROWS]) <= BITS  # (rows, images)
+        # Few images have a similar hash: cosines are needed of those only.
+        some, others = np.flatnonzero(same.any(1)), np.flatnonzero(same.any(0))
+        cosines = _directions(vectors[begin + some]) @ _directions(vectors[others]).T
+        same[np.ix_(some, others)] &= cosines >= COSINE
+        same |= contents[rows, None] == contents[None, : begin + _ROWS]
+        same &= np.arange(same.shape[1]) < first[rows, None]  # only with those before it
         for row in np.flatnonzero(same.any(1)).tolist():
-            leaders = np.flatnonzero(same[row] & (first == np.arange(len(first)))).tolist()
+            leaders = np.flatnonzero(same[row] & (first == np.arange(len(first)))[: same.shape[1]]).tolist()
             first[begin + row] = next((leader for leader in leaders if agree(begin + row, leader)), begin + row)
     return first
 
 
-def first_same_text(texts: Sequence[str]) -> Integers:
-    """For each text the position of the first one with the same words, (texts,), whatever its case and punctuation."""
-    seen: dict[str, int] = {}
-    return np.array([seen.setdefault(_words(text), row) for row, text in enumerate(texts)], np.int64)
+def plain_words(text: str) -> str:
+    """The words of a text without case and punctuation; a text without letters or digits is returned as it is."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    letters = "".join(
+        character if character.isalnum() or unicodedata.category(character)[0] == "M" else " " for character in plain
+    )
+    return " ".join(letters.split()) or text
+
+
+def _directions(vectors: Floats) -> Floats:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
 def _differing(looks: NDArray[np.uint64], others: NDArray[np.uint64]) -> Integers:
@@ -61,12 +73,3 @@ def _differing(looks: NDArray[np.uint64], others: NDArray[np.uint64]) -> Integer
     differing = (looks ^ others)[..., None].view(np.uint8)  # (looks, others, 8)
     bits: Integers = _ONES[differing].sum(-1, dtype=np.int64)
     return bits
-
-
-def _words(text: str) -> str:
-    """The words of a text without case and punctuation; a text without letters or digits is returned as it is."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    letters = "".join(
-        character if character.isalnum() or unicodedata.category(character)[0] == "M" else " " for character in plain
-    )
-    return " ".join(letters.split()) or text

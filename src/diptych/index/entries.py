@@ -104,6 +104,8 @@ class SearchRequest:
     `without` excludes one entry and its exact copies, for a search for entries similar to it. `excluded` are phrases
     that the captions of a hit must not contain; a search by text adds those that its text excludes (`dog -snow`).
     `mode` is how a text finds images: by the model, by its exact words in captions, names and folders, or by both.
+    `cursor` is `Answer.next` of the page before, of a request that is the same otherwise; without it, the best hits are
+    returned.
     """
 
     to: Kind = "image"
@@ -112,6 +114,7 @@ class SearchRequest:
     without: int | None = None
     excluded: tuple[str, ...] = ()
     mode: Mode = "meaning"
+    cursor: str | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):
@@ -146,7 +149,7 @@ class Answer:
 
     `found` is whether any of them stands out, and `searched` the number of entries that passed the filters.
     `unknown_words` are the words of a text query that the model does not know. `message` is a sentence for people, if
-    there is anything to say about the answer as a whole.
+    there is anything to say about the answer as a whole. `next` is the cursor of the next page, if there is one.
     """
 
     hits: tuple[Hit, ...]
@@ -155,6 +158,7 @@ class Answer:
     method: Literal["exact", "ivf"] = "exact"
     unknown_words: tuple[str, ...] = ()
     message: str | None = None
+    next: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The hits and how they were found; the names of the fields do not change."""
@@ -162,5 +166,6 @@ class Answer:
             "found": self.found,
             "searched": self.searched,
             "method": self.method,
+            "next": self.next,
             "hits": [hit.to_json() for hit in self.hits],
         }

@@ -1,9 +1,10 @@
-"""An index in memory: the vectors of each kind, and the entries that recent filters let through."""
+"""An index in memory: the vectors of each kind, what recent filters let through, and rankings that are read on."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 
 import numpy as np
 
@@ -12,8 +13,10 @@ from diptych.index.backend import IndexStore
 from diptych.index.entries import Filters, Kind
 from diptych.index.exact import Pool
 from diptych.index.ivf import Ivf
+from diptych.index.ranking import Ranking
 
 _CACHED_FILTERS = 4
+_CACHED_RANKINGS = 16  # of queries of which somebody reads page after page
 
 
 class LoadedIndex:
@@ -30,6 +33,7 @@ class LoadedIndex:
         self._lock = threading.Lock()
         self._pools: dict[Kind, Pool] = {}
         self._filtered: OrderedDict[tuple[Kind, Filters], Pool] = OrderedDict()
+        self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
 
     @property
     def is_current(self) -> bool:
@@ -51,6 +55,19 @@ class LoadedIndex:
                     self._filtered.popitem(last=False)
             self._filtered.move_to_end(key)
             return self._filtered[key]
+
+    def take_ranking(self, key: Hashable) -> Ranking | None:
+        """A ranking that was kept under this key, which nobody else then has."""
+        with self._lock:
+            return self._rankings.pop(key, None)
+
+    def keep_ranking(self, key: Hashable, ranking: Ranking) -> None:
+        """Keep a ranking for its next page; the least recently used one is dropped."""
+        with self._lock:
+            self._rankings[key] = ranking
+            self._rankings.move_to_end(key)
+            if len(self._rankings) > _CACHED_RANKINGS:
+                self._rankings.popitem(last=False)
 
     def _load(self, kind: Kind) -> Pool:
         pool = Pool(*self._store.vectors(kind))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,13 +20,15 @@ from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
 from diptych.index import ivf as ivf_cache
 from diptych.index.backend import IndexStore, locate
 from diptych.index.decoding import photo_options
-from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, Mode, SearchRequest
+from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, SearchRequest
 from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
+from diptych.index.query import Query
 from diptych.index.query_encoding import encode_query_texts
 from diptych.index.query_plan import QueryPlan
 from diptych.index.query_text import parse
-from diptych.index.word_plan import WordPlan, word_answers, word_store
+from diptych.index.ranking import Ranking
+from diptych.index.word_plan import WordPlan, word_store
 from diptych.model import Model
 from diptych.models.address import names_pair, run_folder
 from diptych.models.engines.engine import Encodings
@@ -34,19 +36,6 @@ from diptych.models.engines.engine import Encodings
 RERANK = 1000
 
 UseIvf = Literal["auto", "always", "never"]
-
-
-@dataclass(frozen=True)
-class Query:
-    """An encoded query: one row, what it encodes, what to search for, and its text, if it is one.
-
-    A text that is searched for by its words alone needs no encoding.
-    """
-
-    encoding: Encodings | None
-    kind: Kind
-    request: SearchRequest
-    text: str | None = None
 
 
 class Searcher:
@@ -144,10 +133,11 @@ class Searcher:
     def search(self, queries: Sequence[Query]) -> list[Answer]:
         """One answer per encoded query; queries of one kind with equal kind and filters requested share a product."""
         queries = [self._checked(query) for query in queries]
-        groups: dict[tuple[Kind, Kind, Filters, Mode], list[int]] = {}
+        groups: dict[tuple[object, ...], list[int]] = {}
         for position, query in enumerate(queries):
             request = query.request
-            groups.setdefault((query.kind, request.to, request.filters, request.mode), []).append(position)
+            later_page = None if request.cursor is None else position  # read from a ranking of its own
+            groups.setdefault((query.kind, request.to, request.filters, request.mode, later_page), []).append(position)
         answers: dict[int, Answer] = {}
         for positions in groups.values():
             found = self._answer_consistently([queries[position] for position in positions])
@@ -165,7 +155,9 @@ class Searcher:
             word_store(self.store, request, query.text)
         if request.mode == "both" and self._knows_none(query):
             request = replace(request, mode="words")
-        return replace(query, request=request, encoding=None if request.mode == "words" else query.encoding)
+        checked = replace(query, request=request, encoding=None if request.mode == "words" else query.encoding)
+        checked.cursor()
+        return checked
 
     def _knows_none(self, query: Query) -> bool:
         words = self._words(parse(query.text).wanted) if query.text is not None else []
@@ -189,29 +181,39 @@ class Searcher:
 
         If another process changes it meanwhile, they are answered again.
         """
-        kind, requests = group[0].kind, [query.request for query in group]
-        rows = [query.encoding for query in group if query.encoding is not None]
-        encoded = Encodings.concatenate(rows) if rows else None
-        to, filters = requests[0].to, requests[0].filters
+        to, filters = group[0].request.to, group[0].request.filters
         while True:
             self.refresh()
             loaded = self._loaded
             try:
                 pool, ivf, unfiltered = loaded.pool(to, filters), self._ivf_for(loaded, to), loaded.pool(to)
-                plan = QueryPlan(
-                    self.store, self.model, pool, unfiltered, ivf=ivf, query_kind=kind, rerank=self._rerank
-                )
-                if encoded is not None and requests[0].mode == "meaning":
-                    answers = plan.answers(encoded, requests)
-                else:
-                    texts = [parse(query.text or "").wanted for query in group]
-                    words = word_store(self.store, requests[0], group[0].text)
-                    answers = word_answers(WordPlan(words, pool, plan), texts, encoded, requests)
+                plan = QueryPlan(self.store, self.model, pool, unfiltered, ivf=ivf, rerank=self._rerank)
+                answers = self._answers(loaded, plan, group) if len(pool) else [Answer((), False, 0) for _ in group]
                 if loaded.instance == self.store.instance:  # ids start again in an index that replaces this one
                     return answers
             except DataError:  # an entry that was found has been removed since
                 if loaded.is_current:
                     raise
+
+    def _answers(self, loaded: LoadedIndex, plan: QueryPlan, group: Sequence[Query]) -> list[Answer]:
+        """One answer per query; the ranking of a later page is kept for the page after it."""
+        if group[0].request.cursor is None:
+            rankings = self._rankings(plan, group)
+            return [plan.answer(query, ranking) for query, ranking in zip(group, rankings, strict=True)]
+        (query,) = group
+        encoding = b"" if query.encoding is None else query.encoding.vectors.tobytes()
+        key = query.digest, query.request.k, encoding
+        ranking = loaded.take_ranking(key) or self._rankings(plan, group)[0]
+        answer = plan.answer(query, ranking)
+        loaded.keep_ranking(key, ranking)
+        return [answer]
+
+    def _rankings(self, plan: QueryPlan, group: Sequence[Query]) -> list[Ranking]:
+        encodings = [query.encoding for query in group if query.encoding is not None]
+        if group[0].request.mode == "meaning":
+            return plan.rankings(group, Encodings.concatenate(encodings))
+        words = WordPlan(self.store, plan)
+        return [words.ranking(query) for query in group]
 
     def _ivf_for(self, loaded: LoadedIndex, kind: Kind) -> Ivf | None:
         """The FAISS cache of a kind, if it is to be used and there is one."""
@@ -251,6 +253,8 @@ def _with_exclusions(query: Query) -> SearchRequest:
 def _message(query: Query, answer: Answer, *, knows_none: bool) -> str | None:
     """A sentence for people: nothing to search, unknown words, or nothing that stands out."""
     kind = query.request.to
+    if query.request.cursor is not None:  # said with the first page
+        return None
     if not answer.searched:
         if query.request.filters != Filters():
             return f"No {kind} passes the filters; widen them."

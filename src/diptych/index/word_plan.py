@@ -1,23 +1,24 @@
-"""Answers queries by the words of captions, names and folders (mode "words"), or by words and meaning (mode "both")."""
+"""Ranks images by the words of captions, names and folders (mode "words"), or by words and meaning (mode "both")."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 
 import numpy as np
 
 from diptych.data.corpus import Integers
 from diptych.errors import DataError
 from diptych.index.backend import IndexStore
-from diptych.index.entries import Answer, SearchRequest
-from diptych.index.exact import Pool
-from diptych.index.fusion import fuse
-from diptych.index.query_plan import Candidates, QueryPlan
+from diptych.index.entries import SearchRequest
+from diptych.index.fusion import SMOOTHING, fuse
+from diptych.index.groups import new_groups
+from diptych.index.query import Query
+from diptych.index.query_plan import QueryPlan
+from diptych.index.query_text import parse
+from diptych.index.ranking import Candidates, Ranking
 from diptych.index.words import WordStore
-from diptych.models.engines.engine import Encodings
 
 _FUSED = 1000  # the best images of each ranking that are fused
-_DEEPER = 4  # factor by which the number of candidates grows if too many of them are near-duplicates
 
 
 def word_store(store: IndexStore, request: SearchRequest, text: str | None) -> WordStore:
@@ -32,38 +33,31 @@ def word_store(store: IndexStore, request: SearchRequest, text: str | None) -> W
 
 
 class WordPlan:
-    """How requests of mode "words" or "both" are answered from a pool of images; `plan` ranks them by meaning."""
+    """How texts are ranked in a pool of images in mode "words" or "both"; `plan` ranks them by meaning."""
 
-    def __init__(self, store: WordStore, pool: Pool, plan: QueryPlan) -> None:
-        self._store, self._pool, self._plan = store, pool, plan
+    def __init__(self, store: IndexStore, plan: QueryPlan) -> None:
+        self._store, self._pool, self._plan = store, plan.pool, plan
 
-    def answer(self, text: str, query: Encodings | None, request: SearchRequest) -> Answer:
-        """The answer for a text and, for mode "both", its encoding; a hit with all of its words stands out."""
-        if not len(self._pool):
-            return Answer((), False, 0)
-        ids, scores = self._store.by_words(text, every=True)
-        places, rows = self._in_pool(ids)
-        if query is None:
-            found, threshold = Candidates(rows, scores[places], np.ones(len(rows), np.float32), False, "exact"), 0.0
-        else:
-            found, threshold = self._fused(text, query, rows, max(_FUSED, 2 * request.k))
-        hits = self._plan.hits(request, found.first(depth := 2 * request.k + 16), threshold)
-        while len(hits) < request.k and depth < len(found.rows):
-            depth *= _DEEPER
-            hits = self._plan.hits(request, found.first(depth), threshold)
-        return Answer(tuple(hits), any(hit.stands_out for hit in hits), len(self._pool), found.method)
-
-    def _fused(self, text: str, query: Encodings, with_all: Integers, depth: int) -> tuple[Candidates, float]:
-        """Both rankings as one, with the product of each row and the product from which a row stands out."""
-        by_meaning, threshold = self._plan.ranked(query, depth)
-        by_meaning = by_meaning.first(depth)
-        by_words = self._in_pool(self._store.by_words(text, every=False)[0])[1][:depth]
-        rows, scores = fuse([by_meaning.rows, by_words])
-        products = np.full(len(rows), -np.inf, np.float32)
-        order = np.argsort(rows)
-        products[order[np.searchsorted(rows, by_meaning.rows, sorter=order)]] = by_meaning.products
-        products[np.isin(rows, with_all)] = np.inf
-        return Candidates(rows, scores, products, False, by_meaning.method), threshold
+    def ranking(self, query: Query) -> Ranking:
+        """The ranking of a text; a hit with all of its words stands out."""
+        words, text = word_store(self._store, query.request, query.text), parse(query.text or "").wanted
+        ids, scores = words.by_words(text, every=True)
+        places, with_all = self._in_pool(ids)
+        begin = functools.partial(Ranking, self._pool.ids, relative=True)
+        groups = functools.partial(new_groups, self._store, self._pool, query.request)
+        if query.encoding is None:
+            found = Candidates(with_all, scores[places], np.ones(len(places), np.float32), False, "exact")
+            return begin(lambda *_: found, groups, 0.0)
+        head = max(_FUSED, 2 * query.request.k)
+        by_words = self._in_pool(words.by_words(text, every=False)[0])[1][:head]
+        (by_meaning,) = self._plan.rankings([query], query.encoding, head)
+        fused = functools.partial(_fuse, by_words=by_words, with_all=with_all, head=head)
+        ranking = begin(
+            lambda depth, since: fused(by_meaning.extend(max(depth, head), since)), groups, by_meaning.threshold
+        )
+        if len(by_meaning.found.rows):
+            ranking.found = fused(by_meaning.found)
+        return ranking
 
     def _in_pool(self, ids: Integers) -> tuple[Integers, Integers]:
         """Which of these ids are in the pool, as places in `ids`, and their rows in the pool, in the same order."""
@@ -75,9 +69,18 @@ class WordPlan:
         return places, rows[places]
 
 
-def word_answers(
-    plan: WordPlan, texts: Sequence[str], queries: Encodings | None, requests: Sequence[SearchRequest]
-) -> list[Answer]:
-    """One answer per text."""
-    rows = [None if queries is None else queries.take([row]) for row in range(len(texts))]
-    return [plan.answer(*item) for item in zip(texts, rows, requests, strict=True)]
+def _fuse(by_meaning: Candidates, by_words: Integers, with_all: Integers, head: int) -> Candidates:
+    """The first `head` rows of both rankings as one, then the others by meaning; those with all words stand out."""
+    best = by_meaning.rows[:head]
+    rows, scores = fuse([best, by_words])
+    products = np.full(len(rows), -np.inf, np.float32)
+    order = np.argsort(rows)
+    places = np.searchsorted(rows, by_meaning.rows, sorter=order)
+    known = np.isin(by_meaning.rows, rows)
+    products[order[places[known]]] = by_meaning.products[known]
+    ranks = np.arange(1, len(by_meaning.rows) + 1)
+    scores = np.concatenate([scores, (1 / (SMOOTHING + ranks[~known])).astype(np.float32)])
+    rows = np.concatenate([rows, by_meaning.rows[~known]])
+    products = np.concatenate([products, by_meaning.products[~known]])
+    products[np.isin(rows, with_all)] = np.inf
+    return Candidates(rows, scores, products, by_meaning.more, by_meaning.method)

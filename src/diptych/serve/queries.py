@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from diptych.errors import DataError, ScoreError
 from diptych.index.entries import Answer, Kind, SearchRequest
+from diptych.index.query import Query
 from diptych.index.query_encoding import encode_query_texts
-from diptych.index.search import Query, Searcher
+from diptych.index.search import Searcher
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
 from diptych.serve.batching import isolate_failures

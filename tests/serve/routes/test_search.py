@@ -202,3 +202,35 @@ def test_a_batch_is_limited_and_must_be_json(kit, client):
     large = kit.error_of(client.post("/search/batch", content=b" " * (2**20 + 1), headers=headers), 413)
     assert "at most 64" in large
     kit.error_of(client.post("/search/batch", content=b"{}", headers={"content-type": "text/plain"}), 415)
+
+
+@pytest.mark.parametrize("address", ["/search?text=red+thing", "/search?text=thing&mode=both", "/similar?id=1&to=text"])
+def test_next_continues_with_the_hits_that_follow(kit, client, address):
+    whole = client.get(f"{address}&k=9").json()
+    assert whole["next"] is None
+    found, cursor = [], ""
+    while cursor is not None:
+        page = client.get(f"{address}&k=1&cursor={cursor}")
+        assert len(kit.keys(page)) == 1
+        found += kit.keys(page)
+        cursor = page.json()["next"]
+    assert found == [hit["key"] for hit in whole["hits"]]
+    assert len(found) > 1
+
+
+def test_posted_searches_have_pages_too(kit, client):
+    body = {"text": "green thing", "k": 2}
+    first = client.post("/search", json=body)
+    second = client.post("/search", json={**body, "cursor": first.json()["next"]})
+    assert len(set(kit.keys(first) + kit.keys(second))) == 3
+    first = client.post("/similar?k=2", content=kit.picture("red"))
+    second = client.post("/similar", params={"k": 2, "cursor": first.json()["next"]}, content=kit.picture("red"))
+    assert len(set(kit.keys(first) + kit.keys(second))) == 3
+
+
+def test_a_cursor_of_another_search_is_refused(kit, client):
+    cursor = client.get("/search?text=red&k=1").json()["next"]
+    expected = "cursor: not one that this search gave as next; leave it out to begin with the best hits"
+    for other in (cursor[:-1], "x", "é", cursor):
+        response = client.get("/search", params={"text": "blue", "cursor": other})
+        assert kit.error_of(response, 422) == expected

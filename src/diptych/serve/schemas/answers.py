@@ -41,7 +41,10 @@ class FoundEntry(EntryAbout):
 
 
 class SearchAnswer(BaseModel):
-    """The hits, best first; `message` is a sentence for people, if there is anything to say about the answer."""
+    """The hits, best first; pass `next` as `cursor` to get those that follow, if it is not null.
+
+    `message` is a sentence for people, if there is anything to say about the answer.
+    """
 
     index: str
     text: str | None
@@ -51,6 +54,7 @@ class SearchAnswer(BaseModel):
     unknown: list[str]
     searched: int
     method: Literal["exact", "ivf"]
+    next: str | None
     milliseconds: float
     hits: list[FoundEntry]
 

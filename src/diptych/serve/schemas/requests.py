@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from diptych.index.entries import Filters, Kind, Mode, SearchRequest, column_filters
-from diptych.serve.schemas.fields import MAX_HITS, MAX_IMAGES, MAX_QUERIES, Condition, Day, Id, Name, Words
+from diptych.serve.schemas.fields import MAX_HITS, MAX_IMAGES, MAX_QUERIES, Condition, Cursor, Day, Id, Name, Words
 
 
 class SearchOptions(BaseModel):
@@ -23,6 +23,7 @@ class SearchOptions(BaseModel):
     since: Day = ""
     until: Day = ""
     split: Name = ""
+    cursor: Cursor = ""
 
     def column_filters(self) -> tuple[tuple[str, str], ...]:
         """Columns of the source's table and the values that they must have."""
@@ -37,7 +38,7 @@ class SearchOptions(BaseModel):
             split=self.split or None,
             columns=self.column_filters(),
         )
-        return SearchRequest(to=self.to, k=self.k, filters=filters, without=without)
+        return SearchRequest(to=self.to, k=self.k, filters=filters, without=without, cursor=self.cursor or None)
 
 
 class UrlOptions(SearchOptions):
@@ -140,7 +141,7 @@ class HomeParameters(BaseModel):
     index: Name = Field("", description="The name of an index; defaults to the first")
     folder: Name = Field("", description="Only images in this folder of the source or below it")
     k: int = Field(60, ge=1, le=MAX_HITS, description="The number of images")
-    cursor: str = Field("", max_length=100, description="Where to continue: `next` of the answer before")
+    cursor: Cursor = ""
 
 
 class FolderParameters(BaseModel):
