@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from diptych.features.crops import Crops, decode_size, fixed_crops, random_crop, random_window, resized_side, too_small
 
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
-NAMES = ["1C", "10C", "whole", "mirrored", "views"]
+NAMES = ["1C", "10C", "whole", "mirrored", "views", "scales"]
 TEN = Crops(name="10C")
 
 
@@ -43,6 +43,19 @@ def test_views_are_the_whole_photo_its_mirror_and_both_centres():
     short = np.asarray(image.resize((341, 256), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
     expected = [whole, whole[:, :, ::-1], square(image, 224)[:, 16:240, 16:240], short[:, 16:240, 58:282]]
     assert np.array_equal(views, np.stack(expected))
+
+
+def test_scales_are_the_first_and_the_last_of_the_views():
+    image = gradient(500, 375)
+    views = fixed_crops(image, Crops(name="views"), 224)
+    assert np.array_equal(fixed_crops(image, Crops(name="scales"), 224), views[[0, 3]])
+
+
+def test_only_views_have_crops_that_take_less_work():
+    for name in NAMES:
+        crops = Crops(name=name, side=96)
+        assert crops.for_quality("best") == crops
+        assert crops.for_quality("fast") == crops.model_copy(update={"name": "scales" if name == "views" else name})
 
 
 def test_ten_crops_are_corners_centre_and_their_mirrors_in_this_order():
@@ -84,7 +97,7 @@ def test_short_resizes_as_torchvision_does(torchvision, size, side):
 
 @given(
     SIZES,
-    st.sampled_from(["1C", "10C", "whole", "mirrored", "views"]),
+    st.sampled_from(NAMES),
     st.sampled_from(["square", "short"]),
     st.integers(1, 40),
 )

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-CropName = Literal["1C", "10C", "whole", "mirrored", "views", "centre"]
+CropName = Literal["1C", "10C", "whole", "mirrored", "views", "scales", "centre"]
 Resize = Literal["square", "short"]
+Quality = Literal["fast", "best"]
 Interpolation = Literal["bilinear", "bicubic"]
 Rounding = Literal["even", "down"]
 RandomCrop = Literal["RC", "window", "one"]

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from diptych.data.corpus import Picture
 from diptych.data.images import load_for_side
-from diptych.features.choices import CropName, Interpolation, Resize, Rounding
+from diptych.features.choices import CropName, Interpolation, Quality, Resize, Rounding
 from diptych.features.patches import packed_patches
 from diptych.settings import Count, Flag, Settings
 
@@ -29,6 +29,11 @@ Side = Annotated[int, Field(ge=32, le=1024, multiple_of=32, strict=True)]
 _METHODS: dict[Interpolation, Image.Resampling] = {
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
+}
+_CENTRES = {resize: {"name": "1C", "resize": resize} for resize in ("square", "short")}
+_JOINED = {
+    "views": ({"name": "mirrored"}, _CENTRES["square"], _CENTRES["short"]),
+    "scales": ({"name": "whole"}, _CENTRES["short"]),
 }
 _LONGEST = 32  # a strip thinner than 1 : 32 is squashed to that, or a photo of 1 x 100,000 pixels would fill the memory
 _TRIES = 10
@@ -43,6 +48,7 @@ class Crops(Settings):
     - `whole`: the whole photo, squashed to a square, so that nothing is cut off and `resize` does not matter.
     - `mirrored`: the whole photo and its mirror image.
     - `views`: these two, and the centre after either kind of `resize`.
+    - `scales`: the whole photo, and the centre after `short`: half the work of `views`, and almost as good.
     - `patches`: the whole photo in its own aspect ratio, as at most `patches` patches of side `patch` (`patches.py`).
     - `centre`: the photo with its short side resized to the crop's, so that only the ends of its long side are cut off.
 
@@ -65,7 +71,11 @@ class Crops(Settings):
     @property
     def count(self) -> int:
         """The number of crops per photo."""
-        return {"1C": 1, "10C": 10, "whole": 1, "mirrored": 2, "views": 4, "centre": 1}.get(self.name, 1)
+        return {"10C": 10, "mirrored": 2, "views": 4, "scales": 2}.get(self.name, 1)
+
+    def for_quality(self, quality: Quality) -> Crops:
+        """These crops for the quality "best"; for "fast", those that take less work, if there are any."""
+        return self.model_copy(update={"name": "scales"}) if quality == "fast" and self.name == "views" else self
 
 
 def resized_side(side: int) -> int:
@@ -99,10 +109,9 @@ def fixed_crops(image: Image.Image, crops: Crops, side: int) -> Pixels:
         assert crops.patch is not None
         assert crops.patches is not None
         return packed_patches(image, crops.patch, crops.patches, _METHODS[crops.interpolation])[None]
-    if crops.name == "views":
-        changes: list[dict[str, str]] = [{"name": "mirrored"}, {"name": "1C", "resize": "square"}]
-        changes.append({"name": "1C", "resize": "short"})
-        return np.concatenate([fixed_crops(image, crops.model_copy(update=change), side) for change in changes])
+    if crops.name in _JOINED:
+        parts = [crops.model_copy(update=change) for change in _JOINED[crops.name]]
+        return np.concatenate([fixed_crops(image, part, side) for part in parts])
     pixels = np.asarray(_resized_for(crops, image, side))  # (height, width, 3)
     bottom, right = pixels.shape[0] - side, pixels.shape[1] - side
     centre = (bottom // 2, right // 2) if crops.rounding == "down" else (round(bottom / 2), round(right / 2))
