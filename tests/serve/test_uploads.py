@@ -79,7 +79,11 @@ def test_few_images_are_in_memory_and_one_is_decoded_at_a_time(kit, monkeypatch)
 
             return Request({"type": "http", "headers": []}, receive)
 
-        sent = [asyncio.create_task(service.read(asked(number), model)) for number in range(9)]
+        async def upload(number):
+            async with service.slots:
+                return await service.prepare(await uploads.read_image(asked(number)), model)
+
+        sent = [asyncio.create_task(upload(number)) for number in range(9)]
         for _ in range(20):
             await asyncio.sleep(0)
         begun = len(reading)

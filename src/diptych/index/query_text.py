@@ -32,3 +32,8 @@ def parse(text: str) -> QueryText:
     if not wanted:
         raise DataError(f"the query {text.strip()[:100]!r} only excludes; add what to look for, such as 'dog -snow'")
     return QueryText(wanted, tuple(excluded))
+
+
+def excludes(text: str) -> bool:
+    """Whether a text, read as a query, excludes words."""
+    return _EXCLUDED.search(text) is not None

@@ -7,6 +7,7 @@ generated.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, get_origin
 
 from fastapi import FastAPI
@@ -19,6 +20,10 @@ from diptych.serve.schemas.answers import Problem
 from diptych.serve.uploads import read_body
 
 Model = TypeVar("Model", bound=BaseModel)
+
+BINARY = "application/octet-stream"
+FORM = "multipart/form-data"
+BYTES = {"type": "string", "format": "binary"}
 
 DESCRIPTIONS = {
     400: "The request names a host that is not served",
@@ -34,9 +39,14 @@ DESCRIPTIONS = {
 
 
 def read_parameters(request: Request, model: type[Model]) -> Model:
-    """The query parameters of a request as a model; if one that is not a list is repeated, the last one counts."""
+    """The query parameters of a request as a model."""
+    return read_options(request.query_params.multi_items(), model)
+
+
+def read_options(named: Iterable[tuple[str, str]], model: type[Model]) -> Model:
+    """Named strings as a model; if one that is not a list is repeated, the last one counts."""
     values: dict[str, Any] = {}
-    for name, value in request.query_params.multi_items():
+    for name, value in named:
         field = model.model_fields.get(name)
         if field is not None and get_origin(field.annotation) is list:
             values.setdefault(name, []).append(value)
@@ -77,9 +87,16 @@ def parameters(model: type[BaseModel]) -> dict[str, Any]:
     return {"parameters": documented}
 
 
-def body(media_type: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """A required request body, for FastAPI's `openapi_extra`."""
-    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+def body(contents: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """A required request body by its media types and their schemas, for FastAPI's `openapi_extra`."""
+    content = {media_type: {"schema": schema} for media_type, schema in contents.items()}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def form(model: type[BaseModel], **files: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a form with the fields of a model, and files."""
+    schema = inlined(model)
+    return {**schema, "properties": {**schema["properties"], **files}}
 
 
 def inlined(model: type[BaseModel]) -> dict[str, Any]:

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.errors import DataError, ScoreError
+from diptych.index.backend import text_hash
 from diptych.index.entries import Answer, Kind, SearchRequest
 from diptych.index.query import Query
 from diptych.index.query_encoding import encode_query_texts
+from diptych.index.query_text import excludes
 from diptych.index.search import Searcher
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
@@ -144,15 +146,21 @@ class QueryRunner:
     def _encode_texts(
         self, model: Model, queries: Sequence[EncodingQuery]
     ) -> dict[EncodingQuery, EncodedQuery | Exception]:
-        by_words: EncodedQuery = None, "text"
-        texts = {query: query.subject for query in queries if isinstance(query.subject, str)}
-        unencoded = [query for query in texts if isinstance(query, SearchQuery) and query.request.mode == "words"]
-        for query in unencoded:
-            del texts[query]
+        encoded: dict[EncodingQuery, EncodedQuery | Exception] = {}
+        texts: dict[EncodingQuery, str] = {}
+        plain: dict[EncodingQuery, str] = {}  # to encode as they are, though a search would read "-word" in them
+        for query in queries:
+            if isinstance(query, SearchQuery) and query.request.mode == "words":
+                encoded[query] = None, "text"
+            elif isinstance(query.subject, str):
+                is_plain = not isinstance(query, SearchQuery) and excludes(query.subject)
+                (plain if is_plain else texts)[query] = query.subject
         encode = functools.partial(encode_query_texts, model)
         rows = self._encode_items(model.identity, {text: text for text in texts.values()}, encode)
-        encoded = {query: _with_kind("text", rows[text]) for query, text in texts.items()}
-        return encoded | dict.fromkeys(unencoded, by_words)
+        encoded |= {query: _with_kind("text", rows[text]) for query, text in texts.items()}
+        named = {text_hash(text): text for text in plain.values()}
+        as_they_are = self._encode_items(model.identity, named, model.engine.encode_texts)
+        return encoded | {query: _with_kind("text", as_they_are[text_hash(text)]) for query, text in plain.items()}
 
     def _encode_photos(
         self, model: Model, queries: Sequence[EncodingQuery]

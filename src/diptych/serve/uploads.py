@@ -22,6 +22,7 @@ from diptych.serve.errors import RequestError
 from diptych.serve.queries import LruCache, Upload
 
 MAX_BYTES = 20 * 2**20
+IMAGE_TOO_LARGE = f"the image has more than {MAX_BYTES >> 20} MB; send a smaller one"
 MAX_PIXELS = 50_000_000
 DISCARD_FACTOR = 5  # times the limit is read and discarded, because browsers show no response while they still send
 IDLE_SECONDS = 30.0  # without receiving anything of a body
@@ -41,11 +42,6 @@ class Uploads:
         self._prepared: LruCache[tuple[str, bytes], NDArray[Any]] = LruCache(PREPARED)
         self._sizes: dict[str, int | None] = {}
         self._start()
-
-    async def read(self, request: Request, model: Model) -> Upload:
-        """The image in the body of a request, prepared for the model."""
-        async with self.slots:
-            return await self.prepare(await read_image(request), model)
 
     async def prepare(self, body: bytes, model: Model) -> Upload:
         """The image in some bytes, prepared for the model; the caller holds one of the `slots`."""
@@ -104,11 +100,22 @@ async def read_body(request: Request, limit: int, too_large: str) -> bytes:
 
 
 async def read_image(request: Request) -> bytes:
-    """The bytes of an uploaded image, not decoded yet."""
-    body = await read_body(request, MAX_BYTES, f"the image has more than {MAX_BYTES >> 20} MB; send a smaller one")
-    if not body:
-        raise RequestError(422, "the body is empty; send the bytes of an image as the body")
-    return body
+    """The bytes of an image that is the body of a request, not decoded yet."""
+    return not_empty(await read_body(request, MAX_BYTES, IMAGE_TOO_LARGE))
+
+
+def not_empty(image: bytes) -> bytes:
+    """The bytes of an image; a RequestError if there are none."""
+    if not image:
+        raise RequestError(422, "the image is empty; send the bytes of an image file")
+    return image
+
+
+def not_too_large(image: bytes) -> bytes:
+    """The bytes of an image; a RequestError if they are too many."""
+    if len(image) > MAX_BYTES:
+        raise RequestError(413, IMAGE_TOO_LARGE)
+    return image
 
 
 def decode_upload(body: bytes, size: int | None = None) -> Image.Image:

@@ -99,3 +99,14 @@ def test_an_index_that_was_rebuilt_with_another_model_is_refused(kit, searcher, 
     with kit.client_of(create_app({"photos": searcher})) as client:
         monkeypatch.setattr(searcher.model, "identity", "another")
         assert "restart the service" in kit.error_of(client.post("/encode", json={"texts": ["red"]}), 503)
+
+
+def test_texts_are_encoded_as_they_are(kit, client):
+    """In a search, -blue would exclude; a text that only excludes could not be searched for."""
+    texts = ["red -blue", "-5 degrees", "red"]
+    found = client.post("/encode", json={"texts": texts}).json()["texts"]
+    assert np.allclose(found, expected(client.searcher.model, texts), atol=1e-7)
+    searched = client.get("/search", params={"text": "red -blue"})
+    assert not np.allclose(found[0], found[2])
+    assert kit.keys(searched)[0] == "red.jpg"
+    assert "below/blue.jpg" not in kit.keys(searched)

@@ -15,22 +15,34 @@ from fastapi import FastAPI, Request, Response
 from diptych.models.embeddings import to_array
 from diptych.models.engines.engine import Encodings
 from diptych.serve.errors import RequestError, describe_error
-from diptych.serve.openapi import body, errors, inlined, parse_json, read_json
+from diptych.serve.forms import has_form, read_form
+from diptych.serve.openapi import (
+    BINARY,
+    BYTES,
+    FORM,
+    body,
+    errors,
+    form,
+    inlined,
+    parse_json,
+    read_json,
+    read_options,
+)
 from diptych.serve.queries import EncodingQuery, Upload, check_model
 from diptych.serve.schemas.answers import Encoded
 from diptych.serve.schemas.fields import MAX_IMAGES
 from diptych.serve.schemas.requests import EncodeBody
 from diptych.serve.service import Service
-from diptych.serve.uploads import MAX_BYTES
+from diptych.serve.uploads import not_empty, not_too_large
 
 BODY_BYTES = 32 * 2**20  # of the JSON; base64 makes images a third larger
 SHAPE_HEADER = "X-Shape"
-BINARY = "application/octet-stream"
+IMAGE_FIELDS = ("images", "image", "file")
 ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
         "model": Encoded,
         "description": f"The vectors; {BINARY} has the rows of the texts, then of the images, in little-endian float32",
-        "content": {BINARY: {"schema": {"type": "string", "format": "binary"}}},
+        "content": {BINARY: {"schema": BYTES}},
         "headers": {SHAPE_HEADER: {"description": f"The shape of {BINARY}", "schema": {"type": "string"}}},
     }
 }
@@ -42,29 +54,43 @@ def add_routes(app: FastAPI, service: Service) -> None:
     @app.post(
         "/encode",
         responses={**ANSWER, **errors(404, 408, 413, 415, 422, 503)},
-        openapi_extra=body("application/json", inlined(EncodeBody)),
+        openapi_extra=body(
+            {"application/json": inlined(EncodeBody), FORM: form(EncodeBody, images={"type": "array", "items": BYTES})}
+        ),
     )
     async def encode(request: Request) -> Response:
         """Encode texts and images with the model of an index."""
-        too_large = f"the body is larger than {BODY_BYTES >> 20} MB; send fewer or smaller images"
         async with service.uploads.slots:
-            content = await read_json(request, BODY_BYTES, too_large)
-            asked = await service.run_in_thread(parse_json, content, EncodeBody)
-            del content
+            asked, images = await read_items(service, request)
             index = service.index_name(asked.index)
-            uploads = await prepare_images(service, index, asked.images)
+            uploads = await prepare_images(service, index, images)
+            del images
         rows = await encode_all(service, index, asked.texts, uploads)
         if BINARY in request.headers.get("accept", ""):
             return as_bytes(rows)
         return as_json(index, rows[: len(asked.texts)], rows[len(asked.texts) :])
 
 
-async def prepare_images(service: Service, index: str, images: Sequence[str]) -> list[Upload]:
+async def read_items(service: Service, request: Request) -> tuple[EncodeBody, Sequence[str | bytes]]:
+    """What to encode, and the images in base64, from JSON, or as bytes, from a form."""
+    too_large = f"the body is larger than {BODY_BYTES >> 20} MB; send fewer or smaller images"
+    if not has_form(request):
+        content = await read_json(request, BODY_BYTES, too_large)
+        asked = await service.run_in_thread(parse_json, content, EncodeBody)
+        return asked, asked.images
+    sent = await read_form(request, IMAGE_FIELDS, BODY_BYTES, too_large)
+    if len(sent.files) > MAX_IMAGES:
+        raise RequestError(422, f"the form has {len(sent.files)} images; send at most {MAX_IMAGES}")
+    return read_options(sent.fields, EncodeBody), [content for _, content in sent.files]
+
+
+async def prepare_images(service: Service, index: str, images: Sequence[str | bytes]) -> list[Upload]:
     """The images of a request, prepared for the model; a RequestError names the one that cannot be used."""
     uploads = []
     for number, image in enumerate(images):
         try:
-            uploads.append(await service.uploads.prepare(decode_base64(image), service.searchers[index].model))
+            content = not_too_large(not_empty(decode_base64(image) if isinstance(image, str) else image))
+            uploads.append(await service.uploads.prepare(content, service.searchers[index].model))
         except RequestError as reason:
             raise RequestError(reason.status, f"images.{number}: {reason}") from None
     return uploads
@@ -73,14 +99,9 @@ async def prepare_images(service: Service, index: str, images: Sequence[str]) ->
 def decode_base64(image: str) -> bytes:
     """The bytes of an image file."""
     try:
-        content = base64.b64decode(image, validate=True)
+        return base64.b64decode(image, validate=True)
     except (binascii.Error, ValueError):
         raise RequestError(422, "not base64; send the bytes of an image file in base64") from None
-    if not content:
-        raise RequestError(422, "the image is empty; send the bytes of an image file in base64")
-    if len(content) > MAX_BYTES:
-        raise RequestError(413, f"the image has more than {MAX_BYTES >> 20} MB; send a smaller one")
-    return content
 
 
 async def encode_all(

@@ -12,7 +12,20 @@ from fastapi import FastAPI, Request, Response
 from pydantic import ValidationError
 
 from diptych.serve.errors import INTERNAL, RequestError, describe_error, describe_first
-from diptych.serve.openapi import body, errors, inlined, parameters, parse_json, read_json, read_parameters
+from diptych.serve.forms import read_upload
+from diptych.serve.openapi import (
+    BINARY,
+    BYTES,
+    FORM,
+    body,
+    errors,
+    form,
+    inlined,
+    parameters,
+    parse_json,
+    read_json,
+    read_parameters,
+)
 from diptych.serve.queries import SearchQuery, SearchResult, Upload
 from diptych.serve.schemas.answers import BatchAnswer, SearchAnswer
 from diptych.serve.schemas.fields import MAX_CHARACTERS, MAX_QUERIES
@@ -30,7 +43,6 @@ from diptych.serve.service import Service, find_entry
 CAPTIONS = 5  # per image, at most
 JSON_BYTES = 2**16
 BATCH_BYTES = 2**20
-BYTES_SCHEMA = {"type": "string", "format": "binary"}
 ANSWER: dict[int | str, dict[str, Any]] = {200: {"model": SearchAnswer, "description": "The hits, best first"}}
 BATCH: dict[int | str, dict[str, Any]] = {200: {"model": BatchAnswer, "description": "One answer or error per search"}}
 
@@ -55,7 +67,7 @@ def _add_search(app: FastAPI, service: Service) -> None:
     @app.post(
         "/search",
         responses={**ANSWER, **errors(404, 408, 413, 415, 422, 503)},
-        openapi_extra=body("application/json", SearchBody.model_json_schema()),
+        openapi_extra=body({"application/json": SearchBody.model_json_schema()}),
     )
     async def search_in_body(request: Request) -> Response:
         """Search by text, with the query as JSON."""
@@ -68,7 +80,7 @@ def _add_batch(app: FastAPI, service: Service) -> None:
     @app.post(
         "/search/batch",
         responses={**BATCH, **errors(408, 413, 415, 422)},
-        openapi_extra=body("application/json", inlined(BatchBody)),
+        openapi_extra=body({"application/json": inlined(BatchBody)}),
     )
     async def search_batch(request: Request) -> Response:
         """Search by several texts at once; a search that fails has its error in place of its answer."""
@@ -113,14 +125,15 @@ def _add_similar(app: FastAPI, service: Service) -> None:
     @app.post(
         "/similar",
         responses={**ANSWER, **errors(404, 408, 413, 415, 422, 503)},
-        openapi_extra={**parameters(UrlOptions), **body("application/octet-stream", BYTES_SCHEMA)},
+        openapi_extra={**parameters(UrlOptions), **body({BINARY: BYTES, FORM: form(UrlOptions, file=BYTES)})},
     )
     async def similar_to_image(request: Request) -> Response:
-        """Search for images similar to an image, or for texts that describe it; its bytes are the body."""
+        """Search for images similar to an image, or for texts that describe it; it is the body, or a file of a form."""
         started = time.perf_counter()
-        options = read_parameters(request, UrlOptions)
-        model = service.searcher(options.index).model
-        return await respond(service, options, await service.uploads.read(request, model), started)
+        async with service.uploads.slots:
+            options, image = await read_upload(request, UrlOptions)
+            upload = await service.uploads.prepare(image, service.searcher(options.index).model)
+        return await respond(service, options, upload, started)
 
 
 async def respond(service: Service, options: SearchOptions, subject: str | Upload | int, started: float) -> Response:
