@@ -85,7 +85,7 @@ def locked_file(file: Path, error: type[DiptychError], timeout: float = 0.0) -> 
 def _open_lock_file(path: Path, file: Path, error: type[DiptychError]) -> TextIO:
     try:
         return path.open("a+", encoding="utf-8")
-    except PermissionError as reason:
+    except OSError as reason:  # no permission, or a file system that is read-only or full
         raise error(
             f"{file}: its folder cannot be written to ({reason.strerror}); check its permissions or choose another"
         ) from None

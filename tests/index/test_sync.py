@@ -440,7 +440,7 @@ def test_rebuilding_leaves_the_old_file_until_the_new_one_is_complete(photos, tm
     with pytest.raises(IndexFileError, match=r"too damaged to read.*diptych index fake SOURCE --into .* --fresh"):
         rebuild(index, model)
     assert sync(Fake(), str(photos), index, fresh=True).encoded == 9
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["an.diptych", "photos"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["an.diptych", "an.diptych.damaged", "photos"]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from diptych.serve.middleware import is_local
+
 ALLOWED = ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "LOCALHOST.", "[::1]:8000", "photos.home:80", "192.168.7.7"]
 REFUSED = [
     "evil.example",
@@ -65,3 +67,26 @@ def test_head_is_get_without_the_body(kit, client):
         assert not any(message["body"] for message in sent[1:])
         assert scope["method"] == "HEAD"
     assert scope["route"].path_format == "/image/{id}"  # requests are counted by route
+
+
+@pytest.mark.parametrize(
+    ("client", "host", "headers", "expected"),
+    [
+        ("127.0.0.1", "127.0.0.1:8000", {}, True),
+        ("127.3.2.1", "localhost", {}, True),
+        ("::1", "[::1]:8000", {}, True),
+        ("::ffff:127.0.0.1", "localhost:1", {}, True),
+        ("192.168.0.2", "127.0.0.1", {}, False),
+        ("::ffff:192.168.0.2", "localhost", {}, False),
+        ("127.0.0.1", "photos.lan", {}, False),
+        ("127.0.0.1", "", {}, False),
+        ("127.0.0.1", "localhost", {"x-forwarded-for": "1.2.3.4"}, False),
+        ("127.0.0.1", "localhost", {"via": "1.1 proxy"}, False),
+        ("testclient", "localhost", {}, False),
+        (None, "localhost", {}, False),
+    ],
+)
+def test_who_is_on_this_machine(client, host, headers, expected):
+    pairs = [(name.encode(), value.encode()) for name, value in {"host": host, **headers}.items()]
+    scope = {"type": "http", "client": client and (client, 5), "headers": pairs}
+    assert is_local(scope) is expected

@@ -32,6 +32,8 @@ ROUTES = [
     "/encode",
     "/similar",
     "/image/{id}",
+    "/entry/{id}",
+    "/original/{id}",
     "/explain",
     "/localize",
     "/indexes",
@@ -45,7 +47,7 @@ def test_the_document_names_all_routes(schema):
     search = schema.raw_schema["paths"]["/search"]
     assert set(search) == {"get", "post"}  # HEAD is not listed
     assert {parameter["name"] for parameter in search["get"]["parameters"]} == {
-        *("text", "index", "to", "k", "folder", "since", "until", "split", "where", "mode", "cursor")
+        *("text", "index", "to", "k", "folder", "since", "until", "split", "where", "mode", "cursor", "album")
     }
     assert set(search["post"]["responses"]) == {"200", "400", "403", "404", "408", "413", "415", "422", "503"}
 
@@ -57,6 +59,8 @@ def use_existing_names(case):
             part.update({name: "" for name in ("index", "split") if name in part})
             if "where" in part and len(part["where"]) % 2:
                 del part["where"]
+            if "album" in part:
+                part["album"] = 0
             if "id" in part:
                 part["id"] = part["id"] % 8 + 1
     if "id" in case.path_parameters:

@@ -260,8 +260,10 @@ class IndexStore(Protocol):
 class Browsable(Protocol):
     """What a store also has if its images can be browsed by day and by folder; a backend need not support it."""
 
-    def newest(self, count: int, after: tuple[str, int] | None = None, folder: str = "") -> list[tuple[str, int]]:
-        """Day and id of the next `count` images, newest first, after a place, in a folder and below it."""
+    def newest(
+        self, count: int, after: tuple[str, int] | None = None, folder: str = "", album: int | None = None
+    ) -> list[tuple[str, int]]:
+        """Day and id of the next `count` images, newest first, after a place, in a folder and below it, of an album."""
         ...
 
     def subfolders(self, parent: str = "") -> list[tuple[str, int, bool]]:

@@ -61,7 +61,8 @@ class Filters:
     """Restricts a search; a filter that is None or empty lets every entry through.
 
     `folder` is a folder of the source with everything below it; `since` and `until` are days, both inclusive; `columns`
-    are pairs of a column of the source's table and its value. A day that does not exist raises a DataError.
+    are pairs of a column of the source's table and its value; `album` is the id of an album, 0 for the favourites. A
+    day that does not exist raises a DataError.
     """
 
     folder: str | None = None
@@ -69,6 +70,7 @@ class Filters:
     until: str | None = None
     split: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
+    album: int | None = None
 
     def __post_init__(self) -> None:
         for name, day in (("since", self.since), ("until", self.until)):

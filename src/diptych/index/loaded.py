@@ -9,6 +9,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from diptych.errors import IndexFileError
+from diptych.index.albums import album_store
 from diptych.index.backend import IndexStore
 from diptych.index.entries import Filters, Kind
 from diptych.index.exact import Pool
@@ -32,8 +33,8 @@ class LoadedIndex:
         self._store = store
         self._lock = threading.Lock()
         self._pools: dict[Kind, Pool] = {}
-        self._filtered: OrderedDict[tuple[Kind, Filters], Pool] = OrderedDict()
         self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
+        self._filtered: OrderedDict[tuple[Kind, Filters, int], Pool] = OrderedDict()
 
     @property
     def is_current(self) -> bool:
@@ -48,7 +49,8 @@ class LoadedIndex:
             unfiltered = self._pools[kind]
             if filters is None or filters == Filters():
                 return unfiltered
-            key = kind, filters
+            edition = 0 if filters.album is None else album_store(self._store).album_edition
+            key = kind, filters, edition
             if key not in self._filtered:
                 self._filtered[key] = unfiltered.restricted(self._store.matching(kind, filters))
                 if len(self._filtered) > _CACHED_FILTERS:

@@ -202,7 +202,7 @@ class Searcher:
             return [plan.answer(query, ranking) for query, ranking in zip(group, rankings, strict=True)]
         (query,) = group
         encoding = b"" if query.encoding is None else query.encoding.vectors.tobytes()
-        key = query.digest, query.request.k, encoding
+        key = query.digest, query.request.k, encoding, plan.pool  # which changes with an album that is filtered by
         ranking = loaded.take_ranking(key) or self._rankings(plan, group)[0]
         answer = plan.answer(query, ranking)
         loaded.keep_ranking(key, ranking)

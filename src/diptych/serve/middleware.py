@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from diptych.serve.errors import INTERNAL, error_response
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")  # added by proxies
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -24,6 +25,22 @@ HEADERS = {
 }
 
 _log = logging.getLogger(__name__)
+
+
+def is_local(scope: Scope) -> bool:
+    """Whether a request comes from this machine, so that its user may know where files are.
+
+    Behind a proxy on this machine every client seems to be local, but its requests name another host or say so.
+    """
+    headers = Headers(scope=scope)
+    if any(name in headers for name in FORWARDED) or scope.get("client") is None:
+        return False
+    try:
+        address = ipaddress.ip_address(scope["client"][0].partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return mapped.is_loopback and _normalise(_without_port(headers.get("host", ""))) in LOOPBACK
 
 
 class Guard:
@@ -50,7 +67,7 @@ class Guard:
                 started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)  # a route may be stricter
             await send(message)
 
         refusal = self._refusal(Headers(scope=scope))

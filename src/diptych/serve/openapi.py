@@ -33,6 +33,7 @@ DESCRIPTIONS = {
     409: "Not supported by this index",
     413: "Too large",
     415: "Unsupported media type",
+    416: "The range is not in the file",
     422: "Invalid request",
     503: "Temporarily unavailable",
 }

@@ -9,23 +9,32 @@ from __future__ import annotations
 from diptych.index.sqlite.database import Database
 
 _PAGE = """
-SELECT day, id FROM entries WHERE kind = 'image' {conditions} ORDER BY day DESC, id DESC LIMIT ?
+SELECT day, id FROM {images} WHERE kind = 'image' {conditions} ORDER BY day DESC, id DESC LIMIT ?
+"""
+# CROSS JOIN makes SQLite begin with the album, which may have a few images of very many.
+_OF_ALBUM = """
+(SELECT e.day, e.id, e.folder, e.kind FROM album_images AS a
+CROSS JOIN contents AS c ON c.kind = 'image' AND c.hash = a.hash
+CROSS JOIN entries AS e ON e.content = c.id AND e.kind = 'image' WHERE a.album = ?)
 """
 
 Place = tuple[str, int]  # the day and the id of an image
 
 
-def newest(database: Database, count: int, after: Place | None = None, folder: str = "") -> list[Place]:
-    """The next `count` images by day, newest first, after a place, in a folder and below it."""
+def newest(
+    database: Database, count: int, after: Place | None = None, folder: str = "", album: int | None = None
+) -> list[Place]:
+    """The next `count` images by day, newest first, after a place, in a folder and below it, of an album."""
     conditions = ""
-    values: list[str | int] = []
+    values: list[str | int] = [] if album is None else [album]
     if folder := folder.strip("/"):
         conditions += " AND (folder = ? OR (folder > ? AND folder < ?))"
         values += [folder, f"{folder}/", f"{folder}0"]  # 0 follows /
     if after is not None:
         conditions += " AND (day, id) < (?, ?)"
         values += [*after]
-    rows = database.rows(_PAGE.format(conditions=conditions), (*values, count))
+    images = "entries" if album is None else _OF_ALBUM
+    rows = database.rows(_PAGE.format(images=images, conditions=conditions), (*values, count))
     return [(day, id) for day, id in rows]
 
 

@@ -103,6 +103,12 @@ class Database:
             yield
             self.rows("UPDATE meta SET value = value + 1 WHERE name = 'generation'")
 
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """The same for what is not about entries: the generation stays, so that nobody reads the vectors again."""
+        with self._block("BEGIN IMMEDIATE"):
+            yield
+
     def close(self) -> None:
         """Close the file; unless another process has it open, no other file is left beside it."""
         with self._lock:

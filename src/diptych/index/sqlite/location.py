@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from diptych.errors import IndexFileError
 from diptych.files import locked_file
 from diptych.index.backend import IndexSpec
+from diptych.index.sqlite import albums
 from diptych.index.sqlite.database import remove_logs
 from diptych.index.sqlite.doctor import examine
 from diptych.index.sqlite.store import Store
@@ -17,6 +19,8 @@ from diptych.progress import ProgressCallback
 from diptych.text.tokenisers.stored import tokeniser_file
 
 LOCK_TIMEOUT = 3.0  # seconds to wait for another writer
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,19 @@ class SQLiteLocation:
         """Rename another file to this one."""
         with suppress(IndexFileError):  # apply its log, for those who are reading it
             Store.open(self.path, write=True).close()
-        by.path.replace(self.path)
-        remove_logs(self.path)  # SQLite would apply those of the old file to the new one
+        with albums.locked(self.path):
+            self._copy_albums(by.path)
+            by.path.replace(self.path)
+            remove_logs(self.path)  # SQLite would apply those of the old file to the new one
+
+    def _copy_albums(self, new: Path) -> None:
+        """Copy the albums to a new file; a file whose albums cannot be read is kept under another name."""
+        try:
+            albums.copy_albums(self.path, new)
+        except IndexFileError as reason:
+            aside = self.path.with_name(f"{self.path.name}.damaged")
+            self.path.replace(aside)
+            _log.warning("%s: its albums could not be read (%s); the file is kept as %s", self.path, reason, aside)
 
     def remove(self) -> None:
         """Delete the file and its logs."""

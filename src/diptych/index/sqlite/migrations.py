@@ -44,7 +44,8 @@ UPDATE entries SET day = coalesce((SELECT taken FROM contents WHERE id = entries
 """
 
 # `moment` is the second of a video that an image shows. An album names contents by their hash, so that its images may
-# be renamed, and may be missing for a time.
+# be renamed, and may be missing for a time. `folded` is the name in the form that no two albums share. `edited_images`
+# notes files whose content has become another, new one, until a sync ends and they can be told from renamed files.
 _SECOND = f"""
 ALTER TABLE entries ADD COLUMN moment REAL;
 ALTER TABLE entries ADD COLUMN day TEXT;
@@ -57,10 +58,17 @@ CREATE TRIGGER day_of_changed_image AFTER UPDATE OF content, modified ON entries
 CREATE TABLE details(
   content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE, camera TEXT, latitude REAL, longitude REAL);
 CREATE TABLE picture_words(content INTEGER PRIMARY KEY REFERENCES contents ON DELETE CASCADE, words TEXT NOT NULL);
-CREATE TABLE albums(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, created TEXT NOT NULL);
+CREATE TABLE albums(id INTEGER PRIMARY KEY, name TEXT NOT NULL, folded TEXT NOT NULL UNIQUE, created TEXT NOT NULL);
+INSERT INTO albums VALUES(0, 'Favourites', 'favourites', '');
 CREATE TABLE album_images(
   album INTEGER NOT NULL REFERENCES albums ON DELETE CASCADE, hash BLOB NOT NULL, added TEXT NOT NULL,
   PRIMARY KEY(album, hash)) WITHOUT ROWID;
+CREATE INDEX albums_of_images ON album_images(hash);
+CREATE TABLE edited_images(old INTEGER NOT NULL, new INTEGER NOT NULL);
+CREATE TRIGGER note_edited_image AFTER UPDATE OF content ON entries
+  WHEN NEW.kind = 'image' AND NEW.content != OLD.content
+    AND NOT EXISTS (SELECT 1 FROM entries WHERE content = NEW.content AND id != NEW.id)
+  BEGIN INSERT INTO edited_images VALUES(OLD.content, NEW.content); END;
 CREATE VIRTUAL TABLE image_words USING fts5(
   captions, name, folder, picture, tokenize = "unicode61 remove_diacritics 2");
 CREATE TRIGGER forget_image_words AFTER DELETE ON entries WHEN OLD.kind = 'image'

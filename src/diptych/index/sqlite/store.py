@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError, IndexFileError, did_you_mean
+from diptych.index.albums import Album
 from diptych.index.backend import Ids, IndexSpec, Problem
+from diptych.index.details import ImageDetails
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.sources.listing import Stamp
-from diptych.index.sqlite import browse, words
+from diptych.index.sqlite import albums, browse, details, words
 from diptych.index.sqlite.database import Database
 from diptych.index.vectors import STORAGES, decode, decode_set
 from diptych.models.engines.engine import Encodings
@@ -215,9 +217,11 @@ class Store:
         """The splits of the source."""
         return self._distinct("SELECT DISTINCT split FROM entries WHERE split IS NOT NULL")
 
-    def newest(self, count: int, after: browse.Place | None = None, folder: str = "") -> list[browse.Place]:
-        """Day and id of the next `count` images, newest first, after a place, in a folder and below it."""
-        return browse.newest(self.database, count, after, folder)
+    def newest(
+        self, count: int, after: browse.Place | None = None, folder: str = "", album: int | None = None
+    ) -> list[browse.Place]:
+        """Day and id of the next `count` images, newest first, after a place, in a folder and below it, of an album."""
+        return browse.newest(self.database, count, after, folder, album)
 
     def subfolders(self, parent: str = "") -> list[tuple[str, int, bool]]:
         """The folders directly in a folder: path, number of images in it and below, and whether it has folders."""
@@ -231,6 +235,31 @@ class Store:
             (int(id),),
         )
         return rows[0][0] if rows else None
+
+    def details(self, image: int) -> ImageDetails:
+        """What the index knows about an image beyond its entry."""
+        return details.details(self.database, image)
+
+    @property
+    def album_edition(self) -> int:
+        """A number that grows with every change of an album by any process."""
+        return albums.edition(self.database)
+
+    def albums(self) -> list[Album]:
+        """All albums: the favourites, then the others by name."""
+        return albums.albums(self.database)
+
+    def album_names(self, image: int) -> dict[int, str]:
+        """The names of the albums that an image is in, by their ids."""
+        return albums.album_names(self.database, image)
+
+    def has_album(self, album: int) -> bool:
+        """Whether there is an album with this id."""
+        return albums.has_album(self.database, album)
+
+    def edit_albums(self) -> AbstractContextManager[albums.Editor]:
+        """An editor of the albums, whose changes are all made at the end of the block, or none of them."""
+        return albums.editing(self.path)
 
     def problems(self) -> list[tuple[str, str]]:
         """What was skipped, by its key in the source, and the reason."""
@@ -267,6 +296,11 @@ class Store:
         for name, sign in (("since", ">="), ("until", "<=")):
             if (day := getattr(filters, name)) is not None:
                 yield f"{_TAKEN} {sign} ?", day
+        if filters.album is not None:
+            if not self.has_album(filters.album):
+                raise DataError(f"no album {filters.album} in the index; it may have been deleted")
+            images = "SELECT hash FROM album_images WHERE album = ?"
+            yield f"c.kind = 'image' AND c.hash IN ({images})", str(filters.album)
         if filters.split is not None:
             if filters.split not in (known := self.splits()):
                 raise DataError(f"no split {filters.split!r} in the index; {_suggest(filters.split, known, 'splits')}")

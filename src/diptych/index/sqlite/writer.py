@@ -13,6 +13,7 @@ import numpy as np
 from diptych.index.backend import Content, IndexSpec, text_hash
 from diptych.index.entries import Kind
 from diptych.index.sources.listing import ImageInfo, Stamp
+from diptych.index.sqlite.albums import keep_edited_images
 from diptych.index.sqlite.migrations import ADD_IMAGE_WORDS
 from diptych.index.sqlite.store import Store
 from diptych.index.vectors import checksum
@@ -121,6 +122,7 @@ class Writer:
         """
         removed = len(self._images(self.gone))
         self._database.rows("DELETE FROM entries WHERE kind = 'image' AND key IN " + _IN_LIST, _json(self.gone))
+        keep_edited_images(self._database)
         self._database.rows("DELETE FROM contents WHERE id NOT IN (SELECT content FROM entries)")
         self._database.rows("DELETE FROM problems WHERE size IS NULL OR key IN " + _IN_LIST, _json(solved))
         self._database.each("INSERT OR REPLACE INTO problems VALUES(?, NULL, NULL, ?)", sorted(source_problems.items()))

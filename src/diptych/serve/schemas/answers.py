@@ -32,6 +32,33 @@ class EntryAbout(BaseModel):
     captions: list[str]
 
 
+class AlbumName(BaseModel):
+    """An album by its id."""
+
+    id: int
+    name: str
+
+
+class EntryDetails(EntryAbout):
+    """An image, its file, and the albums that it is in; what is not known is null.
+
+    `taken` is the day of the capture, `day` that or else the day of the file, as `day_source` says, `moment` a second
+    of a video, and `path` where the file is, for clients on the same machine.
+    """
+
+    bytes: int | None
+    day: str | None
+    day_source: Literal["taken", "file"] | None
+    camera: str | None
+    latitude: float | None
+    longitude: float | None
+    moment: float | None
+    words: str | None
+    favourite: bool
+    albums: list[AlbumName]
+    path: str | None
+
+
 class FoundEntry(EntryAbout):
     """An entry that was found; `near` are the ids of its near-duplicates."""
 

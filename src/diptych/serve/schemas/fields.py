@@ -34,4 +34,5 @@ Day = Annotated[
 Condition = Annotated[str, Field(max_length=2000, description="column=value", json_schema_extra={"pattern": "^[^=]+="})]
 Name = Annotated[str, Field(max_length=1000)]
 Cursor = Annotated[str, Field(max_length=100, description="Where to continue: `next` of the answer before")]
+AlbumId = Annotated[int, Field(ge=0, le=MAX_ID, description="An album's id; 0 is the favourites")]
 Id = Annotated[int, Field(ge=1, le=MAX_ID, description="An entry's id")]

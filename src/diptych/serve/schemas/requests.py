@@ -8,7 +8,18 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from diptych.index.entries import Filters, Kind, Mode, SearchRequest, column_filters
-from diptych.serve.schemas.fields import MAX_HITS, MAX_IMAGES, MAX_QUERIES, Condition, Cursor, Day, Id, Name, Words
+from diptych.serve.schemas.fields import (
+    MAX_HITS,
+    MAX_IMAGES,
+    MAX_QUERIES,
+    AlbumId,
+    Condition,
+    Cursor,
+    Day,
+    Id,
+    Name,
+    Words,
+)
 
 
 class SearchOptions(BaseModel):
@@ -24,6 +35,7 @@ class SearchOptions(BaseModel):
     until: Day = ""
     split: Name = ""
     cursor: Cursor = ""
+    album: AlbumId | None = Field(None, description="Only images of this album; 0 is the favourites")
 
     def column_filters(self) -> tuple[tuple[str, str], ...]:
         """Columns of the source's table and the values that they must have."""
@@ -37,6 +49,7 @@ class SearchOptions(BaseModel):
             until=self.until or None,
             split=self.split or None,
             columns=self.column_filters(),
+            album=self.album,
         )
         return SearchRequest(to=self.to, k=self.k, filters=filters, without=without, cursor=self.cursor or None)
 
@@ -114,6 +127,20 @@ class EncodeBody(BaseModel):
     images: list[str] = Field([], max_length=MAX_IMAGES, description="The bytes of image files in base64")
 
 
+class EntryParameters(BaseModel):
+    """The index of an entry."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    index: Name = ""
+
+
+class OriginalParameters(EntryParameters):
+    """The index of an entry, and whether its file is to be shown by the browser."""
+
+    inline: bool = Field(False, description="Show it in the browser; a format that browsers cannot show becomes a JPEG")
+
+
 class EntryAndText(BaseModel):
     """An entry and a text that is compared with it."""
 
@@ -140,6 +167,7 @@ class HomeParameters(BaseModel):
 
     index: Name = Field("", description="The name of an index; defaults to the first")
     folder: Name = Field("", description="Only images in this folder of the source or below it")
+    album: AlbumId | None = Field(None, description="Only images of this album; 0 is the favourites")
     k: int = Field(60, ge=1, le=MAX_HITS, description="The number of images")
     cursor: Cursor = ""
 
