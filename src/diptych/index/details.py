@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+DaySource = Literal["taken", "file"]
+
 
 @dataclass(frozen=True)
 class ImageDetails:
@@ -17,7 +19,7 @@ class ImageDetails:
     bytes: int | None = None
     taken: str | None = None
     day: str | None = None
-    day_source: Literal["taken", "file"] | None = None
+    day_source: DaySource | None = None
     camera: str | None = None
     latitude: float | None = None
     longitude: float | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diptych.errors import DataError
-from diptych.index.details import ImageDetails
+from diptych.index.details import DaySource, ImageDetails
 from diptych.index.sqlite.database import Database
 
 _DETAILS = """
@@ -19,5 +19,5 @@ def details(database: Database, image: int) -> ImageDetails:
     if not rows:
         raise DataError(f"{database.path}: no image {image}; it may have been removed meanwhile")
     size, taken, day, *rest = rows[0]
-    source = None if day is None else "file" if taken is None else "taken"
+    source: DaySource | None = None if day is None else "file" if taken is None else "taken"
     return ImageDetails(size or None, taken, day, source, *rest)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError, IndexFileError, did_you_mean
-from diptych.index.albums import Album
+from diptych.index.albums import Album, AlbumEditor
 from diptych.index.backend import Ids, IndexSpec, Problem
 from diptych.index.details import ImageDetails
 from diptych.index.entries import Entry, Filters, Kind
@@ -257,7 +257,7 @@ class Store:
         """Whether there is an album with this id."""
         return albums.has_album(self.database, album)
 
-    def edit_albums(self) -> AbstractContextManager[albums.Editor]:
+    def edit_albums(self) -> AbstractContextManager[AlbumEditor]:
         """An editor of the albums, whose changes are all made at the end of the block, or none of them."""
         return albums.editing(self.path)
 
