@@ -13,6 +13,10 @@ def _endings(names: str) -> frozenset[str]:
 HEIF_SUFFIXES = _endings("heic heif hif")
 IMAGE_SUFFIXES = _endings("jpg jpeg jpe jfif png gif webp bmp tif tiff ppm pgm jp2 avif") | HEIF_SUFFIXES
 
+RAW_SUFFIXES = _endings("cr2 cr3 nef nrw arw sr2 srf dng orf rw2 rwl raf pef srw 3fr erf mef kdc dcr")
+PHOTO_SUFFIXES = IMAGE_SUFFIXES | RAW_SUFFIXES
+CAMERA_SUFFIXES = _endings("jpg jpeg jpe jfif") | HEIF_SUFFIXES  # which cameras write beside a RAW photo
+
 PACKAGED_SUFFIXES = HEIF_SUFFIXES  # of files that optional packages read
 
 INSTALL_HEIF = "pip install 'diptych[heic]'"

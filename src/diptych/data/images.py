@@ -22,6 +22,7 @@ from diptych.data import large_photos
 from diptych.data.corpus import Picture
 from diptych.data.header import Header, header_of
 from diptych.data.heif import is_heif, open_heif
+from diptych.data.raw_preview import is_raw, open_raw
 from diptych.data.upright import orientation, to_rgb, turn
 from diptych.errors import ImageError, MissingPackageError
 
@@ -95,7 +96,7 @@ def decode(path: Path, size: int | None = None) -> Image.Image:
     """Decode a file to an upright RGB image, or raise an ImageError that names the file and the reason.
 
     With `size`, a large JPEG or HEIC is decoded at a reduced resolution of at least twice that size, which is several
-    times faster. A photo above 100 megapixels is always reduced.
+    times faster. A RAW photo is shown by its embedded preview. A photo above 100 megapixels is always reduced.
     """
     try:
         return _decode(path, size)
@@ -151,6 +152,9 @@ def _open(file: BinaryIO) -> Image.Image:
     file.seek(0)
     if is_heif(beginning):
         return open_heif(file)
+    if is_raw(file, beginning):
+        return open_raw(file)
+    file.seek(0)
     with suppress(Image.DecompressionBombError):  # at a size that we may well read, in bounded memory
         return Image.open(file, formats=_formats())
     for name in _formats():
