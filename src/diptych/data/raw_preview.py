@@ -176,7 +176,7 @@ def _places_in_directory(tags: TiffTags, fields: Directory) -> Iterator[tuple[in
     if is_jpeg and len(strips) == len(lengths) == 1:
         yield strips[0], lengths[0]
     if (panasonic := fields.get(_PANASONIC_JPEG)) is not None:
-        yield panasonic.at, panasonic.count
+        yield panasonic.at, panasonic.parts
 
 
 def _is_sensor(tags: TiffTags, fields: Directory) -> bool:

@@ -24,7 +24,7 @@ class Field(NamedTuple):
     """A value in a file: its type, the number of its parts, and where it begins."""
 
     kind: int
-    count: int
+    parts: int
     at: int
 
 
@@ -77,12 +77,12 @@ class TiffTags:
         if field is None or field.kind not in _TYPES:
             return ()
         size, code = _TYPES[field.kind]
-        content = self.read(field.at, size * field.count) if size * field.count <= _MAX_BYTES else b""
+        content = self.read(field.at, size * field.parts) if size * field.parts <= _MAX_BYTES else b""
         if not content:
             return ()
         if field.kind in (_TEXT, _BYTES):
             return (content.decode("latin-1") if field.kind == _TEXT else content,)
-        numbers = struct.unpack(self._order + code * field.count, content)
+        numbers = struct.unpack(self._order + code * field.parts, content)
         if field.kind != _FRACTION:
             return numbers
         pairs = zip(numbers[::2], numbers[1::2], strict=True)
