@@ -94,9 +94,15 @@ def test_a_query_of_unknown_words_finds_nothing(index):
     result = invoke(index, "zebras", "--json")
     assert "The model knows none of these words" in result.stderr
     answer = json.loads(result.stdout)
-    assert answer["hits"]
+    assert not answer["hits"]
     assert not answer["found"]
-    assert not any(hit["stands_out"] for hit in answer["hits"])
+
+
+def test_a_mistyped_query_is_corrected_in_a_note(index):
+    result = invoke(index, "a", "red", "cicrle", "--json")
+    assert "did you mean: a red circle?" in result.stderr
+    assert json.loads(result.stdout)["suggestion"] == "a red circle"
+    assert "did you mean" not in invoke(index, "a red circle").stderr
 
 
 def test_images_and_entries_find_texts_and_images(index):

@@ -118,7 +118,7 @@ def test_search_names_unknown_words(export, corpus, tmp_path):
     some, none = searcher.search_texts(["a reddish ☃☃", "☃☃"], SearchRequest(k=1))
     assert some.unknown_words == ("☃☃",)
     assert some.message.startswith("The model does not know “☃☃”.")
-    assert none.message == "The model knows none of these words, so the hits are arbitrary; try other words."
+    assert none.message == "The model knows none of these words; try other words."
 
 
 def test_a_tokeniser_that_does_not_belong_to_the_weights_is_refused(copy, export, tmp_path, recipe, corpus):

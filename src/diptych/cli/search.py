@@ -130,6 +130,8 @@ def _print_notes(searcher: Searcher, answer: Answer, to: str) -> None:
     print_note(f"searched {answer.searched:,} {to}{' with an IVF' if answer.method == 'ivf' else ''}")
     if answer.message is not None:
         print_note(answer.message)
+    if answer.suggestion is not None:
+        print_note(f"did you mean: {printable(answer.suggestion)}?")
 
 
 def _table(store: IndexStore, answer: Answer, to: str) -> Table:

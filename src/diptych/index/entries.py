@@ -150,8 +150,9 @@ class Answer:
     """The hits, best first.
 
     `found` is whether any of them stands out, and `searched` the number of entries that passed the filters.
-    `unknown_words` are the words of a text query that the model does not know. `message` is a sentence for people, if
-    there is anything to say about the answer as a whole. `next` is the cursor of the next page, if there is one.
+    `unknown_words` are the words of a text query that the model does not know, and `suggestion` is the text with
+    mistyped words corrected, if any. `message` is a sentence for people, if there is anything to say about the answer
+    as a whole. `next` is the cursor of the next page, if there is one.
     """
 
     hits: tuple[Hit, ...]
@@ -159,6 +160,7 @@ class Answer:
     searched: int
     method: Literal["exact", "ivf"] = "exact"
     unknown_words: tuple[str, ...] = ()
+    suggestion: str | None = None
     message: str | None = None
     next: str | None = None
 
@@ -169,5 +171,6 @@ class Answer:
             "searched": self.searched,
             "method": self.method,
             "next": self.next,
+            "suggestion": self.suggestion,
             "hits": [hit.to_json() for hit in self.hits],
         }

@@ -26,6 +26,7 @@ from diptych.index.loaded import LoadedIndex
 from diptych.index.query import Query
 from diptych.index.query_encoding import encode_query_texts
 from diptych.index.query_plan import QueryPlan
+from diptych.index.query_reader import QueryReader
 from diptych.index.query_text import parse
 from diptych.index.ranking import Ranking
 from diptych.index.word_plan import WordPlan, word_store
@@ -69,6 +70,7 @@ class Searcher:
         self._rerank = rerank
         self._lock = threading.Lock()
         self._loaded = LoadedIndex(store)
+        self._reader = QueryReader(store, model)
         self._build_failure: str | None = None
 
     @property
@@ -87,8 +89,9 @@ class Searcher:
         """One answer per text.
 
         `answer.hits` are the hits, best first, each with a `score` and an `entry` (`entry.key`, `entry.path`, ...);
-        `answer.unknown_words` are the words that the model does not know, and `answer.message` is a sentence for
-        people, or None. A text may exclude words: `dog -snow -"red ball"`.
+        `answer.unknown_words` are the words that the model does not know, `answer.suggestion` is the text with mistyped
+        words corrected, or None, and `answer.message` is a sentence for people, or None. A text may exclude words:
+        `dog -snow -"red ball"`.
         """
         if any(not text.strip() for text in texts):
             raise DataError(f"the query {EMPTY_QUERY}")
@@ -153,28 +156,34 @@ class Searcher:
         request = _with_exclusions(query)
         if request.mode != "meaning":
             word_store(self.store, request, query.text)
-        if request.mode == "both" and self._knows_none(query):
+        if request.mode == "both" and not self._is_searchable(query):
             request = replace(request, mode="words")
         checked = replace(query, request=request, encoding=None if request.mode == "words" else query.encoding)
         checked.cursor()
         return checked
 
-    def _knows_none(self, query: Query) -> bool:
-        words = self._words(parse(query.text).wanted) if query.text is not None else []
-        return query.text is not None and len(self._unknown_words(words)) == len(words)
+    def _is_searchable(self, query: Query) -> bool:
+        """Whether a query has a word that the model knows, and one that is not merely a mistyped or made-up word."""
+        if query.text is None:
+            return True
+        words = self._words(parse(query.text).wanted)
+        return len(self._unknown_words(words)) < len(words) and self._reader.read(query.text).is_searchable
 
     def _with_message(self, query: Query, answer: Answer) -> Answer:
-        """The answer with its message, and with the unknown words of a text: if all are unknown, no hit stands out."""
-        if query.request.mode == "words":
-            return replace(answer, message=_message(query, answer, knows_none=False))
-        knows_none = self._knows_none(query)
-        if query.text is not None:
+        """The answer with its message, and for a text with its unknown words and the suggestion.
+
+        A text without a known word has no hits, because those that the model would find are arbitrary.
+        """
+        if query.text is None:
+            return replace(answer, message=_message(query, answer))
+        answer = replace(answer, suggestion=self._reader.read(query.text).suggestion)
+        if query.request.mode != "words":
             parts = parse(query.text)
             answer = replace(answer, unknown_words=self.unknown_words(" ".join([parts.wanted, *parts.excluded])))
-        if knows_none:
-            hits = tuple(replace(hit, stands_out=False) for hit in answer.hits)
-            answer = replace(answer, hits=hits, found=False)
-        return replace(answer, message=_message(query, answer, knows_none=knows_none))
+            if not self._is_searchable(query):
+                answer = replace(answer, hits=(), found=False, next=None)
+                return replace(answer, message=_message(query, answer, is_searchable=False))
+        return replace(answer, message=_message(query, answer))
 
     def _answer_consistently(self, group: Sequence[Query]) -> list[Answer]:
         """Answers to queries of one kind, for one kind with the same filters and mode, from one state of the index.
@@ -250,7 +259,7 @@ def _with_exclusions(query: Query) -> SearchRequest:
     return replace(query.request, excluded=query.request.excluded + excluded) if excluded else query.request
 
 
-def _message(query: Query, answer: Answer, *, knows_none: bool) -> str | None:
+def _message(query: Query, answer: Answer, *, is_searchable: bool = True) -> str | None:
     """A sentence for people: nothing to search, unknown words, or nothing that stands out."""
     kind = query.request.to
     if query.request.cursor is not None:  # said with the first page
@@ -259,8 +268,8 @@ def _message(query: Query, answer: Answer, *, knows_none: bool) -> str | None:
         if query.request.filters != Filters():
             return f"No {kind} passes the filters; widen them."
         return f"The index has no {kind}s yet; `diptych index` adds some."
-    if knows_none:
-        return "The model knows none of these words, so the hits are arbitrary; try other words."
+    if not is_searchable:
+        return "The model knows none of these words; try other words."
     sentences = []
     if answer.unknown_words:
         sentences.append(f"The model does not know {_enumerate(answer.unknown_words)}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from diptych.data.corpus import Floats, Integers
@@ -21,4 +21,12 @@ class WordStore(Protocol):
 
         With `every`, an image must have all of the words, and otherwise at least one of them.
         """
+        ...
+
+    def has_word(self, word: str) -> bool:
+        """Whether a word, in lower case and without accents, is in captions, names, folders or pictures."""
+        ...
+
+    def word_counts(self) -> Mapping[str, int]:
+        """All words in captions, names, folders and pictures, with how often each occurs."""
         ...

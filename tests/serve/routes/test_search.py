@@ -85,9 +85,9 @@ def test_the_answer_names_unknown_words_as_in_python(client):
     (expected,) = client.searcher.search_texts(["zebra"], SearchRequest())
     assert (none["message"], none["unknown"]) == (expected.message, list(expected.unknown_words))
     assert "none of these words" in none["message"]
-    assert none["hits"]
-    assert not none["found"]
-    assert not any(hit["stands_out"] for hit in none["hits"])
+    assert some["suggestion"] is None
+    assert client.get("/search?text=red zbera").json()["suggestion"] == "red zebra"
+    assert (none["hits"], none["found"]) == ([], False)
 
 
 BAD_QUERIES = {

@@ -197,6 +197,14 @@ class Store:
         """The images with all of these words, or with at least one of them, best first, and their BM25 scores."""
         return words.by_words(self.database, text, every=every)
 
+    def has_word(self, word: str) -> bool:
+        """Whether a word, in lower case and without accents, is in captions, names, folders or pictures."""
+        return words.has_word(self.database, word)
+
+    def word_counts(self) -> dict[str, int]:
+        """All words in captions, names, folders and pictures, with how often each occurs."""
+        return words.word_counts(self.database)
+
     def image_stamps(self) -> dict[str, Stamp]:
         """The stamp of every image, by its key."""
         rows = self.database.rows("SELECT key, size, modified, details FROM entries WHERE kind = 'image'")

@@ -33,6 +33,23 @@ def by_words(database: Database, text: str, *, every: bool) -> tuple[Integers, F
     return np.array([id for id, _ in rows], np.int64), np.array([score for _, score in rows], np.float32)
 
 
+def has_word(database: Database, word: str) -> bool:
+    """Whether a word, in lower case and without accents, occurs in any column."""
+    _show_vocabulary(database)
+    return bool(database.rows("SELECT 1 FROM temp.vocabulary WHERE term = ?", (word,)))
+
+
+def word_counts(database: Database) -> dict[str, int]:
+    """Every word with how often it occurs, in all columns together."""
+    _show_vocabulary(database)
+    return dict(database.rows("SELECT term, cnt FROM temp.vocabulary"))
+
+
+def _show_vocabulary(database: Database) -> None:
+    """Make the table of words, which only reads the full-text table; a new connection does not have it yet."""
+    database.rows("CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, image_words, row)")
+
+
 def _words(text: str) -> list[str]:
     """The parts of a text between spaces and punctuation."""
     return [word for word in _NOT_IN_WORDS.split(text) if word]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from diptych.index.entries import Kind
 
@@ -77,6 +77,7 @@ class SearchAnswer(BaseModel):
     text: str | None
     to: Kind
     found: bool
+    suggestion: str | None = Field(description="The text with mistyped words corrected")
     message: str | None
     unknown: list[str]
     searched: int
