@@ -42,7 +42,7 @@ def create_app(indexes: Mapping[str, Searcher], hosts: Iterable[str] = ()) -> Fa
         title="Diptych",
         version=__version__,
         description="Search images and texts, both ways.",
-        docs_url=None,  # FastAPI's documentation pages load scripts from another host
+        docs_url=None,  # FastAPI's documentation pages load scripts from another host; the page has its own
         redoc_url=None,
         lifespan=lifespan,
     )
@@ -70,6 +70,10 @@ def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
         return respond("index.html")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return respond("docs.html")
 
     @app.get("/page/{file:path}", include_in_schema=False)
     async def file(file: str) -> Response:

@@ -24,7 +24,12 @@ def _not_blank(text: str) -> str:
 # The patterns of days and conditions are for the documentation; `Filters` and `column_filters` check them.
 Words = Annotated[
     str,
-    Field(max_length=MAX_CHARACTERS, description="A query in words", json_schema_extra={"pattern": r"\S"}),
+    Field(
+        max_length=MAX_CHARACTERS,
+        description="A query in words",
+        examples=["two dogs on a beach"],
+        json_schema_extra={"pattern": r"\S"},
+    ),
     AfterValidator(_not_blank),
 ]
 Day = Annotated[

@@ -123,7 +123,7 @@ class EncodeBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     index: Name = Field("", description="The name of an index; defaults to the first")
-    texts: list[Words] = Field([], max_length=MAX_QUERIES)
+    texts: list[Words] = Field([], max_length=MAX_QUERIES, examples=[["two dogs on a beach", "a red car"]])
     images: list[str] = Field([], max_length=MAX_IMAGES, description="The bytes of image files in base64")
 
 
