@@ -1,7 +1,11 @@
-// Requests to the service; every failure becomes a Problem, whose message is a sentence for people.
+// What the page asks the service about its indexes: searches, pictures by day, folders, and details.
+
+import { requestBlob, requestJson } from "./http.js";
 
 /**
  * @typedef {"image" | "text"} Kind
+ * @typedef {"meaning" | "words" | "both"} Mode
+ * @typedef {"strong" | "likely" | "possible" | "weak"} Fit
  *
  * @typedef {object} Index what GET /indexes says about an index
  * @property {string} name
@@ -14,7 +18,7 @@
  * @property {string[]} folders
  * @property {string[]} columns
  *
- * @typedef {object} Hit
+ * @typedef {object} Entry a picture or a text of an index
  * @property {number} id
  * @property {Kind} kind
  * @property {string} key
@@ -25,78 +29,127 @@
  * @property {number} width
  * @property {number} height
  * @property {Record<string, string>} columns
+ * @property {string[]} captions
+ *
+ * @typedef {object} Found what a hit has besides
  * @property {number} score
  * @property {boolean} stands_out
+ * @property {Fit} fit
+ * @property {number | null} probability
  * @property {number[]} near the ids of near-duplicates
- * @property {string[]} captions
+ *
+ * @typedef {Entry & Found} Hit
+ * @typedef {Entry & Partial<Found> & { day?: string }} Item a hit, or a picture in the list by day
  *
  * @typedef {object} Answer
  * @property {Kind} to
  * @property {boolean} found
  * @property {string | null} message
+ * @property {string | null} suggestion
  * @property {number} searched
  * @property {number} milliseconds
  * @property {Hit[]} hits
+ * @property {string | null} next where to continue
  *
+ * @typedef {object} Details what GET /entry says about a picture
+ * @property {string} key
+ * @property {string} folder
+ * @property {number} width
+ * @property {number} height
+ * @property {number | null} bytes
+ * @property {string} day
+ * @property {"taken" | "file"} day_source
+ * @property {string | null} camera
+ * @property {number | null} latitude
+ * @property {number | null} longitude
+ * @property {number | null} moment seconds in a video
+ * @property {string | null} words in the picture
+ * @property {string[]} captions
+ * @property {boolean} favourite
+ * @property {{ id: number, name: string }[]} albums
+ * @property {string | null} path where the file is, if the browser is on the same computer
+ *
+ * @typedef {{ path: string, images: number, has_folders: boolean }} Folder
  * @typedef {{ word: string, importance: number | null }} Word importance is null if the model does not know the word
  * @typedef {{ box: number[], score: number }} Place left, top, right, bottom, each from 0 to 1
  * @typedef {{ phrase: string, places: Place[] }} Phrase
  *
  * @typedef {object} Filters
  * @property {string} folder
+ * @property {string} album the id of an album
  * @property {string} since
  * @property {string} until
  * @property {string} split
  * @property {Record<string, string>} columns
  *
- * @typedef {{ index: string, to: Kind, k: number, filters: Filters }} Options
+ * @typedef {object} Options
+ * @property {string} index
+ * @property {Kind} to
+ * @property {number} k
+ * @property {string | null} cursor
+ * @property {Filters} filters
  */
 
 export const MAX_UPLOAD = 20 * 1024 * 1024;
-export const FILTER_NAMES = /** @type {const} */ (["folder", "since", "until", "split"]);
-
-const NO_RESPONSE = "The server is not responding. Is “diptych serve” still running?";
-
-export class Problem extends Error {}
-
-// Aborts the previous request when the next one starts, so that only the latest can be answered.
-export class LatestRequest {
-  #controller = new AbortController();
-
-  start() {
-    this.#controller.abort();
-    this.#controller = new AbortController();
-    return this.#controller.signal;
-  }
-
-  stop() {
-    this.#controller.abort();
-  }
-}
+export const FILTER_NAMES = /** @type {const} */ (["folder", "album", "since", "until", "split"]);
 
 /** @returns {Promise<Index[]>} */
 export async function indexes() {
   return (await requestJson("indexes")).indexes;
 }
 
-/** @param {string} text @param {Options} options @param {AbortSignal} signal @returns {Promise<Answer>} */
-export function search(text, options, signal) {
+/**
+ * @param {{ text: string, mode: Mode, more: number[], less: number[] }} query
+ * @param {Options} options @param {AbortSignal} signal @returns {Promise<Answer>}
+ */
+export function search({ text, mode, more, less }, options, signal) {
   const parameters = toParameters(options);
-  parameters.set("text", text);
+  if (text.trim()) parameters.set("text", text);
+  if (mode !== "meaning") parameters.set("mode", mode);
+  for (const id of more) parameters.append("more", String(id));
+  for (const id of less) parameters.append("less", String(id));
   return requestJson(`search?${parameters}`, { signal });
 }
 
-/** @param {number} id @param {Options} options @param {AbortSignal} signal @returns {Promise<Answer>} */
-export function similar(id, options, signal) {
+/** @param {number} id @param {string} text @param {Options} options @param {AbortSignal} signal @returns {Promise<Answer>} */
+export function similar(id, text, options, signal) {
   const parameters = toParameters(options);
   parameters.set("id", String(id));
+  if (text.trim()) parameters.set("text", text);
   return requestJson(`similar?${parameters}`, { signal });
 }
 
-/** @param {Blob} picture @param {Options} options @param {AbortSignal} signal @returns {Promise<Answer>} */
-export function similarTo(picture, options, signal) {
+/** @param {Blob} picture @param {string} text @param {Options} options @param {AbortSignal} signal @returns {Promise<Answer>} */
+export function similarTo(picture, text, options, signal) {
+  const parameters = toParameters(options);
+  if (text.trim()) parameters.set("text", text);
   const headers = { "Content-Type": picture.type || "application/octet-stream" };
-  return requestJson(`similar?${toParameters(options)}`, { method: "POST", body: picture, headers, signal });
+  return requestJson(`similar?${parameters}`, { method: "POST", body: picture, headers, signal });
+}
+
+/**
+ * @param {{ index: string, folder: string, album: string, k: number, cursor: string | null }} options
+ * @param {AbortSignal} signal @returns {Promise<{ images: Item[], next: string | null }>}
+ */
+export function home({ index, folder, album, k, cursor }, signal) {
+  const parameters = new URLSearchParams({ index, k: String(k) });
+  for (const [name, value] of Object.entries({ folder, album, cursor })) if (value) parameters.set(name, value);
+  return requestJson(`home?${parameters}`, { signal });
+}
+
+/** @param {string} index @param {string} parent @returns {Promise<Folder[]>} */
+export async function folders(index, parent) {
+  return (await requestJson(`folders?${new URLSearchParams({ index, parent })}`)).folders;
+}
+
+/** @param {string} index @param {AbortSignal} signal @returns {Promise<string[]>} */
+export async function examples(index, signal) {
+  return (await requestJson(`examples?${new URLSearchParams({ index })}`, { signal })).examples;
+}
+
+/** @param {number} id @param {string} index @param {AbortSignal} [signal] @returns {Promise<Details>} */
+export function details(id, index, signal) {
+  return requestJson(`entry/${id}?${new URLSearchParams({ index })}`, { signal });
 }
 
 /**
@@ -120,57 +173,23 @@ export function imageUrl(id, index, size) {
   return `image/${id}?${new URLSearchParams({ index, size })}`;
 }
 
+// The file of an entry, to download, or to open in the browser.
+/** @param {number} id @param {string} index */
+export function originalUrl(id, index, isInline = false) {
+  return `original/${id}?${new URLSearchParams(isInline ? { index, inline: "1" } : { index })}`;
+}
+
 // The bytes of an image of one index, to search another index with.
 /** @param {number} id @param {string} index @param {AbortSignal} signal */
-export async function imageBytes(id, index, signal) {
-  const response = await fetch(imageUrl(id, index, "large"), { signal });
-  if (!response.ok) throw new Problem(await errorOf(response));
-  return response.blob();
-}
-
-// Why an image cannot be shown, which an <img> element does not say.
-/** @param {string} url */
-export async function whyNotShown(url) {
-  try {
-    const response = await fetch(url);
-    return response.ok ? "This picture cannot be displayed." : await errorOf(response);
-  } catch {
-    return NO_RESPONSE;
-  }
-}
-
-/** @param {string} url @param {RequestInit} [options] @returns {Promise<any>} */
-async function requestJson(url, options) {
-  let response;
-  let body = null;
-  try {
-    response = await fetch(url, options);
-    body = await response.json();
-  } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    if (!response) throw new Problem(NO_RESPONSE);
-  }
-  if (response.ok && body) return body;
-  throw new Problem(toSentence(body) ?? `The response of the server could not be read (status ${response.status}).`);
+export function imageBytes(id, index, signal) {
+  return requestBlob(imageUrl(id, index, "large"), { signal });
 }
 
 /** @param {Options} options */
-function toParameters({ index, to, k, filters }) {
+function toParameters({ index, to, k, cursor, filters }) {
   const parameters = new URLSearchParams({ index, to, k: String(k) });
+  if (cursor) parameters.set("cursor", cursor);
   for (const name of FILTER_NAMES) if (filters[name]) parameters.set(name, filters[name]);
   for (const [column, value] of Object.entries(filters.columns)) parameters.append("where", `${column}=${value}`);
   return parameters;
-}
-
-/** @param {Response} response */
-async function errorOf(response) {
-  const body = await response.json().catch(() => null);
-  return toSentence(body) ?? "This picture is not available.";
-}
-
-// The error of a response with a capital letter, unless it begins with the name of a file.
-/** @param {{ error?: string } | null} body */
-function toSentence(body) {
-  const error = body?.error;
-  return error && !/^[^:]*[./][^:]*:/.test(error) ? error[0].toUpperCase() + error.slice(1) : error;
 }

@@ -1,12 +1,11 @@
 // The form: reads what is typed and chosen as a part of a query, and shows a query.
 
-import { FILTER_NAMES } from "./api.js";
 import { byId, make } from "./element.js";
 
 /**
  * @typedef {import("./api.js").Index} Index
  * @typedef {import("./query.js").Query} Query
- * @typedef {Omit<Query, "like" | "picture">} FormValues
+ * @typedef {Omit<Query, "like" | "picture" | "more" | "less">} FormValues
  */
 
 const PAUSE = 150; // milliseconds without a key before the query is sent
@@ -18,10 +17,13 @@ export class Controls {
   #indexes = [];
   #text = byId("text", HTMLInputElement);
   #direction = byId("direction", HTMLFieldSetElement);
+  #by = byId("by", HTMLElement);
   #columns = byId("columns", HTMLElement);
   #index;
   #beside;
+  #mode;
   #filters;
+  #album = ""; // chosen beside the results
 
   /**
    * @param {HTMLFormElement} form
@@ -33,6 +35,7 @@ export class Controls {
     this.#form = form;
     this.#index = this.#field("index", HTMLSelectElement);
     this.#beside = this.#field("beside", HTMLSelectElement);
+    this.#mode = this.#field("mode", HTMLSelectElement);
     this.#filters = {
       folder: this.#field("folder", HTMLInputElement),
       since: this.#field("since", HTMLInputElement),
@@ -81,11 +84,13 @@ export class Controls {
     const { folder, since, until, split } = this.#filters;
     return {
       text: this.#text.value,
+      mode: /** @type {Query["mode"]} */ (this.#mode.value),
       to: this.#form.querySelector("[name=to][value=text]:checked") ? "text" : "image",
       index: this.#index.value,
       beside: this.#beside.value === this.#index.value ? "" : this.#beside.value,
       filters: {
         folder: folder.value.trim(),
+        album: this.#album,
         since: since.value,
         until: until.value,
         split: split.value,
@@ -105,22 +110,30 @@ export class Controls {
     const others = this.#indexes.filter(({ name }) => name !== query.index);
     setOptions(this.#beside, "none", others.map(({ name }) => name));
     this.#beside.value = query.beside;
-    this.#direction.hidden = Boolean(query.like || query.picture);
-    this.#showFilters(query);
+    const shown = this.#indexes.filter(({ name }) => name === query.index || name === query.beside);
+    const hasTexts = shown.some(({ texts }) => texts > 0);
+    this.#direction.hidden = !hasTexts || Boolean(query.like || query.picture);
+    this.#mode.value = query.mode;
+    this.#by.hidden = Boolean(query.like || query.picture || query.more.length || query.less.length);
+    this.#showFilters(query, shown);
   }
 
-  /** @param {Query} query */
-  #showFilters({ index, beside, filters }) {
-    const shown = this.#indexes.filter(({ name }) => name === index || name === beside);
+  /** @param {Query} query @param {Index[]} shown */
+  #showFilters({ filters }, shown) {
+    this.#album = filters.album;
     /** @param {"folders" | "splits" | "columns"} list */
     const all = (list) => [...new Set(shown.flatMap((one) => one[list]))];
     byId("folders", HTMLDataListElement).replaceChildren(...all("folders").map((folder) => new Option(folder)));
     const splits = all("splits");
     setOptions(this.#filters.split, "any", splits);
     this.#filters.split.closest("label")?.toggleAttribute("hidden", splits.length === 0);
-    for (const name of FILTER_NAMES) setValue(this.#filters[name], filters[name]);
+    const { folder, since, until, split } = this.#filters;
+    setValue(folder, filters.folder);
+    setValue(since, filters.since);
+    setValue(until, filters.until);
+    setValue(split, filters.split);
     this.#showColumns([...new Set([...all("columns"), ...Object.keys(filters.columns)])], filters.columns);
-    const { columns, ...plain } = filters;
+    const { columns, album: _, ...plain } = filters;
     const set = [...Object.values(plain), ...Object.values(columns)].filter(Boolean).length;
     byId("filtered", HTMLElement).textContent = set ? ` · ${set}` : "";
   }

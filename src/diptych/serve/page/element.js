@@ -62,3 +62,8 @@ export function picture(url, alt = "") {
   image.src = url;
   return image;
 }
+
+/** @param {string} message @param {...HTMLElement} remedies buttons */
+export function problemBox(message, ...remedies) {
+  return make("div", { className: "problem", role: "alert" }, make("p", { textContent: message }), ...remedies);
+}

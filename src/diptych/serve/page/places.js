@@ -1,14 +1,21 @@
 // Where the phrases of a query are in an image: boxes over it, and a list for those who cannot see them.
 
-import { formatScore, hidden, make } from "./element.js";
+import { localize } from "./api.js";
+import { formatScore, hidden, make, quiet } from "./element.js";
+import { messageOf } from "./http.js";
 
-/** @typedef {import("./api.js").Phrase} Phrase */
+/**
+ * @typedef {import("./api.js").Index} Index
+ * @typedef {import("./api.js").Phrase} Phrase
+ * @typedef {import("./query.js").Query} Query
+ * @typedef {import("./stage.js").Stage} Stage
+ */
 
 const MAX_PLACES = 3; // per phrase; all but the first are drawn faintly
 const COLOURS = 4;
 
 /** @param {Phrase[]} phrases */
-export function boxes(phrases) {
+function boxes(phrases) {
   return phrases.flatMap(({ phrase, places }, number) =>
     places.slice(0, MAX_PLACES).map(({ box }, rank) => {
       const [left, top, right, bottom] = box.map((edge) => Math.min(1, Math.max(0, edge)));
@@ -25,7 +32,7 @@ export function boxes(phrases) {
 }
 
 /** @param {Phrase[]} phrases */
-export function list(phrases) {
+function phraseList(phrases) {
   /** @param {number} share */
   const percent = (share) => `${Math.round(100 * share)}%`;
   return make(
@@ -41,4 +48,30 @@ export function list(phrases) {
       return make("li", {}, name, hidden(`: ${across}, ${down}, score `), score);
     }),
   );
+}
+
+// The button that draws the boxes, and the list of the phrases.
+/** @param {Index} index @param {Query} query @param {Stage} stage @param {AbortSignal} signal */
+export function placesButton(index, query, stage, signal) {
+  const button = make("button", { type: "button", textContent: "Show where" });
+  button.dataset.control = "where";
+  button.setAttribute("aria-pressed", "false");
+  const list = make("div", { className: "found-places", role: "status" });
+  button.addEventListener("click", async () => {
+    const isOn = button.getAttribute("aria-pressed") === "false";
+    button.setAttribute("aria-pressed", String(isOn));
+    stage.boxes.replaceChildren();
+    list.replaceChildren();
+    if (!isOn) return;
+    try {
+      const { phrases } = await localize(stage.image, query.text, index.name, signal);
+      if (button.getAttribute("aria-pressed") === "false") return;
+      if (stage.shown !== stage.image) stage.show(stage.image);
+      stage.boxes.replaceChildren(...boxes(phrases));
+      list.replaceChildren(phrases.length ? phraseList(phrases) : "No phrase of the query was found in it.");
+    } catch (problem) {
+      if (!signal.aborted) list.replaceChildren(quiet(messageOf(problem)));
+    }
+  });
+  return [button, list];
 }

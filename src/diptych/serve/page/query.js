@@ -6,11 +6,15 @@ import { FILTER_NAMES } from "./api.js";
 /**
  * @typedef {import("./api.js").Filters} Filters
  * @typedef {import("./api.js").Kind} Kind
+ * @typedef {import("./api.js").Mode} Mode
  *
  * @typedef {object} Query
  * @property {string} text
+ * @property {Mode} mode how the text is searched for
  * @property {{ id: number, index: string } | null} like an entry to search with
  * @property {File | null} picture a picture to search with
+ * @property {number[]} more pictures that the hits should resemble
+ * @property {number[]} less pictures that the hits should not resemble
  * @property {Kind} to
  * @property {string} index
  * @property {string} beside another index to compare with, or ""
@@ -18,7 +22,19 @@ import { FILTER_NAMES } from "./api.js";
  */
 
 /** @type {Filters} */
-export const NO_FILTERS = Object.freeze({ folder: "", since: "", until: "", split: "", columns: Object.freeze({}) });
+export const NO_FILTERS = Object.freeze({
+  folder: "",
+  album: "",
+  since: "",
+  until: "",
+  split: "",
+  columns: Object.freeze({}),
+});
+
+// What a query has besides its filters and indexes: nothing.
+export const NOTHING = Object.freeze({ text: "", like: null, picture: null, more: [], less: [] });
+
+const MODES = /** @type {const} */ (["meaning", "words", "both"]);
 
 /** @param {string} search the part of a URL from the question mark on @returns {Query} */
 export function fromUrl(search) {
@@ -34,8 +50,11 @@ export function fromUrl(search) {
   const index = parameters.get("index") ?? "";
   return {
     text: parameters.get("q") ?? "",
+    mode: MODES.find((mode) => mode === parameters.get("mode")) ?? "meaning",
     like: /^\d+$/.test(like) ? { id: Number(like), index: parameters.get("of") ?? index } : null,
     picture: null,
+    more: toIds(parameters.get("more")),
+    less: toIds(parameters.get("less")),
     to: parameters.get("to") === "text" ? "text" : "image",
     index,
     beside: parameters.get("beside") ?? "",
@@ -44,13 +63,16 @@ export function fromUrl(search) {
 }
 
 /** @param {Query} query */
-export function toUrl({ text, like, to, index, beside, filters }) {
+export function toUrl({ text, mode, like, more, less, to, index, beside, filters }) {
   const parameters = new URLSearchParams();
   if (text.trim()) parameters.set("q", text);
+  if (mode !== "meaning") parameters.set("mode", mode);
   if (like) {
     parameters.set("like", String(like.id));
     parameters.set("of", like.index);
   }
+  if (more.length) parameters.set("more", more.join(" "));
+  if (less.length) parameters.set("less", less.join(" "));
   if (to === "text") parameters.set("to", to);
   if (index) parameters.set("index", index);
   if (beside) parameters.set("beside", beside);
@@ -59,7 +81,18 @@ export function toUrl({ text, like, to, index, beside, filters }) {
   return String(parameters) ? `?${parameters}` : "./";
 }
 
+// Whether nothing is searched for, so that the pictures are shown by date.
 /** @param {Query} query */
-export function isEmpty({ text, like, picture }) {
-  return !text.trim() && !like && !picture;
+export function isEmpty({ text, like, picture, more, less }) {
+  return !text.trim() && !like && !picture && !more.length && !less.length;
+}
+
+/** @param {Query} one @param {Query} other */
+export function isSame(one, other) {
+  return toUrl(one) === toUrl(other) && one.picture === other.picture;
+}
+
+/** @param {string | null} text */
+function toIds(text) {
+  return (text ?? "").split(" ").filter((id) => /^\d+$/.test(id)).map(Number);
 }

@@ -1,8 +1,12 @@
 // The words of a query, each marked by how it changes the score: by colour, by the line below it, and in text.
 
-import { hidden, make } from "./element.js";
+import { explain } from "./api.js";
+import { hidden, make, quiet } from "./element.js";
+import { messageOf } from "./http.js";
 
+/** @typedef {import("./api.js").Index} Index */
 /** @typedef {import("./api.js").Word} Word */
+/** @typedef {import("./query.js").Query} Query */
 /** @typedef {keyof typeof EFFECTS} Effect */
 
 const NEGLIGIBLE = 0.02; // relative to the most important word
@@ -13,8 +17,19 @@ const EFFECTS = {
   plain: "has little effect",
 };
 
+// The words of the query, once their importance for a picture is known.
+/** @param {number} image @param {Index} index @param {Query} query @param {AbortSignal} signal */
+export function importance(image, index, query, signal) {
+  const shown = make("div", { className: "explained" }, quiet("Computing the importance of each word …"));
+  explain(image, query.text, index.name, signal).then(
+    ({ words }) => shown.replaceChildren(make("h3", { textContent: "Which words matched" }), ...wordImportance(words)),
+    (problem) => signal.aborted || shown.replaceChildren(quiet(messageOf(problem))),
+  );
+  return shown;
+}
+
 /** @param {Word[]} words */
-export function wordImportance(words) {
+function wordImportance(words) {
   const largest = Math.max(...words.map(({ importance }) => Math.abs(importance ?? 0)));
   const list = make("ol", { className: "words", role: "list" }, ...words.map((word) => wordItem(word, largest)));
   const present = new Set(words.map(({ importance }) => effectOf(importance, largest)));

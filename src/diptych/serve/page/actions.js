@@ -1,0 +1,84 @@
+// What can be done with pictures: favourites, albums, exports. Each says what it did, or why it failed.
+
+import { FAVOURITES } from "./albums.js";
+import { askAlbum } from "./ask.js";
+import { count } from "./element.js";
+import { jsonBody, requestBlob } from "./http.js";
+import { notify, notifyProblem } from "./notices.js";
+
+/** @typedef {import("./albums.js").Albums} Albums */
+
+const FILES = { zip: "pictures.zip", list: "pictures.txt" };
+
+export class Actions {
+  #albums;
+  #onRemoved;
+
+  /** @param {Albums} albums @param {(album: number, ids: number[]) => void} onRemoved pictures have left an album */
+  constructor(albums, onRemoved) {
+    this.#albums = albums;
+    this.#onRemoved = onRemoved;
+  }
+
+  /** @param {number[]} ids @param {boolean} isFavourite */
+  async favourite(ids, isFavourite) {
+    await this.#setMembers(FAVOURITES, ids, isFavourite);
+  }
+
+  /** @param {number} id */
+  async toggleFavourite(id) {
+    await this.favourite([id], !this.#albums.isFavourite(id));
+  }
+
+  /** @param {number[]} ids */
+  async addToAlbum(ids) {
+    const chosen = await askAlbum(this.#albums.list, `Add ${count(ids.length, "picture")} to an album`);
+    if (chosen === null) return;
+    try {
+      const album = typeof chosen === "string" ? await this.#named(chosen) : chosen;
+      await this.#setMembers(album.id, ids, true);
+    } catch (problem) {
+      notifyProblem(problem);
+    }
+  }
+
+  /** @param {number} album @param {number[]} ids */
+  async removeFromAlbum(album, ids) {
+    await this.#setMembers(album, ids, false);
+  }
+
+  // Pictures in a zip file, or a list of their paths, as a download.
+  /** @param {string} index @param {number[]} ids @param {"zip" | "list"} form */
+  async export(index, ids, form) {
+    notify(`Preparing ${count(ids.length, "picture")} …`);
+    try {
+      const url = `export?${new URLSearchParams({ index })}`;
+      const file = URL.createObjectURL(await requestBlob(url, jsonBody("POST", { ids, form })));
+      const link = document.createElement("a");
+      Object.assign(link, { href: file, download: FILES[form] }).click();
+      setTimeout(() => URL.revokeObjectURL(file), 60_000); // the browser may still be reading it
+      notify(`${FILES[form]} has been downloaded.`);
+    } catch (problem) {
+      notifyProblem(problem);
+    }
+  }
+
+  // The album with a name, which is created unless there is one.
+  /** @param {string} name */
+  async #named(name) {
+    return this.#albums.list.find((album) => album.name === name) ?? (await this.#albums.create(name));
+  }
+
+  /** @param {number} album @param {number[]} ids @param {boolean} isMember */
+  async #setMembers(album, ids, isMember, canUndo = true) {
+    try {
+      await this.#albums.setMembers(album, ids, isMember);
+    } catch (problem) {
+      return notifyProblem(problem);
+    }
+    if (!isMember) this.#onRemoved(album, ids);
+    const done = `${isMember ? "Added" : "Removed"} ${count(ids.length, "picture")} ${isMember ? "to" : "from"}`;
+    const undo = () => this.#setMembers(album, ids, !isMember, false);
+    notify(`${done} ${this.#albums.name(album)}.`, canUndo ? "Undo" : undefined, undo);
+  }
+}
