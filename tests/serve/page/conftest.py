@@ -1,7 +1,9 @@
 """The page in a real browser, with the real service and real indexes; only the model is fake."""
 
 import asyncio
+import datetime
 import hashlib
+import os
 import shutil
 import threading
 import time
@@ -78,6 +80,23 @@ def searcher(model, folder, seed, scenes, extra=()):
     return Searcher(Store.open(file), model)
 
 
+def many(model, folder, number=300):
+    """An index without texts over many small pictures of several shapes, one per day, in folders."""
+    shapes = [(24, 16), (16, 24), (20, 20), (48, 12)]
+    newest = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC).timestamp()
+    for i in range(number):
+        place = folder / ("", "2025", "2026/beach", "2026/snow")[i % 4]
+        place.mkdir(parents=True, exist_ok=True)
+        file = place / f"{i:03}.png"
+        photo = Image.new("RGB", shapes[i % len(shapes)], (i % 256, 255 - i % 256, 7 * i % 256))
+        model.teach(photo, f"picture {i}")
+        photo.save(file)
+        os.utime(file, (newest - 86_400 * i,) * 2)
+    file = folder.with_suffix(".index")
+    sync(model, str(folder), file)
+    return Searcher(Store.open(file), model)
+
+
 @contextmanager
 def served(app):
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none", timeout_graceful_shutdown=3))
@@ -93,8 +112,6 @@ def served(app):
 
 @pytest.fixture(scope="session")
 def address(tmp_path_factory):
-    if CHROMIUM is None:
-        pytest.skip("no browser: apt-get install chromium")
     folder = tmp_path_factory.mktemp("page")
     model = FakeModel()
     indexes = {
@@ -107,8 +124,16 @@ def address(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def shared_tab(address):
+def many_address(tmp_path_factory):
+    with served(create_app({"many": many(FakeModel(), tmp_path_factory.mktemp("many") / "many")})) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def shared_tab():
     """A tab of a browser, which all tests share, because opening one takes longer than most tests."""
+    if CHROMIUM is None:
+        pytest.skip("no browser: apt-get install chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         tab = browser.new_page(reduced_motion="reduce")
@@ -132,6 +157,20 @@ def tab(shared_tab):
 
 @pytest.fixture
 def open_page(tab, address):
+    """Opens the page over two small indexes; at the end, the browser has nothing to complain of."""
+    with opening(tab, address) as opened:
+        yield opened
+
+
+@pytest.fixture
+def open_many(tab, many_address):
+    """Opens the page over an index of 300 pictures; at the end, the browser has nothing to complain of."""
+    with opening(tab, many_address) as opened:
+        yield opened
+
+
+@contextmanager
+def opening(tab, address):
     """Opens the page; at the end, no request went to another host, and the browser reported no error."""
     complaints, asked = [], []
     listeners = {

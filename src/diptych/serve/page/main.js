@@ -126,6 +126,7 @@ async function show(next, spot) {
   const index = indexes.find(({ name }) => name === next.index) ?? indexes[0];
   const beside = indexes.find((other) => other.name === next.beside && other !== index);
   if (index.name !== albums.index) albums.load(index.name).catch(() => {}); // shown with its album, which says why
+  const wasEmpty = isEmpty(query);
   query = { ...next, index: index.name, beside: beside?.name ?? "" };
   if (query.like && !indexes.some(({ name }) => name === query.like?.index)) {
     query.like = { ...query.like, index: index.name };
@@ -141,7 +142,7 @@ async function show(next, spot) {
   document.body.classList.toggle("comparing", shown.length > 1);
   byId("panes", HTMLElement).classList.toggle("two", shown.length > 1);
   fitPanes(shown.length);
-  if (!isEmpty(query) && !statusLine.textContent) statusLine.textContent = "Searching …";
+  if (!isEmpty(query) && (wasEmpty || !statusLine.textContent)) statusLine.textContent = "Searching …";
   await Promise.all(panes.map((pane, number) => pane.show(shown[number], query, shown.length > 1, number ? null : spot?.id ?? null)));
   if (spot?.kind === "photo") openAgain(spot.id);
 }

@@ -1,0 +1,101 @@
+"""Many pictures in the grid: scrolling, the keyboard, and what stays in the document."""
+
+from playwright.sync_api import expect
+from support.browsing import captions, status
+
+TILES = "document.querySelectorAll('.tile').length"
+NAME = "document.activeElement.querySelector?.('.caption')?.textContent"
+
+
+def test_scrolling_loads_every_picture_and_keeps_few_in_the_document(open_many):
+    page = open_many(width=900, height=500)
+    status(page, "300 images")
+    seen = set()
+    for _ in range(200):
+        seen |= set(captions(page, ".tile .caption"))
+        assert page.evaluate(TILES) < 120
+        if len(seen) == 300:
+            break
+        page.evaluate("() => window.scrollBy(0, 700)")
+        page.evaluate("() => new Promise(requestAnimationFrame)")
+    assert len(seen) == 300
+
+
+def test_the_keyboard_moves_by_rows_and_columns(open_many):
+    page = open_many(width=900, height=500)
+    status(page, "300 images")
+    page.locator("#text").press("ArrowDown")
+    assert page.evaluate(NAME) == "000.png"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(NAME) == "001.png"
+    before = page.evaluate("document.activeElement.getBoundingClientRect().toJSON()")
+    page.keyboard.press("ArrowDown")
+    after = page.evaluate("document.activeElement.getBoundingClientRect().toJSON()")
+    assert after["top"] > before["top"]
+    assert after["left"] < before["right"]
+    assert before["left"] < after["right"]  # one above the other
+    page.keyboard.press("ArrowUp")
+    for _ in range(60):
+        page.keyboard.press("ArrowDown")
+    box = page.evaluate("document.activeElement.getBoundingClientRect().toJSON()")
+    assert box["top"] >= 60
+    assert box["bottom"] <= 500
+    assert page.evaluate("scrollY") > 1000
+    page.keyboard.press("Home")
+    assert page.evaluate(NAME) == "000.png"
+    assert page.locator(".tile .hit[tabindex='0']").count() == 1  # Tab leads past the pictures, not through them
+    page.keyboard.press("ArrowUp")  # stays
+    assert page.evaluate(NAME) == "000.png"
+
+
+def test_pictures_stay_in_view_when_the_window_changes(open_many):
+    page = open_many(width=900, height=500)
+    status(page, "300 images")
+    page.locator("#text").press("ArrowDown")
+    for _ in range(15):
+        page.keyboard.press("ArrowDown")
+    first = page.evaluate("() => import('./page/grid.js').then(() => scrollY)")
+    assert first > 500
+    name = page.evaluate(NAME)
+    page.set_viewport_size({"width": 500, "height": 700})
+    page.wait_for_function("() => document.querySelector('.grid').clientWidth < 480")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    visible = page.evaluate(
+        """() => [...document.querySelectorAll(".tile")].filter((tile) => {
+          const { top, bottom } = tile.getBoundingClientRect();
+          return bottom > 70 && top < innerHeight;
+        }).map((tile) => tile.querySelector(".caption").textContent)"""
+    )
+    assert min(visible) <= name
+    assert page.evaluate(NAME) == name  # and keep the focus
+
+
+def test_the_layout_is_known_before_the_pictures_are_loaded(open_many, tab):
+    held = []
+    tab.route("**/image/*", lambda route: held.append(route))  # noqa: PLW0108 (Playwright marks the handler)
+    page = open_many()
+    status(page, "300 images")
+    before = [page.locator(".tile").nth(i).bounding_box() for i in range(8)]
+    page.wait_for_function("() => document.querySelectorAll('.tile').length > 8")
+    for route in held:
+        route.continue_()
+    tab.unroute("**/image/*")
+    image = page.locator(".tile img").first
+    image.evaluate("(image) => image.decode()")
+    assert [page.locator(".tile").nth(i).bounding_box() for i in range(8)] == before
+    box = image.bounding_box()
+    width, height = image.evaluate("(image) => [image.naturalWidth, image.naturalHeight]")
+    assert abs(box["width"] / box["height"] - width / height) < 0.03
+
+
+def test_names_and_fits_show_on_hover_and_focus(open_page):
+    page = open_page("?q=two+red+squares")
+    status(page, "images? for")
+    about = page.locator(".tile .about").first
+    expect(about).to_have_css("opacity", "0")
+    page.locator(".tile").first.hover()
+    expect(about).to_have_css("opacity", "1")
+    page.mouse.move(0, 0)
+    expect(about).to_have_css("opacity", "0")
+    page.locator("#text").press("ArrowDown")
+    expect(about).to_have_css("opacity", "1")

@@ -1,0 +1,52 @@
+"""What the tests of the page share: reading it, and answers of the service that are changed or refused."""
+
+import io
+import re
+
+from playwright.sync_api import expect
+
+MARKUP = "<img src=x onerror=window.broken=1>"
+
+
+def png(photo):
+    """The bytes of a picture."""
+    out = io.BytesIO()
+    photo.save(out, "PNG")
+    return out.getvalue()
+
+
+def upload(photo, name="holiday.png"):
+    """A picture as it is chosen for an upload."""
+    return {"name": name, "mimeType": "image/png", "buffer": png(photo)}
+
+
+def captions(page, selector="#panes .hit .caption"):
+    """The names of the hits that are shown."""
+    return [text.strip() for text in page.locator(selector).all_inner_texts()]
+
+
+def status(page, pattern):
+    """Wait for the sentence about what is shown."""
+    expect(page.locator("#status")).to_have_text(re.compile(pattern))
+
+
+def focused(page):
+    """The place of the picture that has the focus, among those in the document."""
+    return page.evaluate("[...document.querySelectorAll('#panes .hit')].indexOf(document.activeElement)")
+
+
+def change_answers(page, path, change):
+    """Let the service answer, and change its response."""
+
+    def handle(route):
+        response = route.fetch()
+        answer = response.json()
+        change(answer)
+        route.fulfill(response=response, json=answer)
+
+    page.route(path, handle)
+
+
+def refuse(page, path, code, sentence):
+    """Answer with an error."""
+    page.route(path, lambda route: route.fulfill(status=code, json={"error": sentence}))
