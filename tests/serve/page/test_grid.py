@@ -1,6 +1,7 @@
 """Many pictures in the grid: scrolling, the keyboard, and what stays in the document."""
 
 from playwright.sync_api import expect
+
 from support.browsing import captions, status
 
 TILES = "document.querySelectorAll('.tile').length"

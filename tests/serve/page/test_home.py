@@ -3,6 +3,7 @@
 import re
 
 from playwright.sync_api import expect
+
 from support.browsing import captions, change_answers, refuse, status
 
 EXAMPLES = ["a dog on a beach", "two red squares"]

@@ -5,9 +5,9 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from support.browsing import MARKUP, captions, change_answers, png, refuse, status, upload
 
 from diptych.data.formats.scenes import make_scenes
+from support.browsing import MARKUP, captions, change_answers, png, refuse, status, upload
 
 
 def test_it_searches_while_typing_and_back_returns(open_page):

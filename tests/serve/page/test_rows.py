@@ -1,5 +1,7 @@
 """The layout of justified rows, in a real browser."""
 
+import itertools
+
 LAYOUTS = """async () => {
   const { justify } = await import("./page/rows.js");
   let seed = 7;
@@ -53,5 +55,5 @@ def test_rows_fill_the_width_and_pictures_keep_their_shape(open_page):
                 assert box["height"] == first["height"]
                 assert abs(box["width"] - ratio(pictures[place]) * box["height"]) <= 0.5 * ratio(pictures[place]) + 2
             lefts = [(boxes[place]["left"], boxes[place]["width"]) for place in row]
-            gaps = [after - left - width for (left, width), (after, _) in zip(lefts, lefts[1:], strict=False)]
+            gaps = [after - left - width for (left, width), (after, _) in itertools.pairwise(lefts)]
             assert all(abs(gap - room["gap"]) <= 1 for gap in gaps)

@@ -57,8 +57,8 @@ import { requestBlob, requestJson } from "./http.js";
  * @property {number} width
  * @property {number} height
  * @property {number | null} bytes
- * @property {string} day
- * @property {"taken" | "file"} day_source
+ * @property {string | null} day
+ * @property {"taken" | "file" | null} day_source
  * @property {string | null} camera
  * @property {number | null} latitude
  * @property {number | null} longitude
