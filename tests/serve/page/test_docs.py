@@ -1,4 +1,4 @@
-"""The documentation of the HTTP API in a real browser: everything in the document is shown, and requests can be tried."""
+"""The documentation of the HTTP API in a real browser: the whole document is shown, and requests can be tried."""
 
 import json
 import re
@@ -35,7 +35,9 @@ def test_a_request_is_tried(docs):
     search.get_by_label("text", exact=True).fill("a red circle")
     search.get_by_label("k", exact=True).fill("2")
     search.get_by_role("button", name="Send").click()
-    expect(search.locator(".response pre").first).to_have_text(re.compile(r"^curl 'http://\S+/search\?(k=2&text=a\+red\+circle|text=a\+red\+circle&k=2)'$"))
+    expect(search.locator(".response pre").first).to_have_text(
+        re.compile(r"^curl 'http://\S+/search\?(k=2&text=a\+red\+circle|text=a\+red\+circle&k=2)'$")
+    )
     expect(search.locator(".response p")).to_have_text(re.compile("^200 OK"))
     assert len(json.loads(search.locator(".response pre").last.inner_text())["hits"]) == 2
     search.get_by_label("k", exact=True).fill("0")
