@@ -49,7 +49,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once)"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) "$$(grep '^torch==' constraints.txt)"
-	$(PIP) --editable .
+	$(PIP) --editable '.[train]'
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready

@@ -7,6 +7,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, DiptychError, ImageError, RunError, ScoreError
 from diptych.model import EncodedImages, Model, load
-from diptych.models.export.onnx import export_onnx
+from diptych.models.address import ModelFiles
+from diptych.models.engines.sources import EngineSource
+from diptych.models.export.onnx import export_in_place, export_onnx
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.storage import save_matcher, save_tensors
@@ -309,11 +312,15 @@ def test_nothing_is_opened_before_it_is_needed_and_then_once():
     class Engine:
         embedding_dim = 3
 
-    def open_engine():
-        opened.append(threading.current_thread())
-        return Engine()
+    class Source(EngineSource):
+        identity = "identity"
+        has_graphs = True
 
-    model = Model(open_engine, "here", lambda: "identity")
+        def open_graphs(self):
+            opened.append(threading.current_thread())
+            return Engine()
+
+    model = Model(Source(ModelFiles("here", Path(), (), ())))
     assert (model.address, model.identity) == ("here", "identity")
     assert not opened
 
@@ -418,12 +425,69 @@ def test_a_saved_export_is_a_copy_of_it(export, tmp_path):
     assert len(Model.load(tmp_path / "saved").encode_texts(TEXTS)) == 3
 
 
-def test_a_model_that_reads_features_cannot_read_pictures(vocabulary, run):
+@pytest.fixture(scope="module")
+def light(run):
+    """The run with graphs beside its weights."""
+    folder = run.with_name("light")
+    shutil.copytree(run, folder)
+    export_in_place(folder)
+    return folder
+
+
+def test_a_run_with_graphs_is_the_run_and_uses_torch_once_it_is_asked_for(run, light):
+    model, own = load(light), load(run, "cpu")
+    assert model.identity == own.identity
+    assert model.engine is not model.torch_engine
+    vectors = load(light).encode_texts(TEXTS)
+    np.testing.assert_allclose(vectors, own.encode_texts(TEXTS), atol=1e-5)
+    with torch.no_grad():
+        model.matcher.text.words.weight.zero_()  # the caller has the module now, and may train it
+    assert model.engine is model.torch_engine
+    assert np.abs(model.encode_texts(TEXTS) - vectors).max() > 1e-3
+
+
+def test_a_run_with_graphs_needs_no_torch_until_its_module_is_asked_for(light, tmp_path):
+    program = """if True:
+        import sys
+        sys.modules["torch"] = None
+        from PIL import Image
+        import diptych
+        model = diptych.load(sys.argv[1])
+        images = model.encode_images([Image.new("RGB", (40, 30), "red")])
+        print(model.score(images, model.encode_texts(["a red circle"])).shape)
+        print(len(model.explain(images[0], "a red circle").words))
+        model.save(sys.argv[2])
+        print(diptych.load(sys.argv[2]).identity == model.identity)
+        try:
+            model.matcher
+        except diptych.DiptychError as reason:
+            print(reason)
+    """
+    words = [sys.executable, "-c", program, light, tmp_path / "saved"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert said[:3] == ["(1, 1)", "3", "True"]
+    assert said[3] == f"{light} needs torch, which is not installed; run: pip install 'diptych[train]'"
+    assert Model.load(tmp_path / "saved").torch_engine  # it is still a run
+
+
+def test_graphs_of_other_weights_are_refused_and_removed_by_training(light, matcher, vocabulary, tmp_path):
+    folder = shutil.copytree(light, tmp_path / "run")
+    card = folder / "best" / "export.json"
+    card.write_text(card.read_text().replace(load(light).identity, "0" * 64))
+    with pytest.raises(RunError, match=r"export\.json: made of other weights .* diptych export .* --onnx --in-place"):
+        load(folder).encode_texts(TEXTS)
+    save_matcher(folder / "best" / "weights.safetensors", matcher, vocabulary, {})
+    assert {file.name for file in (folder / "best").iterdir()} == {"weights.safetensors"}
+    assert len(load(folder, "cpu").encode_texts(TEXTS)) == 3
+
+
+def test_a_model_that_reads_features_cannot_read_pictures(vocabulary, run, tmp_path):
     text = GRUSettings(hidden=4, word=3)
     matcher = VSESettings(joint=4, image=FeatureSettings(shape=(4,)), text=text, words=len(vocabulary)).build()
-    engine = Model.from_matcher(matcher, vocabulary).engine
-    with pytest.raises(DataError, match="runs/features: the run reads features that came with its data"):
-        Model(lambda: engine, "runs/features").check_reads_pictures()
+    save_matcher(tmp_path / "features" / "best" / "weights.safetensors", matcher, vocabulary, {})
+    vocabulary.save(tmp_path / "features")
+    with pytest.raises(DataError, match="features: the run reads features that came with its data"):
+        load(tmp_path / "features").check_reads_pictures()
     in_memory = Model.from_matcher(matcher, vocabulary)
     for ask in (lambda: in_memory.encode_images(PHOTOS), lambda: in_memory.explain(PHOTOS[0], "red")):
         with pytest.raises(DataError, match="the model: the run reads features that came with its data"):

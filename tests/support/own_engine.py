@@ -18,4 +18,4 @@ class OwnEngine(Model):
     tokeniser = Vocabulary((), (), 1)  # splits texts; what is known is asked of the model
 
     def __init__(self):
-        super().__init__(lambda: self)
+        super().__init__(engine=self)

@@ -18,6 +18,9 @@ def command(
     float16: Annotated[
         bool, typer.Option("--float16", help="A run of half the size, for use with any command.")
     ] = False,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="With --onnx: add the graphs to RUN, which is then used without torch.")
+    ] = False,
     into: Annotated[
         Path | None, typer.Option(help="The folder to write.", show_default="exports/RUN-onnx or -float16")
     ] = None,
@@ -26,12 +29,15 @@ def command(
 ) -> None:
     """Export the best model of a run as ONNX graphs or as a run of half the size.
 
-    Either can be used to create, search and serve an index; with an ONNX export, `diptych serve` does not load torch.
-    RUN may be `starter`, the model that comes with the package.
+    Either can be used to create, search and serve an index; with ONNX graphs, none of these loads torch. Graphs that
+    are added with --in-place share the weights of the run, which can still be evaluated and trained further. RUN may be
+    `starter`, the model that comes with the package.
 
     Examples:
 
         diptych export runs/first --onnx
+
+        diptych export runs/first --onnx --in-place
 
         diptych export runs/first --float16 --into small
     """
@@ -39,6 +45,14 @@ def command(
 
     if onnx == float16:
         raise DiptychError("choose one format: diptych export RUN --onnx, or diptych export RUN --float16")
+    if in_place:
+        if float16 or into is not None:
+            raise DiptychError("--in-place adds ONNX graphs to the run itself: give --onnx, and leave out --into")
+        from diptych.models.export.onnx import export_in_place
+
+        print_result(f"agrees with torch within {export_in_place(run):.1e}")
+        print_result(f"added ONNX graphs to {run}")
+        return
     suffix = "onnx" if onnx else "float16"
     into = into or Path("exports") / f"{ModelFiles.find(run).name}-{suffix}"
     if onnx:

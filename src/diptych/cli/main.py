@@ -36,6 +36,7 @@ from diptych.cli import (
 from diptych.cli.console import print_error, show_warnings
 from diptych.cli.search_words import SearchCommand
 from diptych.errors import DiptychError
+from diptych.optional import needs_train
 
 # Must be set before torch is imported. By default, waiting OpenMP threads spin for a long time and take the cores from
 # working threads: on a busy machine, training becomes several times slower.
@@ -87,7 +88,8 @@ def main() -> None:
     """Run the command line; an error is printed as one line, and the exit status is 1."""
     show_warnings()
     try:
-        app()
+        with needs_train():
+            app()
     except DiptychError as error:
         print_error(str(error))
         sys.exit(1)

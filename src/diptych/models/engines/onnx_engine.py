@@ -1,12 +1,10 @@
-"""Runs the exported towers of a model with onnxruntime, without torch."""
+"""Runs the exported towers of a model without torch: graphs in onnxruntime, packaged sentence encoders in NumPy."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +12,11 @@ from PIL import Image
 
 from diptych.data.corpus import Floats, Integers
 from diptych.data.images import square_array
-from diptych.errors import DiptychError, RunError
 from diptych.features.crops import decode_size, fixed_crops
-from diptych.machine import available_cores
 from diptych.models.engines.engine import Encodings
-from diptych.models.export.exported import Exported
+from diptych.models.engines.onnx_graph import Graph
+from diptych.models.export.exported import IMAGE, TEXT, WEIGHTS, Exported
+from diptych.models.sentence.numpy_layers import NumpySentence
 from diptych.progress import ProgressCallback
 from diptych.text.tokenisers.stored import load_tokeniser
 from diptych.text.tokenisers.token_table import TokenTable
@@ -26,6 +24,14 @@ from diptych.text.tokenisers.tokeniser import Tokeniser
 
 CROPS_AT_ONCE = 32
 TEXTS_AT_ONCE = 64
+
+
+class TextSide(Protocol):
+    """What encodes texts: padded ids, (texts, length), and lengths, (texts,), to vectors, (texts, size)."""
+
+    def __call__(self, ids: Integers, lengths: Integers) -> Floats:
+        """The vectors of the texts."""
+        ...
 
 
 class OnnxEngine:
@@ -41,14 +47,13 @@ class OnnxEngine:
         self.embedding_dim = exported.size
         self.tokeniser = tokeniser
         self._unknown = frozenset(exported.unknown)
-        self._image = _session(folder / "image.onnx")
-        self._text = _session(folder / "text.onnx")
+        self._image = Graph(folder / IMAGE)
+        self._text = text_side(folder, exported)
 
     @classmethod
-    def open(cls, folder: Path) -> OnnxEngine:
-        """Open the export in a folder; all its files must be as they were written."""
-        exported = Exported.read(folder)
-        return cls(folder, exported, load_tokeniser(folder))
+    def open(cls, folder: Path, run: Path | None = None) -> OnnxEngine:
+        """Open the export in a folder, or in that of a run's weights; all its files must be as they were written."""
+        return cls(folder, Exported.read(folder), load_tokeniser(run or folder))
 
     @property
     def decode_size(self) -> int | None:
@@ -69,7 +74,7 @@ class OnnxEngine:
         vectors = self._empty(len(preprocessed))
         for begin in range(0, len(preprocessed), at_once):
             part = slice(begin, begin + at_once)
-            vectors[part] = self._image.run(None, {"images": np.stack(preprocessed[part])})[0]
+            vectors[part] = self._image.encode_images(np.stack(preprocessed[part]))
         return Encodings(vectors)
 
     def encode_texts(
@@ -92,7 +97,7 @@ class OnnxEngine:
         for begin in range(0, len(table), at_once):
             part: Integers = order[begin : begin + at_once]
             ids, lengths = table.batch(part)
-            vectors[part] = self._text.run(None, {"ids": ids, "lengths": lengths})[0]
+            vectors[part] = self._text(ids, lengths)
             if progress:
                 progress(begin + len(part), len(table))
         return Encodings(vectors)
@@ -116,29 +121,6 @@ class OnnxEngine:
         return np.empty((rows, self.embedding_dim), np.float32)
 
 
-def _session(path: Path) -> Any:
-    """An inference session of a graph."""
-    try:
-        runtime = import_module("onnxruntime")
-    except ModuleNotFoundError:
-        raise DiptychError("onnxruntime is not installed; run: pip install 'diptych[onnx]'") from None
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = _threads()
-    options.inter_op_num_threads = 1
-    # Each tower has a thread pool; one that waits by spinning would take the cores from the other.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 3  # errors are raised anyway
-    try:
-        return runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    except Exception as reason:  # onnxruntime has many exception classes and no common base
-        raise RunError(f"{path}: onnxruntime cannot read it ({_one_line(reason)}); export the run again") from None
-
-
-def _threads() -> int:
-    """OMP_NUM_THREADS, which onnxruntime does not read, or else the number of available cores."""
-    value = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(value) if value.isascii() and value.isdecimal() and int(value) else available_cores()
-
-
-def _one_line(reason: Exception) -> str:
-    return " ".join(str(reason).split())[:200]
+def text_side(folder: Path, exported: Exported) -> TextSide:
+    """What encodes texts for the export in a folder."""
+    return Graph(folder / TEXT) if exported.text is None else NumpySentence(exported.text, folder / WEIGHTS)

@@ -1,6 +1,8 @@
-"""The contents of an export folder, readable without torch.
+"""The contents of an ONNX export, readable without torch.
 
-The folder has both towers, `image.onnx` and `text.onnx`, the tokeniser, and the card `export.json`.
+The folder of an export has both towers, `image.onnx` and `text.onnx`, the tokeniser, and the card `export.json`. A run
+can be exported in place as well: the graphs and the card are then beside the weights, in `best/`, and the graphs read
+the weights from there.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from pydantic import ValidationError
 from diptych.errors import RunError
 from diptych.features.crops import Crops
 from diptych.files import file_hash, read_json
+from diptych.models.sentence.numpy_layers import TextLayers
 from diptych.settings import Count, Flag, Settings, first_error
 from diptych.text.tokenisers.stored import tokeniser_file
 from diptych.text.vocabulary import Vocabulary
 
 FORMAT = 1
 CARD = "export.json"
-GRAPHS = ("image.onnx", "text.onnx")
+IMAGE, TEXT = GRAPHS = ("image.onnx", "text.onnx")
+WEIGHTS = "weights.safetensors"
 
 
 class ExportedInput(Settings):
@@ -38,7 +42,8 @@ class Exported(Settings):
     """Format, version of Diptych, the run's name and identity, and the towers' input and output.
 
     `unknown` are words of the vocabulary that a fitted text tower does not know. `files` are the hashes of the other
-    files, so that a damaged or replaced file is noticed.
+    files, so that a damaged or replaced file is noticed; weights beside the graphs are checked by the identity. `text`
+    describes a text side that needs no graph.
     """
 
     format: int = FORMAT
@@ -49,13 +54,14 @@ class Exported(Settings):
     size: Count
     rescores: Flag = False
     unknown: tuple[str, ...] = ()
+    text: TextLayers | None = None
     files: dict[str, str]
 
     @classmethod
     def read(cls, folder: Path) -> Exported:
         """The card of an export, after checking that all files are there and as they were written."""
         exported = cls.read_card(folder)
-        for name in dict.fromkeys((*exported.files, *exported_files(folder))):
+        for name in dict.fromkeys((*exported.files, *exported.required_files(folder))):
             try:
                 same = file_hash(folder / name) == exported.files.get(name)
             except OSError as reason:
@@ -77,11 +83,23 @@ class Exported(Settings):
         except ValidationError as error:
             raise RunError(f"{folder / CARD}: {first_error(error, cls)}; export the run again") from None
 
+    def required_files(self, folder: Path) -> tuple[str, ...]:
+        """The files without which the export in a folder is incomplete."""
+        if not (folder / WEIGHTS).is_file():
+            return exported_files(folder)
+        return GRAPHS if self.text is None else (IMAGE,)
+
 
 def exported_files(folder: Path) -> tuple[str, ...]:
     """The names of the files that an export consists of, besides its card."""
     tokeniser = tokeniser_file(folder)
     return (*GRAPHS, Vocabulary.file if tokeniser is None else tokeniser.name)
+
+
+def remove_graphs(folder: Path) -> None:
+    """Remove the graphs of an export in place, the card first; weights beside them are about to change."""
+    for name in (CARD, *GRAPHS):
+        (folder / name).unlink(missing_ok=True)
 
 
 def check_is_new(folder: Path) -> None:

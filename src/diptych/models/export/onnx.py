@@ -1,5 +1,7 @@
 """Exports a matcher as two ONNX graphs, one per tower, for use with onnxruntime and without torch.
 
+The graphs become a folder of their own, or are added to the run, whose weights they then share:
+
     image.onnx      images (images, 3, side, side) or (images, crops, 3, side, side), bytes     to (images, joint)
     text.onnx       ids (texts, length) and lengths (texts,), as the tokeniser makes them       to (texts, joint)
 
@@ -10,20 +12,38 @@ compared with those of torch before the export is written.
 from __future__ import annotations
 
 import math
-from importlib import import_module
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 import diptych
-from diptych.errors import RunError, one_line
+from diptych.errors import RunError
 from diptych.files import file_hash, write_json
 from diptych.models.address import ModelFiles
+from diptych.models.engines.onnx_engine import TextSide
+from diptych.models.engines.onnx_graph import Graph
 from diptych.models.engines.torch_engine import TorchEngine
-from diptych.models.export.exported import CARD, Exported, ExportedInput, exported_files, new_folder
+from diptych.models.export.exported import (
+    CARD,
+    IMAGE,
+    TEXT,
+    WEIGHTS,
+    Exported,
+    ExportedInput,
+    exported_files,
+    new_folder,
+    remove_graphs,
+)
+from diptych.models.export.numpy_text import numpy_text
 from diptych.models.export.onnx_graphs import image_graph, image_shape, text_graph, write_graph
+from diptych.models.export.weight_references import refer_to_weights
 from diptych.models.matcher import Matcher
+from diptych.models.sentence.numpy_layers import NumpySentence, TextLayers
 from diptych.models.tower import Tokens
 from diptych.optional import import_optional
 from diptych.text.tokenisers.tokeniser import Tokeniser
@@ -41,34 +61,83 @@ def export_onnx(run: str | Path, into: Path) -> float:
     Returns the largest difference from torch, relative to a vector's largest component if that exceeds one. A model
     that differs by more than 1e-4 is refused.
     """
+    files, engine = _opened(run)
+    with new_folder(into) as temporary:
+        engine.tokeniser.save(temporary)
+        with _has_onnx_form(run):
+            write_graph(image_graph(engine.matcher), temporary / IMAGE)
+            write_graph(text_graph(engine.matcher), temporary / TEXT)
+            size, difference = checked(engine, Graph(temporary / IMAGE), Graph(temporary / TEXT))
+        _write_card(temporary, files, engine, size, exported_files(temporary))
+    return difference
+
+
+def export_in_place(run: str | Path) -> float:
+    """Add graphs that share the weights of a run's best model to the run, which is then used without torch.
+
+    The returned difference is that of `export_onnx`. A text side whose encoder comes with a package needs no graph.
+    """
+    files, engine = _opened(run)
+    if files.pair is not None:
+        raise RunError(f"{run}: a pretrained pair is no run; export it into a folder: diptych export {run} --onnx")
+    folder, text = files.paths[1].parent, numpy_text(engine.matcher)
+    remove_graphs(folder)
+    try:
+        with _has_onnx_form(run):
+            graphs = {IMAGE: image_graph(engine.matcher, keeps_weights=True)}
+            if text is None:
+                graphs[TEXT] = text_graph(engine.matcher, keeps_weights=True)
+            for name, graph in graphs.items():
+                refer_to_weights(graph, folder / WEIGHTS)
+                write_graph(graph, folder / name)
+            texts = Graph(folder / TEXT) if text is None else NumpySentence(text, folder / WEIGHTS)
+            size, difference = checked(engine, Graph(folder / IMAGE), texts)
+        _write_card(folder, files, engine, size, tuple(graphs), text)
+    except BaseException:
+        remove_graphs(folder)
+        raise
+    return difference
+
+
+def _opened(run: str | Path) -> tuple[ModelFiles, TorchEngine]:
+    """The files and the torch engine of a run that can be exported."""
     for module in ("onnx", "onnxscript", "onnxruntime"):
         import_optional(module, "pip install 'diptych[onnx]'", instead="the run itself")
     files = ModelFiles.find(run)
     files.check_is_run()
     engine = TorchEngine.open(files, "cpu")
     check_exportable(engine.matcher, run)
-    with new_folder(into) as temporary:
-        engine.tokeniser.save(temporary)
-        try:
-            write_graph(image_graph(engine.matcher), temporary / "image.onnx")
-            write_graph(text_graph(engine.matcher), temporary / "text.onnx")
-            size, difference = checked(engine, temporary)
-        except RunError as reason:
-            raise RunError(f"{run}: has no ONNX form: {reason}; use the run itself") from None
-        wanted = engine.matcher.image_input
-        card = Exported(
-            version=diptych.__version__,
-            run=files.name,
-            identity=files.identity(),
-            image_input=ExportedInput.model_validate(
-                {"kind": wanted.kind, "shape": wanted.shape, "crops": wanted.crops}
-            ),
-            size=size,
-            unknown=_unknown(engine),
-            files={name: file_hash(temporary / name) for name in exported_files(temporary)},
-        )
-        write_json(temporary / CARD, card.model_dump(mode="json"))
-    return difference
+    return files, engine
+
+
+@contextmanager
+def _has_onnx_form(run: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except RunError as reason:
+        raise RunError(f"{run}: has no ONNX form: {reason}; use the run itself") from None
+
+
+def _write_card(
+    folder: Path,
+    files: ModelFiles,
+    engine: TorchEngine,
+    size: int,
+    names: tuple[str, ...],
+    text: TextLayers | None = None,
+) -> None:
+    wanted = engine.matcher.image_input
+    card = Exported(
+        version=diptych.__version__,
+        run=files.name,
+        identity=files.identity(),
+        image_input=ExportedInput.model_validate({"kind": wanted.kind, "shape": wanted.shape, "crops": wanted.crops}),
+        size=size,
+        unknown=_unknown(engine),
+        text=text,
+        files={name: file_hash(folder / name) for name in names},
+    )
+    write_json(folder / CARD, card.model_dump(mode="json", exclude={"text"} if text is None else None))
 
 
 def check_exportable(matcher: Matcher, run: str | Path) -> None:
@@ -86,31 +155,29 @@ def check_exportable(matcher: Matcher, run: str | Path) -> None:
 
 
 @torch.inference_mode()
-def checked(engine: TorchEngine, folder: Path) -> tuple[int, float]:
+def checked(engine: TorchEngine, of_images: Graph, of_texts: TextSide) -> tuple[int, float]:
     """The size of the vectors, and the largest difference from torch on random inputs; a large one is an error."""
     random = torch.Generator().manual_seed(0)
     matcher = engine.matcher
-    images = [_some_images(matcher, count, random) for count in IMAGES]
-    tokens = [_some_tokens(engine.tokeniser, texts, longest, random) for texts, longest in TEXTS]
-    of_images = [({"images": some}, matcher.encode_images(some)) for some in images]
-    of_texts = [({"ids": some.ids, "lengths": some.lengths}, matcher.encode_texts(some)) for some in tokens]
-    differences = [*_differences(folder / "image.onnx", of_images), *_differences(folder / "text.onnx", of_texts)]
+    differences, size = [], 0
+    for count in IMAGES:
+        images = _some_images(matcher, count, random)
+        differences.append(_difference(of_images.encode_images(images.numpy()), matcher.encode_images(images)))
+    for texts, longest in TEXTS:
+        tokens = _some_tokens(engine.tokeniser, texts, longest, random)
+        expected = matcher.encode_texts(tokens)
+        differences.append(_difference(of_texts(tokens.ids.numpy(), tokens.lengths.numpy()), expected))
+        size = expected.shape[1]
     if not all(difference <= TOLERANCE for difference in differences):  # a NaN is not, either
         raise RunError(f"it differs from torch by {max(differences):.1e}, more than {TOLERANCE:g}")
-    return of_texts[0][1].shape[1], max(differences)
+    return size, max(differences)
 
 
-def _differences(graph: Path, expected: list[tuple[dict[str, Tensor], Tensor]]) -> list[float]:
-    """The differences of a graph's outputs from the expected ones, relative to values above one."""
-    try:
-        session = import_module("onnxruntime").InferenceSession(graph, providers=["CPUExecutionProvider"])
-        made = [session.run(None, {name: value.numpy() for name, value in given.items()})[0] for given, _ in expected]
-    except Exception as reason:  # onnxruntime raises a class of its own for every reason
-        raise RunError(f"{graph.name}: onnxruntime cannot run it ({one_line(reason)})") from None
-    pairs = [(torch.from_numpy(own), wanted) for own, (_, wanted) in zip(made, expected, strict=True)]
-    if any(own.shape != wanted.shape for own, wanted in pairs):
-        return [math.inf]
-    return [float((own - wanted).abs().amax() / wanted.abs().amax().clamp(min=1)) for own, wanted in pairs]
+def _difference(own: NDArray[np.float32], expected: Tensor) -> float:
+    """The difference of a tower's output from the expected one, relative to values above one."""
+    if own.shape != expected.shape:
+        return math.inf
+    return float((torch.from_numpy(own) - expected).abs().amax() / expected.abs().amax().clamp(min=1))
 
 
 def _some_images(matcher: Matcher, count: int, random: torch.Generator) -> Tensor:

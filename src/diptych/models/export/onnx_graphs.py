@@ -74,19 +74,26 @@ def image_shape(matcher: Matcher) -> tuple[int, ...]:
     return wanted.shape if wanted.crops is None else (wanted.crops.count, *wanted.shape)
 
 
-def image_graph(matcher: Matcher) -> Any:
-    """The image side as an ONNX model."""
-    images = torch.zeros(2, *image_shape(matcher), dtype=torch.uint8)
-    return exported(_Images(matcher), {"images": images}, {"images": {0: "images"}})
+def image_graph(matcher: Matcher, *, keeps_weights: bool = False) -> Any:
+    """The image side as an ONNX model; the number of crops is free. `keeps_weights` is that of `exported`."""
+    shape, axes = image_shape(matcher), {0: "images"}
+    if matcher.image_input.crops is not None:
+        shape, axes = (2, *shape[1:]), {0: "images", 1: "crops"}  # the exporter regards a one as fixed
+    images = torch.zeros(2, *shape, dtype=torch.uint8)
+    return exported(_Images(matcher), {"images": images}, {"images": axes}, keeps_weights=keeps_weights)
 
 
-def text_graph(matcher: Matcher) -> Any:
-    """The text side as an ONNX model; GRUs become ONNX's GRUs, everything else is exported by torch."""
+def text_graph(matcher: Matcher, *, keeps_weights: bool = False) -> Any:
+    """The text side as an ONNX model; GRUs become ONNX's GRUs, everything else is exported by torch.
+
+    `keeps_weights` is that of `exported`.
+    """
     grus = [name for name, part in matcher.named_modules() if isinstance(part, TextGRU)]
     if not grus:
         ids = torch.full((2, 7), END)
         axes = {"ids": {0: "texts", 1: "length"}, "lengths": {0: "texts"}}
-        return exported(_Texts(matcher), {"ids": ids, "lengths": torch.full((2,), 7)}, axes)
+        tokens = {"ids": ids, "lengths": torch.full((2,), 7)}
+        return exported(_Texts(matcher), tokens, axes, keeps_weights=keeps_weights)
     towers, behind, size = [], copy.deepcopy(matcher), 0
     for name in grus:
         tower = matcher.get_submodule(name)
@@ -101,8 +108,14 @@ def text_graph(matcher: Matcher) -> Any:
     return _joined(_gru_graph(towers, rest.ir_version), rest)
 
 
-def exported(module: nn.Module, inputs: dict[str, Tensor], axes: dict[str, dict[int, str]]) -> Any:
-    """A module as an ONNX model with named inputs, of which these axes are dynamic, and one output, `vectors`."""
+def exported(
+    module: nn.Module, inputs: dict[str, Tensor], axes: dict[str, dict[int, str]], *, keeps_weights: bool = False
+) -> Any:
+    """A module as an ONNX model with named inputs, of which these axes are dynamic, and one output, `vectors`.
+
+    With `keeps_weights`, its weights are those of the module; otherwise some are combined, such as those of a
+    convolution with those of the batch normalisation after it.
+    """
     names = {axis for of_input in axes.values() for axis in of_input.values()}
     dims = {name: torch.export.Dim(name, min=1) for name in names}
     shapes = {name: {axis: dims[dim] for axis, dim in of_input.items()} for name, of_input in axes.items()}
@@ -116,16 +129,26 @@ def exported(module: nn.Module, inputs: dict[str, Tensor], axes: dict[str, dict[
                 input_names=list(inputs),
                 output_names=["vectors"],
                 opset_version=OPSET,
+                optimize=not keeps_weights,
                 verbose=False,
             )
     except Exception as reason:  # the exporter raises anything
         raise RunError(f"torch cannot export it ({one_line(reason)})") from None
     assert made is not None
-    model = made.model_proto
+    model = _folded(made.model) if keeps_weights else made.model_proto
     for thing in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):
         thing.ClearField("metadata_props")  # paths of source files
         thing.ClearField("doc_string")
     return model
+
+
+def _folded(model: Any) -> Any:
+    """A model whose constant expressions are computed, except those of weights."""
+    from onnxscript import ir, optimizer
+
+    optimizer.fold_constants(model)
+    optimizer.remove_unused_nodes(model)
+    return ir.to_proto(model)
 
 
 def _gru_graph(towers: Sequence[TextGRU], ir_version: int) -> Any:

@@ -12,21 +12,18 @@ gives the same vectors. The table of pieces stays in bytes; rows are scaled when
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding, layer_norm, linear, normalize, pad, relu
 
-from diptych.models.packaged import PackagedModule, PackageWeights
+from diptych.models.package_weights import PackageWeights
+from diptych.models.packaged import PackagedModule
 from diptych.models.sentence.encoder import SentenceEncoder
-from diptych.models.sentence.use_package import BRANCH, CHUNKS, NEIGHBOURS, PIECE
-from diptych.models.sentence.use_weights import package_weights, use_tensors
+from diptych.models.sentence.use_package import BRANCH, CHUNKS, NEIGHBOURS, PIECE, Layers, package_weights
+from diptych.models.sentence.use_weights import use_tensors
 
 EPSILON = 1e-12
 TOKENS_AT_ONCE = 768  # so that what is computed at a time fits into the cache
-
-Layers = Literal["last", "all"]
 
 
 class USE(PackagedModule, SentenceEncoder):

@@ -10,7 +10,16 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.models.sentence.use_package import BRANCH, CHUNKS, FEATURES, NEIGHBOURS, PIECE, UseArrays, weights_file
+from diptych.models.sentence.use_package import (
+    BRANCH,
+    CHUNKS,
+    FEATURES,
+    NEIGHBOURS,
+    PIECE,
+    Layers,
+    UseArrays,
+    weights_file,
+)
 
 _EPSILON = 1e-12
 _TOKENS_AT_ONCE = 768  # so that what is computed at a time fits into the cache
@@ -20,11 +29,11 @@ Integers = NDArray[np.int64]
 
 
 class NumpyUSE:
-    """Vectors of all layers, as `USE(layers="all")`: z / |z|, the mean of the pieces, and s, scaled to length one."""
+    """The vectors of `USE`: z / |z|; with `layers="all"` also the mean of the pieces and s, scaled to length one."""
 
-    size = 3 * PIECE
-
-    def __init__(self) -> None:
+    def __init__(self, layers: Layers = "last") -> None:
+        self.layers = layers
+        self.size = PIECE if layers == "last" else 3 * PIECE
         self._arrays = UseArrays(weights_file())
         self._array = cache(self._arrays.array)
         self._chunk = cache(self._arrays.chunk)
@@ -45,6 +54,8 @@ class NumpyUSE:
         summed = (self._with_neighbours(pieces, mask) * mask).sum(1)  # (texts, FEATURES)
         pooled = (summed @ self._array("cnn_W") + count * self._array("cnn_b")) / np.sqrt(count)
         vectors = unit_rows(self._residual_layers(pooled))
+        if self.layers == "last":
+            return vectors
         mean = (pieces * mask).sum(1) / count
         return unit_rows(np.concatenate([vectors, mean, pooled], 1))
 

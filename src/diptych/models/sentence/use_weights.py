@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from diptych.models.packaged import PackageWeights
 from diptych.models.sentence.use_package import (
     CHUNKS,
     NEIGHBOURS,
-    PACKAGE,
     PIECE,
     ROWS,
     SHAPES,
     UseArrays,
-    weights_digest,
     weights_file,
 )
 
@@ -57,13 +53,3 @@ def _joined(tensors: dict[str, Tensor], table: Tensor) -> dict[str, Tensor]:
         for name, part in _OF_BRANCHES.items()
     }
     return {"table": table, **tensors, **joined}
-
-
-@cache
-def package_weights() -> PackageWeights:
-    """The installed package, and the digest of its weights."""
-    digest = weights_digest()
-    try:
-        return PackageWeights(PACKAGE, version(PACKAGE), digest)
-    except PackageNotFoundError:  # a copy of the module without the package's metadata
-        return PackageWeights(PACKAGE, "", digest)

