@@ -184,13 +184,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name != "objectives" and name not in _HOMES:
+    if name == "objectives":  # the public subpackage
+        return import_module("diptych.objectives")
+    if name not in _HOMES:
         raise AttributeError(f"module 'diptych' has no attribute {name!r}")
     from diptych.optional import needs_train
 
     with needs_train(f"diptych.{name}"):
-        if name == "objectives":  # the public subpackage
-            return import_module("diptych.objectives")
         return getattr(import_module(_HOMES[name]), name)
 
 

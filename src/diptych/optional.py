@@ -23,7 +23,7 @@ _OF_TRAIN = (
 
 
 @contextmanager
-def needs_train(what: str = "this") -> Iterator[None]:
+def needs_train(what: str = "this command") -> Iterator[None]:
     """Say what to install if the block imports torch, or another package of the extra `train`, and it is missing."""
     try:
         yield

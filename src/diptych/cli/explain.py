@@ -84,7 +84,7 @@ def _find_image(model: Model, image: str, data: str | None) -> Tensor | Path:
             return model.torch_engine.encode_corpus_images(corpus.take(row, np.arange(0)), 0)[0]
         if not Path(image).exists():
             raise DataError(f"{image}: neither the id of an image of {corpus.name} nor a file")
-    if model.matcher.image_input.kind == "features":
+    if not model.engine.reads_pictures:
         raise DataError(f"{image}: the run reads stored features; name the corpus with --data, and an image by its id")
     return Path(image)
 

@@ -79,7 +79,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'diptych.objectives' has no attribute {name!r}")
-    return getattr(import_module(f"diptych.objectives.{_HOMES[name]}"), name)
+    from diptych.optional import needs_train
+
+    with needs_train(f"diptych.objectives.{name}"):
+        return getattr(import_module(f"diptych.objectives.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
