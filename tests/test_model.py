@@ -7,7 +7,6 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +17,6 @@ from diptych.data.formats.scenes import make_scenes
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, DiptychError, ImageError, RunError, ScoreError
 from diptych.model import EncodedImages, Model, load
-from diptych.models.address import ModelFiles
-from diptych.models.engines.sources import EngineSource
 from diptych.models.export.onnx import export_in_place, export_onnx
 from diptych.models.matchers.scan import SCANSettings
 from diptych.models.matchers.vse import VSESettings
@@ -32,6 +29,7 @@ from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.text.vocabulary import Vocabulary
 from support.localisation import Tiny
+from support.own_engine import model_from
 
 WORDS = "a red circle and two small blue stars"
 TEXTS = ["a red circle", "two stars", "blue"]
@@ -312,15 +310,11 @@ def test_nothing_is_opened_before_it_is_needed_and_then_once():
     class Engine:
         embedding_dim = 3
 
-    class Source(EngineSource):
-        identity = "identity"
-        has_graphs = True
+    def open_engine():
+        opened.append(threading.current_thread())
+        return Engine()
 
-        def open_graphs(self):
-            opened.append(threading.current_thread())
-            return Engine()
-
-    model = Model(Source(ModelFiles("here", Path(), (), ())))
+    model = model_from(open_engine, "here", lambda: "identity")
     assert (model.address, model.identity) == ("here", "identity")
     assert not opened
 

@@ -14,7 +14,7 @@ from diptych.cli.main import app
 from diptych.errors import DiptychError
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
-from support.own_engine import OwnEngine
+from support.own_engine import OwnEngine, model_from
 
 
 class Fake(OwnEngine):
@@ -45,7 +45,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "Pictures" / "0.txt").write_text("a dog")
     models = {
         "starter": Model(Fake, "starter", lambda: "f" * 64),
-        "other": Model(lambda: Fake("e" * 64), "other", lambda: "e" * 64),
+        "other": model_from(lambda: Fake("e" * 64), "other", lambda: "e" * 64),
     }
     monkeypatch.setattr(Model, "load", lambda run, device="auto": models[run])
     monkeypatch.chdir(tmp_path)

@@ -30,7 +30,7 @@ class FakeModel(Model):
     address, identity, embedding_dim, is_inner_product = "starter", "fake", 16, True
     reads_pictures, localises, decode_size, tokeniser = True, False, 224, Vocabulary((), (), 1)
     def __init__(self):
-        super().__init__(lambda: self)
+        super().__init__(engine=self)
     def encode_texts(self, texts):
         rows = [list(hashlib.sha256(text.encode()).digest()[:16]) for text in texts]
         return Encodings(np.array(rows, np.float32) / 1000)

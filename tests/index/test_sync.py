@@ -27,7 +27,7 @@ from diptych.index.sqlite.store import Store
 from diptych.index.sync import _absolute, rebuild, sync
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
-from support.own_engine import OwnEngine
+from support.own_engine import OwnEngine, model_from
 
 
 class Fake(OwnEngine):
@@ -168,7 +168,7 @@ def test_syncing_after_every_change_equals_a_new_index(history):
             sync(model, str(folder), index, workers=0)
             assert len(model.seen) == len({row[:2] for row in view(index)[1]} - {row[:2] for row in known})
             assert view(sync_now(folder, now)) == view(index)
-            again = sync(Model(never, "fake", lambda: model.identity), str(folder), index, workers=0)
+            again = sync(model_from(never, "fake", lambda: model.identity), str(folder), index, workers=0)
             assert (again.encoded, again.renamed, again.removed) == (0, 0, 0)
 
 
@@ -423,7 +423,7 @@ def test_rebuilding_leaves_the_old_file_until_the_new_one_is_complete(photos, tm
     sync(Fake(), str(photos), index, storage="int8")
     before = index.read_bytes()
     reader = Store.open(index)
-    model = Model(lambda: Fake("e" * 64), "fake", lambda: "e" * 64)
+    model = model_from(lambda: Fake("e" * 64), "fake", lambda: "e" * 64)
 
     def interrupt(done, _total):
         if done == 4:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from diptych import model
+from diptych.models.address import ModelFiles
 from diptych.text.vocabulary import Vocabulary
 
 Model: Any = model.Model  # for mypy: the methods of an engine do not have the signatures of a model's
@@ -19,3 +21,20 @@ class OwnEngine(Model):
 
     def __init__(self):
         super().__init__(engine=self)
+
+
+def model_from(open_engine, address, identity):
+    """A model as `Model.load` makes it: at an address, with an engine that is opened when it is needed."""
+
+    class Source:
+        files = ModelFiles(address, Path(), (), ())
+        has_graphs = True
+
+        def open_graphs(self):
+            return open_engine()
+
+        @property
+        def identity(self):
+            return identity()
+
+    return Model(Source())
