@@ -44,7 +44,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "Pictures" / "[bold]broken.jpg").write_bytes(b"nothing")
     (tmp_path / "Pictures" / "0.txt").write_text("a dog")
     models = {
-        "starter": Model(Fake, "starter", lambda: "f" * 64),
+        "starter": model_from(Fake, "starter", lambda: "f" * 64),
         "other": model_from(lambda: Fake("e" * 64), "other", lambda: "e" * 64),
     }
     monkeypatch.setattr(Model, "load", lambda run, device="auto": models[run])

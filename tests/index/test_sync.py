@@ -25,7 +25,6 @@ from diptych.index.sqlite import location
 from diptych.index.sqlite.database import Database
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import _absolute, rebuild, sync
-from diptych.model import Model
 from diptych.models.engines.engine import Encodings
 from support.own_engine import OwnEngine, model_from
 
@@ -305,7 +304,7 @@ def test_nothing_is_removed_because_a_disk_is_not_connected(photos, tmp_path, mo
     monkeypatch.setattr(os, "scandir", scandir)
     result = sync(Fake(), str(photos), index)
     assert (result.kept, result.removed, result.problems) == (9, 0, 1)
-    model = Model(Fake, "fake", lambda: Fake().identity)
+    model = model_from(Fake, "fake", lambda: Fake().identity)
     with pytest.raises(DataError, match=r"sub.* cannot be read, and its images would be lost"):
         rebuild(index, model)
     monkeypatch.undo()
@@ -370,7 +369,7 @@ def test_a_corpus_keeps_its_splits_texts_and_columns(tmp_path):
     (shop / "captions.csv").write_text(rows.replace("red", "green").replace("a mug", "a beaker"))
     second = sync(Fake(), str(shop), tmp_path / "index")
     assert (second.encoded, second.texts_encoded, second.kept, second.problems) == (0, 1, 2, 0)
-    table = sync(Model(Fake, "fake", lambda: "f" * 64), str(shop / "captions.csv"), tmp_path / "by-file")
+    table = sync(model_from(Fake, "fake", lambda: "f" * 64), str(shop / "captions.csv"), tmp_path / "by-file")
     assert table.encoded == 2
     np.save(tmp_path / "test_ims.npy", np.ones((5, 4), np.float32))
     (tmp_path / "test_caps.txt").write_text("a b\n" * 25)
