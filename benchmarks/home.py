@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diptych.index.backend import IndexSpec
+from diptych.index.spec import IndexSpec
 from diptych.index.sqlite.store import Store
 from diptych.index.vectors import encode
 from harness import arguments, finish

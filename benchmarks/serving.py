@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from diptych.index.backend import IndexSpec
 from diptych.index.entries import SearchRequest
 from diptych.index.search import Searcher
+from diptych.index.spec import IndexSpec
 from diptych.index.sqlite.store import Store
 from diptych.index.vectors import encode
 from diptych.machine import keep_freed_memory

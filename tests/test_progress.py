@@ -1,4 +1,5 @@
 import io
+import re
 
 from rich.console import Console
 
@@ -17,6 +18,14 @@ def test_a_bar_on_a_terminal():
         progress(3, 7)
     assert "encoding" in terminal.file.getvalue()
     assert "3/7" in terminal.file.getvalue()
+
+
+def test_a_bar_with_a_unit_shows_the_rate_and_the_time_left():
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with progress_bar("indexing", terminal, "photos") as progress:
+        for done in (1, 2, 3):
+            progress(done, 7)
+    assert re.search(r"3/7 [\d,.]+ photos/s [\d-]:", re.sub(r"\x1b\[[\d;]*m", "", terminal.file.getvalue()))
 
 
 def test_no_bar_in_a_file():

@@ -71,8 +71,8 @@ def refused(*words):
 
 def test_index_then_index_again_then_status(folder):
     said = done("starter", "Pictures")
-    assert "Pictures.diptych: encoded 3, kept 0, renamed 0, removed 0, 1 new texts; 1 skipped" in said
-    assert "`diptych index status Pictures.diptych` lists them" in said
+    assert "Pictures.diptych: encoded 3, kept 0, renamed 0, removed 0, 1 new texts\n" in said
+    assert "indexed 3 of 5 files; 1 with captions; skipped 1 (`diptych index status Pictures.diptych` lists" in said
     assert 'diptych search Pictures.diptych "' in said
     assert "diptych serve Pictures.diptych" in said
     assert "encoded 0, kept 3" in done("starter", "Pictures")
@@ -92,6 +92,26 @@ def test_options_may_come_first_and_the_default_name_is_that_of_the_source(folde
     assert json.loads(done("status", "scenes.diptych", "--json"))["storage"] == "int8"
     done("--into", "deep/other.diptych", "starter", "Pictures")
     assert (folder / "deep" / "other.diptych").is_file()
+
+
+def test_patterns_and_folders_are_remembered(folder):
+    (folder / "card").mkdir()
+    Image.new("RGB", (9, 9), (7, 7, 7)).save(folder / "card" / "c.png")
+    done("starter", "Pictures", "--ignore", "1.*", "--ignore", "broken*", "--follow-links")
+    found = json.loads(done("status", "Pictures.diptych", "--json"))
+    assert (found["ignored_patterns"], found["follows_links"]) == (["1.*", "broken*"], True)
+    assert found["files"]["ignored"] == {"by a pattern": 1}
+    assert "encoded 1, kept 2" in done("starter", "Pictures", "card")
+    assert "encoded 1, kept 3" in done("starter", "Pictures", "--no-ignore", "--no-follow-links")
+    assert json.loads(done("status", "Pictures.diptych", "--json"))["follows_links"] is False
+    assert "removed 3" in done("starter", "card", "--into", "Pictures.diptych", "--remove-folder", "Pictures")
+    assert "name the patterns, or forget them" in refused("starter", "card", "--ignore", "a", "--no-ignore")
+
+
+def test_an_empty_folder_leaves_no_index(folder):
+    (folder / "nothing").mkdir()
+    assert "contains no files, so there is nothing to index" in refused("starter", "nothing")
+    assert not (folder / "nothing.diptych").exists()
 
 
 def test_another_model_is_refused_with_the_command_and_the_command_works(folder):

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from diptych.index.backend import Content, IndexSpec, text_hash
+from diptych.index.backend import Content, text_hash
 from diptych.index.query import Query
 from diptych.index.sources.listing import ImageInfo
+from diptych.index.spec import IndexSpec
 from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.writer import Writer
 from diptych.index.vectors import encode, encode_set

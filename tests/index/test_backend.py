@@ -63,6 +63,9 @@ def facts(store):
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("sets", [(), ("image", "text")])
 def test_a_backend_in_memory_answers_as_the_file_does(photos, tmp_path, sets, kit):
+    save_photo(tmp_path / "more.png", 99)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more.png").rename(tmp_path / "more" / "more.png")
     model, places = kit.FakeModel(not sets, sets), ["memory://photos", str(tmp_path / "photos.diptych")]
     results = [[sync(model, str(photos), place, workers=0)] for place in places]
     (photos / "sea" / "1.png").rename(photos / "renamed.png")
@@ -77,6 +80,8 @@ def test_a_backend_in_memory_answers_as_the_file_does(photos, tmp_path, sets, ki
         found += [*answers(open_store(place), model)]
         found.append(rebuild(place, model, workers=0))
         found += [list(locate(place).examine())]
+        found.append(sync(model, [str(photos), str(tmp_path / "more")], place, workers=0))
+        found += [*answers(open_store(place), model), *facts(open_store(place))]
         store.close()
     assert results[0] == results[1]
     assert results[0][1].renamed == 1

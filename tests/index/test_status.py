@@ -19,7 +19,7 @@ def test_an_unfinished_sync_and_its_problems(kit, store):
     cost = {"int8": {"recall@10": 0.9}, "float32": {"recall@10": 1.0}, "of": 7, "sample": 7}
     with writer.transaction():
         writer.finish({"below/": "cannot be read"}, [], cost)
-    writer.set_synced("2026-11-16T12:00:00+00:00")
+    writer.set_synced("2026-11-16T12:00:00+00:00", {"found": 3})
     found = status(store)
     assert found["complete"]
     assert found["problems"] == [{"key": "below/", "reason": "cannot be read"}]

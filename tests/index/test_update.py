@@ -11,8 +11,8 @@ from PIL import Image
 
 from diptych.data import file_kinds
 from diptych.index import update
-from diptych.index.backend import IndexSpec
 from diptych.index.sources.folder import FolderSource
+from diptych.index.spec import IndexSpec
 from diptych.index.sqlite.store import Store
 from diptych.index.update import Update
 from diptych.models.engines.engine import Encodings

@@ -3,8 +3,8 @@
 import shutil
 import sqlite3
 
-from diptych.index.backend import IndexSpec
 from diptych.index.search import Searcher
+from diptych.index.spec import IndexSpec
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
 

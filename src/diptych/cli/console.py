@@ -78,6 +78,6 @@ def print_unknown_texts(model: Model, texts: Sequence[str]) -> None:
         )
 
 
-def progress_bar(title: str) -> AbstractContextManager[progress.ProgressCallback]:
+def progress_bar(title: str, unit: str = "") -> AbstractContextManager[progress.ProgressCallback]:
     """A progress bar on stderr; call it with the number of items done and the total."""
-    return progress.progress_bar(title, stderr)
+    return progress.progress_bar(title, stderr, unit)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from diptych.cli.console import print_note, print_result, progress_bar, stdout
+from diptych.cli.index_summary import print_status, print_summary
 from diptych.cli.options import AllowCode, Device, Download, Workers
+from diptych.errors import DiptychError
 from diptych.index.vectors import Storage
-
-if TYPE_CHECKING:
-    from diptych.index.sync import SyncResult
 
 _SYNC = "sync"
 
 _HELP = """Index photos for search, keep the index up to date, and check it.
 
-`diptych index RUN SOURCE` encodes the images of SOURCE with the model RUN into one file. \
+`diptych index RUN SOURCE...` encodes the images of SOURCE with the model RUN into one file. \
 Run it again whenever something has changed: only new and changed images are encoded. \
 RUN is the folder of a run or of an export, `starter`, which comes with Diptych, or a pretrained pair. \
 `diptych index RUN SOURCE --help` shows the options.
@@ -29,6 +27,8 @@ RUN is the folder of a run or of an export, `starter`, which comes with Diptych,
 Examples:
 
     diptych index starter ~/Pictures
+
+    diptych index starter ~/Pictures /media/card/DCIM --into all.diptych --ignore '*.gif' --ignore private/
 
     diptych index runs/first scenes --into scenes.diptych --storage int8
 
@@ -59,7 +59,7 @@ app = typer.Typer(
     cls=_Group,
     help=_HELP,
     no_args_is_help=True,
-    subcommand_metavar="RUN SOURCE [OPTIONS] | status FILE | doctor FILE | rebuild FILE",
+    subcommand_metavar="RUN SOURCE... [OPTIONS] | status FILE | doctor FILE | rebuild FILE",
 )
 
 
@@ -73,16 +73,35 @@ def sync_command(
     run: Annotated[
         str, typer.Argument(metavar="RUN", help="The folder of a run or an export, starter, or a pretrained pair.")
     ],
-    source: Annotated[
-        str,
+    sources: Annotated[
+        list[str],
         typer.Argument(
-            metavar="SOURCE",
-            help="A folder of photos (captions, if any, in dog.txt beside dog.jpg), or a corpus: "
+            metavar="SOURCE...",
+            help="Folders of photos (captions, if any, in dog.txt beside dog.jpg), or a corpus: "
             "a table, a dataset JSON, a folder with captions.csv, 'scenes'. A table's other columns become filters.",
         ),
     ],
     into: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The index.", show_default="SOURCE's name .diptych")
+        str | None, typer.Option(metavar="FILE", help="The index.", show_default="the first SOURCE's name .diptych")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Leave out what matches, as in a .gitignore: '*.gif', private/, /raw, '2019/**/edited'. Repeatable; "
+            "the index remembers the patterns until others are given.",
+        ),
+    ] = None,
+    no_ignore: Annotated[bool, typer.Option("--no-ignore", help="Forget the patterns that the index has.")] = False,
+    follow_links: Annotated[
+        bool | None,
+        typer.Option(
+            help="Follow links out of the folder; the index remembers it.", show_default="as before, at first not"
+        ),
+    ] = None,
+    remove_folder: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FOLDER", help="Remove one of several folders from the index; repeatable."),
     ] = None,
     storage: Annotated[
         Storage | None,
@@ -106,21 +125,30 @@ def sync_command(
 
         diptych index starter ~/Pictures
 
+        diptych index starter ~/Pictures /media/card/DCIM --into all.diptych
+
+        diptych index starter ~/Pictures --into all.diptych --remove-folder /media/card/DCIM
+
         diptych index runs/first captions.csv --into shop.diptych --storage int8
     """
     from diptych.index.sources.open import source_name
+    from diptych.index.sources.resolve import SourceRequest
     from diptych.index.sync import sync
     from diptych.machine import keep_freed_memory
     from diptych.model import Model
 
     keep_freed_memory()
-    file = into or f"{source_name(source)}.diptych"
-    with progress_bar("indexing") as progress:
+    if ignore and no_ignore:
+        raise DiptychError("--ignore and --no-ignore: name the patterns, or forget them; not both")
+    patterns = () if no_ignore else tuple(ignore) if ignore else None
+    request = SourceRequest(tuple(sources), patterns, follow_links, tuple(remove_folder or ()))
+    file = into or f"{source_name(sources[0])}.diptych"
+    with progress_bar("indexing", "photos") as progress:
         result = sync(
-            Model.load(run, device), source, file, storage=storage, fresh=fresh, workers=workers, progress=progress
+            Model.load(run, device), request, file, storage=storage, fresh=fresh, workers=workers, progress=progress
         )
-    again = f"diptych index {quote(run)} {quote(source)} --into {quote(file)}{' --fresh' if fresh else ''}"
-    _print_summary(result, file, again)
+    named = " ".join(map(quote, sources))
+    print_summary(result, file, f"diptych index {quote(run)} {named} --into {quote(file)}{' --fresh' if fresh else ''}")
 
 
 @app.command("rebuild")
@@ -145,11 +173,11 @@ def rebuild_command(
     from diptych.model import Model
 
     keep_freed_memory()
-    with progress_bar("indexing") as progress:
+    with progress_bar("indexing", "photos") as progress:
         model = None if run is None else Model.load(run, device)
         result = rebuild(file, model, workers=workers, progress=progress)
     other = "" if run is None else f" --run {quote(run)}"
-    _print_summary(result, file, f"diptych index rebuild {quote(file)}{other}")
+    print_summary(result, file, f"diptych index rebuild {quote(file)}{other}")
 
 
 @app.command("doctor")
@@ -198,49 +226,4 @@ def status_command(
     if as_json:
         stdout.print_json(json.dumps(found))
     else:
-        _print_status(found)
-
-
-def _print_summary(result: SyncResult, file: str, again: str) -> None:
-    """Print what was done, and what to do next; `again` is the command that continues."""
-    name = quote(file)
-    done = f"encoded {result.encoded:,}, kept {result.kept:,}, renamed {result.renamed:,}, removed {result.removed:,}"
-    texts = f", {result.texts_encoded:,} new texts" if result.texts_encoded else ""
-    skipped = f"; {result.problems:,} skipped: `diptych index status {name}` lists them" if result.problems else ""
-    print_result(f"{file}: {done}{texts}{skipped}")
-    if result.interrupted:
-        print_note(f"interrupted; finished work is kept, and this continues: {again}")
-        raise typer.Exit(130)
-    if not (result.encoded or result.kept or result.renamed):
-        print_note("no image was found; is it the right folder?")
-        return
-    print_note(f'next: diptych search {name} "a dog on the beach", or diptych serve {name}')
-
-
-def _print_status(found: dict[str, Any]) -> None:
-    rescored = ", re-ranked by the model's score" if found["rescores"] else ""
-    when = "never" if found["synced"] is None else _local_time(found["synced"])
-    lines = [
-        ("file", f"{found['file']}, {found['bytes'] / 2**20:,.1f} MB"),
-        ("model", f"{found['model']} ({found['identity'][:8]}), vectors of {found['size']:,}{rescored}"),
-        ("source", found["source"]),
-        ("holds", f"{found['images']:,} images, {found['texts']:,} texts"),
-        ("last sync", when if found["complete"] else f"{when}, unfinished: run the same command again"),
-        ("storage", found["storage"]),
-    ]
-    for storage, cost in found["storage_cost"].items():
-        current = ", this index" if storage == found["storage"] else ""
-        lines.append(("", f"{storage}: recall@10 {cost['recall@10']:.4f} against float32{current}"))
-    if found["storage_cost"]:
-        lines.append(("", f"measured with {found['measured_with']:,} images"))
-    lines += [("cache", line) for line in found["caches"]]
-    if found["problems"]:
-        lines.append(("skipped", f"{len(found['problems']):,}:"))
-    for name, value in lines:
-        print_result(f"{name:<10} {value}")
-    for problem in found["problems"]:
-        print_result(f"  {problem['key']}: {problem['reason']}")
-
-
-def _local_time(moment: str) -> str:
-    return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}"
+        print_status(found)

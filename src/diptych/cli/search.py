@@ -101,10 +101,10 @@ def command(
         answer = _answer(searcher, request, text, image, like)
         _print_notes(searcher, answer, to)
         if paths or null:
-            print_paths(store, answer, "\0" if null else "\n")
+            print_paths(answer, "\0" if null else "\n")
         elif as_json:
             unknown = {} if text is None else {"unknown": list(answer.unknown_words)}
-            stdout.print_json(json.dumps({**with_paths(store, answer), **unknown}))
+            stdout.print_json(json.dumps({**with_paths(answer), **unknown}))
         else:
             (stdout if stdout.is_terminal else Console(width=_WIDE)).print(_table(store, answer, to))
         if sheet is not None:

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diptych.cli.console import print_note
 
 if TYPE_CHECKING:
-    from diptych.index.backend import IndexStore
-    from diptych.index.entries import Answer, Entry
+    from diptych.index.entries import Answer
 
 
-def with_paths(store: IndexStore, answer: Answer) -> dict[str, Any]:
+def with_paths(answer: Answer) -> dict[str, Any]:
     """The answer as JSON; each hit has the absolute `path` of its file, or null if it has none."""
     found = answer.to_json()
     for hit, described in zip(answer.hits, found["hits"], strict=True):
-        described["path"] = absolute_path(store.spec.root, hit.entry)
+        described["path"] = hit.entry.path
     return found
 
 
-def absolute_path(root: str | None, entry: Entry) -> str | None:
-    """The absolute path of an entry's file; None for a text, or an image that is not in a file."""
-    return None if root is None or entry.path is None else str(Path(root).absolute() / entry.path)
-
-
-def print_paths(store: IndexStore, answer: Answer, end: str) -> None:
+def print_paths(answer: Answer, end: str) -> None:
     """Print the path of each hit, followed by `end`, exactly as the file system has it."""
-    paths = [absolute_path(store.spec.root, hit.entry) for hit in answer.hits]
+    paths = [hit.entry.path for hit in answer.hits]
     files = [path for path in paths if path is not None]
     if len(files) < len(paths):
         print_note(f"{len(paths) - len(files):,} of {len(paths):,} images are not in a file and have no path")

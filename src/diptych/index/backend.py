@@ -24,31 +24,13 @@ from diptych.data.header import Header
 from diptych.errors import IndexFileError, PluginError, did_you_mean, one_line
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.sources.listing import ImageInfo, Stamp
-from diptych.index.vectors import Storage
+from diptych.index.spec import IndexSpec
 from diptych.models.engines.engine import Encodings
 from diptych.progress import ProgressCallback
 
 Ids: TypeAlias = Sequence[int] | Integers
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+-]*)://")
-
-
-@dataclass(frozen=True)
-class IndexSpec:
-    """The model and the source of an index, and how it stores vectors.
-
-    `model` is the address of the model, `identity` the digest of its weights, and `size` the length of its vectors.
-    `root` is the folder that contains all files, or None for drawn pictures. `version` is that of Diptych.
-    """
-
-    model: str
-    identity: str
-    size: int
-    rescores: bool
-    storage: Storage
-    source: str
-    root: str | None
-    version: str
 
 
 class Problem(NamedTuple):
@@ -98,8 +80,12 @@ class IndexWriter(Protocol):
         """Note that changes have begun (`unfinished` of the store's `meta`), and where model and source are now."""
         ...
 
-    def set_synced(self, moment: str) -> None:
-        """Note when the index was last compared with its source (`synced` of the store's `meta`)."""
+    def move_into(self, name: str) -> None:
+        """Put the name of a folder before all keys, paths and problems: the index becomes one of several folders."""
+        ...
+
+    def set_synced(self, moment: str, files: Mapping[str, Any]) -> None:
+        """Note when the index was last compared with its source, and how many files there were (`synced`, `files`)."""
         ...
 
     def content(self, kind: Kind, digest: bytes) -> int | None:
@@ -244,7 +230,7 @@ class IndexStore(Protocol):
         ...
 
     def meta(self, name: str) -> Any:
-        """A value that the index stores about itself: `synced`, `unfinished` or `storage_cost`; None if not set."""
+        """A value that the index has about itself: `synced`, `files`, `unfinished` or `storage_cost`; None if unset."""
         ...
 
     def writer(self, gone: Iterable[str]) -> IndexWriter:

@@ -6,15 +6,22 @@ transactions of a few seconds, so that an interrupted sync leaves a valid index,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 
 import diptych
+from diptych.data.corpus import Corpus
 from diptych.errors import DataError, IndexFileError
-from diptych.index.backend import IndexLocation, IndexSpec, IndexStore, locate
-from diptych.index.sources.listing import Listing, Source
-from diptych.index.sources.open import open_source
+from diptych.index.backend import IndexLocation, IndexStore, locate
+from diptych.index.sources.accounting import FileCounts
+from diptych.index.sources.listing import Source
+from diptych.index.sources.resolve import SourceRequest
+from diptych.index.spec import IndexSpec
+from diptych.index.sync_checks import check_listing, check_spec, nothing_readable
 from diptych.index.update import Update
 from diptych.index.vectors import Storage
 from diptych.machine import available_cores, interrupt_event
@@ -27,7 +34,8 @@ from diptych.progress import ProgressCallback
 class SyncResult:
     """The number of images that a sync encoded, left unchanged (`kept`), renamed and removed.
 
-    `problems` counts what was skipped, and `interrupted` is whether the sync was stopped before it was complete.
+    `problems` counts what was skipped, `interrupted` is whether the sync was stopped before it was complete, and
+    `files` accounts for every file of the source.
     """
 
     encoded: int
@@ -37,11 +45,27 @@ class SyncResult:
     problems: int
     texts_encoded: int
     interrupted: bool = False
+    files: FileCounts = field(default_factory=FileCounts)
+
+
+@dataclass(frozen=True)
+class SyncOptions:
+    """How a sync works: threads that read, how it reports its progress, and an event that stops it, if any.
+
+    Without an event, Ctrl-C stops it.
+    """
+
+    workers: int | None = None
+    progress: ProgressCallback | None = None
+    stop: threading.Event | None = None
+
+
+_DEFAULT = SyncOptions()
 
 
 def sync(
     model: Model,
-    source: str,
+    source: str | Corpus | Sequence[str] | SourceRequest,
     into: str | Path,
     *,
     storage: Storage | None = None,
@@ -52,14 +76,35 @@ def sync(
     """Bring the index at an address up to date with a source, and return what was done.
 
     An index of another model, source or storage is refused; with `fresh` a new index replaces it when it is complete.
+    Several folders of photos are one source; those that the index does not have are added to it. A `SourceRequest` also
+    says what to ignore, and which folders to remove.
     """
+    if not isinstance(source, SourceRequest):
+        source = SourceRequest((source,) if isinstance(source, str | Corpus) else tuple(source))
+    return sync_sources(model, source, into, storage, fresh=fresh, options=SyncOptions(workers, progress))
+
+
+def sync_sources(
+    model: Model | None,
+    request: SourceRequest,
+    into: str | Path,
+    storage: Storage | None = None,
+    *,
+    fresh: bool = False,
+    options: SyncOptions = _DEFAULT,
+) -> SyncResult:
+    """Bring an index up to date with what is requested; without a model, an existing index is synced with its own."""
     target = locate(into)
     target.check_target(fresh=fresh)
     with target.locked():
-        opened = open_source(source)
+        before = None if fresh or (model is not None and not target.exists()) else _spec_at(target)
+        if model is None:
+            assert before is not None
+            model = Model.load(before.model)
+        source = request.resolve(before)
         if fresh and target.exists():
-            return _replace(model, opened, target, storage or "float16", workers, progress)
-        return _sync_into(model, opened, target, storage, workers, progress)
+            return _replace(model, source, target, storage or "float16", options)
+        return _sync_into(model, source, target, storage, options)
 
 
 def rebuild(
@@ -82,74 +127,104 @@ def rebuild(
                 f"{target}: too damaged to read its model and source ({_without(target, reason)}); make it again: "
                 f"diptych index {run} SOURCE --into {quote(str(target))} --fresh"
             ) from None
-        spec, known = store.spec, store.counts()["image"]
-        store.close()
-        model, source = model or Model.load(spec.model), open_source(spec.source)
+        spec = store.spec
+        model, source = model or Model.load(spec.model), SourceRequest().resolve(spec)
         listing = source.listing()
-        _check_listing(listing, known, target, source, model)
+        try:
+            check_listing(listing, store, source)
+        finally:
+            store.close()
         if listing.unlisted:
             folder = sorted(listing.unlisted)[0]
             raise DataError(
                 f"{source.address}: {folder} cannot be read, and its images would be lost; check its permissions. "
                 "Nothing was changed"
             )
-        return _replace(model, source, target, spec.storage, workers, progress)
+        return _replace(model, source, target, spec.storage, SyncOptions(workers, progress))
+
+
+def _spec_at(target: IndexLocation) -> IndexSpec:
+    store = target.open()
+    try:
+        return store.spec
+    finally:
+        store.close()
 
 
 def _sync_into(
-    model: Model,
-    source: Source,
-    into: IndexLocation,
-    storage: Storage | None,
-    workers: int | None,
-    progress: ProgressCallback | None,
+    model: Model, source: Source, into: IndexLocation, storage: Storage | None, options: SyncOptions
 ) -> SyncResult:
     """Sync into an index, which is created if missing; the caller holds its lock."""
     listing = source.listing()
-    store = into.open(write=True) if into.exists() else _create(model, source, into, storage or "float16")
+    is_new = not into.exists()
+    if is_new:
+        check_listing(listing, None, source)
+    store = _create(model, source, into, storage or "float16") if is_new else into.open(write=True)
     try:
-        _check_spec(store.spec, model, source, into, storage)
-        _check_listing(listing, store.counts()["image"], into, source, model)
-        with interrupt_event() as interrupted:
-            spec = replace(store.spec, model=_absolute(model.address), root=source.root)
-            update = Update(store, spec, source, listing, model, available_cores() if workers is None else workers)
-            update.run(interrupted, progress)
-        return _result(store, update)
+        check_spec(store.spec, model, source, into, storage)
+        spec = replace(
+            store.spec,
+            model=_absolute(model.address),
+            source=source.address,
+            root=source.root,
+            folders=source.folders,
+            selection=source.selection,
+        )
+        _name_first_folder(store, spec)
+        check_listing(listing, store, source)
+        with interrupt_event() if options.stop is None else nullcontext(options.stop) as interrupted:
+            workers = available_cores() if options.workers is None else options.workers
+            update = Update(store, spec, source, listing, model, workers)
+            update.run(interrupted, options.progress)
+        result = _result(store, update)
+        failure = (
+            nothing_readable(store, source) if is_new and not update.interrupted and not _has_images(store) else None
+        )
     finally:
         store.close()
+    if failure is not None:
+        into.remove()
+        raise failure
+    return result
+
+
+def _name_first_folder(store: IndexStore, spec: IndexSpec) -> None:
+    """If an index of one folder becomes one of several, put what it has into that folder's name."""
+    name = next((name for name, path in spec.folders if path == store.spec.source), None)
+    if name is not None and not store.spec.folders:
+        writer = store.writer(())
+        with writer.transaction():
+            writer.move_into(name)
+            writer.begin(spec)
 
 
 def _create(model: Model, source: Source, into: IndexLocation, storage: Storage) -> IndexStore:
     model.check_reads_pictures()
     address, size, rescores = _absolute(model.address), model.embedding_dim, not model.is_inner_product
-    spec = IndexSpec(address, model.identity, size, rescores, storage, source.address, source.root, diptych.__version__)
-    return into.create(spec)
+    made_of = source.address, source.root, diptych.__version__, source.folders, source.selection
+    return into.create(IndexSpec(address, model.identity, size, rescores, storage, *made_of))
 
 
-def _replace(
-    model: Model,
-    source: Source,
-    into: IndexLocation,
-    storage: Storage,
-    workers: int | None,
-    progress: ProgressCallback | None,
-) -> SyncResult:
+def _replace(model: Model, source: Source, into: IndexLocation, storage: Storage, options: SyncOptions) -> SyncResult:
     """Make an index beside another and replace that one; an unfinished one is continued."""
     beside = into.replacement()
     if beside.exists():
         try:
-            left = beside.open()
-            same = left.spec.identity == model.identity and left.spec.source == source.address
-            same = same and left.spec.storage == storage
-            left.close()
+            left = _spec_at(beside)
+            same = left.identity == model.identity and left.source == source.address
+            same = same and left.storage == storage and left.folders == source.folders
         except IndexFileError:
             same = False
         if not same:
             beside.remove()
-    result = _sync_into(model, source, beside, storage, workers, progress)
+    result = _sync_into(model, source, beside, storage, options)
     if not result.interrupted:
         into.replace(beside)
     return result
+
+
+def _has_images(store: IndexStore) -> bool:
+    return store.counts()["image"] > 0
 
 
 def _result(store: IndexStore, update: Update) -> SyncResult:
@@ -163,6 +238,7 @@ def _result(store: IndexStore, update: Update) -> SyncResult:
         problems=problems,
         texts_encoded=update.texts_encoded,
         interrupted=update.interrupted,
+        files=update.files,
     )
 
 
@@ -172,34 +248,6 @@ def _absolute(address: str) -> str:
     if names_pair(address) and Path(folder).is_dir() and not Path(address).is_dir():
         return f"{name}/{Path(folder).absolute()}"
     return str(Path(address).absolute()) if Path(address).is_dir() else address
-
-
-def _check_spec(spec: IndexSpec, model: Model, source: Source, into: IndexLocation, storage: Storage | None) -> None:
-    """Refuse to mix models, sources or storage types in one index; the error names the command that may be meant."""
-    file = quote(str(into))
-    command = f"diptych index {quote(model.address)} {quote(source.address)} --into {file}"
-    if spec.source != source.address:
-        raise IndexFileError(
-            f"{into}: an index of {spec.source}; name another file with --into, or replace it: {command} --fresh"
-        )
-    if spec.identity != model.identity:
-        raise IndexFileError(
-            f"{into}: made by another model ({spec.model}, {spec.identity[:8]}); vectors of two models cannot be "
-            f"compared; rebuild it: diptych index rebuild {file} --run {quote(model.address)}"
-        )
-    if storage is not None and storage != spec.storage:
-        raise IndexFileError(
-            f"{into}: stores vectors as {spec.storage}; to change that: {command} --storage {storage} --fresh"
-        )
-
-
-def _check_listing(listing: Listing, known: int, into: IndexLocation, source: Source, model: Model) -> None:
-    """Refuse to remove all known images because a disk is not connected."""
-    if known and not listing.files and not listing.unlisted:
-        raise DataError(
-            f"{source.address}: contains no image, but the index has {known:,}; is its disk connected? To remove all: "
-            f"diptych index {quote(model.address)} {quote(source.address)} --into {quote(str(into))} --fresh"
-        )
 
 
 def _without(path: IndexLocation, reason: IndexFileError) -> str:

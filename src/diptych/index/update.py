@@ -23,9 +23,11 @@ from diptych.data.images import Photo, picture_path, read_photo
 from diptych.data.read_ahead import read_ahead
 from diptych.errors import DataError, ImageError, MissingPackageError
 from diptych.features.hashes import pixels_hash
-from diptych.index.backend import Content, IndexSpec, IndexStore, text_hash
+from diptych.index.backend import Content, IndexStore, text_hash
 from diptych.index.decoding import PhotoOptions, photo_options
+from diptych.index.sources.accounting import FileCounts
 from diptych.index.sources.listing import ImageInfo, Listing, Source
+from diptych.index.spec import IndexSpec
 from diptych.index.storage_cost import measure
 from diptych.index.thumbnails import difference_hash, thumbnail
 from diptych.index.vectors import encode, encode_set
@@ -80,16 +82,19 @@ class Update:
         self._model = model
         self.encoded = self.texts_encoded = self.removed = 0
         self.interrupted = False
+        self.files = FileCounts()
         self._batch: list[_ReadImage] = []  # to encode
         self._ready: list[_ReadImage] = []  # to write, once those in the batch are encoded
         self._new: dict[bytes, Content | None] = {}  # contents not written yet; None: not encoded yet
         self._failed: set[bytes] = set()
         self._sample: list[Floats] = []
+        self._waiting: list[str] = []  # what an interrupt leaves undone
         self._compare()
 
     def _compare(self) -> None:
         """Find out what to do from the stamps of all images; no file is opened."""
         known, files = self._store.image_stamps(), self._listing.files
+        self._indexed = set(known)
         gone = known.keys() - files.keys()
         if self._listing.unlisted:
             gone = {key for key in gone if not key.startswith(tuple(self._listing.unlisted))}
@@ -131,7 +136,8 @@ class Update:
             self._read(interrupted, progress)
             if not self.interrupted:
                 self._finish()
-        self.writer.set_synced(datetime.now(timezone.utc).isoformat(timespec="seconds"))
+        self.files = FileCounts.count(self._listing, self._indexed, self._waiting)
+        self.writer.set_synced(datetime.now(timezone.utc).isoformat(timespec="seconds"), self.files.to_json())
 
     def _read(self, interrupted: threading.Event, progress: ProgressCallback | None) -> None:
         total = len(self._todo)
@@ -141,6 +147,7 @@ class Update:
                 progress(done, total)
             if interrupted.is_set() and done < total:
                 self.interrupted = True
+                self._waiting = self._todo[done:]
                 break
         self._encode()
         self._write()
@@ -276,10 +283,13 @@ class Update:
         reason = _NOT_FINITE if image.digest in self._failed else image.reason
         if reason is not None or image.info is None:
             self.writer.put_problem(image.key, stamp, str(reason), permanent=image.permanent)
+            if image.permanent:
+                self._indexed.discard(image.key)
             return
         content = self.writer.content("image", image.digest) if image.digest else self.writer.content_of(image.key)
         assert content is not None
         self.writer.put_image(image.key, content, stamp, image.info)
+        self._indexed.add(image.key)
 
     def _finish(self) -> None:
         """Remove what is gone, and note what the storage types cost."""

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from diptych.data.header import Header
-from diptych.index.backend import Content, IndexSpec, text_hash
+from diptych.index.backend import Content, text_hash
 from diptych.index.sources.listing import ImageInfo
+from diptych.index.spec import IndexSpec
 from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.writer import Writer
 from diptych.index.vectors import encode, encode_set

@@ -9,8 +9,9 @@ from PIL import Image
 
 from diptych.data.header import Header
 from diptych.errors import IndexFileError
-from diptych.index.backend import Content, IndexSpec, text_hash
+from diptych.index.backend import Content, text_hash
 from diptych.index.sources.listing import ImageInfo
+from diptych.index.spec import IndexSpec
 from diptych.index.sqlite.doctor import examine
 from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.writer import Writer

@@ -1,7 +1,7 @@
 import pytest
 
 from diptych.errors import IndexFileError
-from diptych.index.backend import IndexSpec
+from diptych.index.spec import IndexSpec
 from diptych.index.sqlite.location import SQLiteLocation
 
 SPEC = IndexSpec("runs/a", "identity", 4, False, "float16", "photos", None, "1")

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from diptych.data.corpus import Floats, Integers
 from diptych.data.header import Header
 from diptych.errors import DataError, IndexFileError
-from diptych.index.backend import Content, Ids, IndexLocation, IndexSpec, Problem
+from diptych.index.backend import Content, Ids, IndexLocation, Problem
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.sources.listing import Stamp
+from diptych.index.spec import IndexSpec
 from diptych.index.vectors import decode, decode_set
 from diptych.models.engines.engine import Encodings
 from diptych.progress import ProgressCallback
@@ -182,9 +183,9 @@ class MemoryStore:
         return self._state.contents[row.content]
 
     def _entry(self, id: int, row: Row) -> Entry:
-        image, root = self._image(row), self.spec.root
+        image = self._image(row)
         about, content = image.info, self._content(image)
-        path = None if about.path is None or root is None else str(Path(root, about.path))
+        path = self.spec.file_of(about.path)
         header = content.header or Header(0, 0)
         taken = header.taken
         if taken is None and image.stamp[1]:

@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from diptych.index.backend import Content, IndexSpec, Problem, text_hash
+from diptych.index.backend import Content, Problem, text_hash
 from diptych.index.entries import Kind
 from diptych.index.sources.listing import ImageInfo, Stamp
+from diptych.index.spec import IndexSpec
 
 NOTHING = ImageInfo(None, ())
 
@@ -99,9 +100,18 @@ class MemoryWriter:
             self._state.spec = spec
             self._state.meta["unfinished"] = True
 
-    def set_synced(self, moment: str) -> None:
-        """Note when the index was last compared with its source."""
+    def move_into(self, name: str) -> None:
+        """Put the name of a folder before all keys, paths and problems."""
+        state, start = self._state, f"{name}/"
+        for id, row in state.rows.items():
+            info = replace(row.info, path=row.info.path and start + row.info.path)
+            state.rows[id] = replace(row, key=start + row.key, info=info)
+        state.problems = {start + key: found._replace(key=start + key) for key, found in state.problems.items()}
+
+    def set_synced(self, moment: str, files: Mapping[str, Any]) -> None:
+        """Note when the index was last compared with its source, and how many files there were."""
         self._state.meta["synced"] = moment
+        self._state.meta["files"] = dict(files)
 
     def content(self, kind: Kind, digest: bytes) -> int | None:
         """The id of a content by its hash, if the index has it."""

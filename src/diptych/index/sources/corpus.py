@@ -12,6 +12,7 @@ from diptych.data.formats.table import TABLE_SUFFIXES, extra_columns
 from diptych.data.images import picture_path
 from diptych.errors import DataError
 from diptych.index.sources.listing import ImageInfo, Listing, describe_failure
+from diptych.index.sources.selection import Selection
 
 
 class CorpusSource:
@@ -23,6 +24,8 @@ class CorpusSource:
                 f"{corpus.name}: has stored features but no pictures, which an index needs; name its photos"
             )
         self.address = str(corpus.address)
+        self.folders: tuple[tuple[str, str], ...] = ()
+        self.selection = Selection()
         self._corpus, self._pictures = corpus, corpus.pictures
         self._rows = {key: row for row, key in reversed(list(enumerate(corpus.image_ids)))}
         self._texts: dict[int, list[str]] = {}
@@ -36,6 +39,7 @@ class CorpusSource:
     def listing(self) -> Listing:
         """The stamp of every image; that of a drawn picture is what it is drawn from."""
         listing = Listing(problems={f"{p.file}:{p.row}" if p.row else p.file: p.message for p in self._corpus.problems})
+        listing.skipped = len(self._corpus.problems)
         for key, row in self._rows.items():
             path, size, modified = self._paths[row], 0, 0
             if path is not None:
@@ -43,6 +47,7 @@ class CorpusSource:
                     status = os.stat(path)  # noqa: PTH116
                 except OSError as reason:
                     listing.problems[key] = describe_failure(reason)
+                    listing.skipped += 1
                     continue
                 size, modified = status.st_size, status.st_mtime_ns
             info = self.info(key)

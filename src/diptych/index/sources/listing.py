@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from diptych.data.corpus import Picture
+from diptych.index.sources.selection import Selection
 
 # Size and modification time of an image's file, and a string that changes with what else the source says about it.
 Stamp = tuple[int, int, str | None]
+
+OTHER_ENDINGS = "with other endings"
 
 
 @dataclass
@@ -17,13 +21,17 @@ class Listing:
     """The contents of a source, found without reading an image.
 
     `files` are the stamps of the images by key, `text_files` the files with texts, and `unlisted` the folders, ending
-    in a slash, that could not be read.
+    in a slash, that could not be read. `skipped` counts the files that have a problem, `ignored` those that are no
+    images, by kind (`.mov`, `without an ending`), and `folders` the ignored folders by name.
     """
 
     files: dict[str, Stamp] = field(default_factory=dict)
     text_files: set[str] = field(default_factory=set)
     problems: dict[str, str] = field(default_factory=dict)
     unlisted: list[str] = field(default_factory=list)
+    skipped: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
+    folders: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -43,10 +51,15 @@ class ImageInfo:
 
 
 class Source(Protocol):
-    """Images by key; `root` is the folder that contains all their files, if any."""
+    """Images by key; `root` is the folder that contains all their files, if any.
+
+    If the source is several folders, `folders` are their names, with which keys and paths begin, and their paths.
+    """
 
     address: str
     root: str | None
+    folders: tuple[tuple[str, str], ...]
+    selection: Selection
 
     def listing(self) -> Listing:
         """List the source as it is now."""

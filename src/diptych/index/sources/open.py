@@ -20,7 +20,9 @@ from diptych.errors import DataError
 from diptych.index.sources.corpus import CorpusSource
 from diptych.index.sources.folder import FolderSource
 from diptych.index.sources.listing import Source
+from diptych.index.sources.selection import Selection
 
+_EVERYTHING = Selection()
 _COULD_BE = (*sorted(TABLE_SUFFIXES), ".txt", ".token", ".json", ".npy")  # a fast first test of many names
 _DATA_SET = re.compile(
     rf"(captions|metadata)\.(csv|tsv|jsonl|parquet|txt)|.*\.token(\.txt)?|(dataset|captions)_.*\.json|.*_ims\.npy|{PEDES_NAME}",
@@ -28,17 +30,24 @@ _DATA_SET = re.compile(
 )
 
 
-def open_source(address: str | Corpus) -> Source:
+def open_source(address: str | Corpus, selection: Selection = _EVERYTHING) -> Source:
     """The source at an address: a folder, or whatever `open_corpus` understands. A corpus has to be on disk."""
     if isinstance(address, Corpus):
         raise DataError(
             f"{address.name}: an index is made of data at an address, with which it is compared when it is updated; "
             "write the images to a folder and name that"
         )
-    folder = Path(address).expanduser()
-    if address.partition(":")[0] != "scenes" and folder.is_dir() and not _is_corpus(folder):
-        return FolderSource(folder)
+    if is_folder_of_photos(address):
+        return FolderSource(Path(address).expanduser(), selection)
+    if selection != _EVERYTHING:
+        raise DataError(f"{address}: a corpus names its images; patterns and links are for folders of photos")
     return CorpusSource(open_corpus(address))
+
+
+def is_folder_of_photos(address: str) -> bool:
+    """Whether there is a folder at an address that is not a corpus."""
+    folder = Path(address).expanduser()
+    return address.partition(":")[0] != "scenes" and folder.is_dir() and not _is_corpus(folder)
 
 
 def source_name(address: str) -> str:

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ class Database:
         """A number that grows with every change by any process."""
         return int(self.rows("SELECT value FROM meta WHERE name = 'generation'")[0][0])
 
-    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Execute a statement and return all rows."""
         with self._lock, self._errors_in_one_line():
             if not self._write and not self._depth and _identity(self.path) not in (None, self.file):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from diptych.errors import IndexFileError
 from diptych.files import locked_file
-from diptych.index.backend import IndexSpec
+from diptych.index.spec import IndexSpec
 from diptych.index.sqlite import albums
 from diptych.index.sqlite.database import remove_logs
 from diptych.index.sqlite.doctor import examine

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -15,13 +14,14 @@ from numpy.typing import NDArray
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError, IndexFileError, did_you_mean
 from diptych.index.albums import Album, AlbumEditor
-from diptych.index.backend import Ids, IndexSpec, Problem
+from diptych.index.backend import Ids, Problem
 from diptych.index.details import ImageDetails
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.sources.listing import Stamp
+from diptych.index.spec import IndexSpec
 from diptych.index.sqlite import albums, browse, details, words
 from diptych.index.sqlite.database import Database
-from diptych.index.vectors import STORAGES, decode, decode_set
+from diptych.index.vectors import decode, decode_set
 from diptych.models.engines.engine import Encodings
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Store:
     @classmethod
     def create(cls, path: str | Path, spec: IndexSpec) -> Store:
         """Create an index without entries, open for writing."""
-        return cls(Database.create(Path(path), asdict(spec)))
+        return cls(Database.create(Path(path), spec.to_json()))
 
     @property
     def spec(self) -> IndexSpec:
@@ -159,11 +159,11 @@ class Store:
             f"{_TAKEN}, c.width, c.height, coalesce(i.columns, '{{}}')"
         )
         with self.reading():
-            root = self.spec.root
+            spec = self.spec
             rows = self._select(ids, columns, _IMAGE)
         entries = []
         for id, kind, key, image, text, path, folder, split, taken, width, height, columns in rows:
-            file = None if path is None or root is None else str(Path(root, path))
+            file = spec.file_of(path)
             size, values = (width or 0, height or 0), json.loads(columns)
             entries.append(Entry(id, kind, key, image, text, file, folder, split, taken, *size, values))
         return entries
@@ -322,15 +322,11 @@ class Store:
 
 def _parse_spec(path: Path, stored: Any) -> IndexSpec:
     try:
-        spec = IndexSpec(**stored)
-        valid = spec.storage in STORAGES and spec.size > 0
-    except TypeError:
-        valid = False
-    if not valid:
+        return IndexSpec.from_json(stored)
+    except (TypeError, ValueError, AttributeError):
         raise IndexFileError(
             f"{path}: does not name its model and source; make it again: diptych index RUN SOURCE --into {path} --fresh"
-        )
-    return spec
+        ) from None
 
 
 def _json(ids: Ids) -> str:

@@ -5,20 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from diptych.index.backend import Content, IndexSpec, text_hash
+from diptych.index.backend import Content, text_hash
 from diptych.index.entries import Kind
 from diptych.index.sources.listing import ImageInfo, Stamp
+from diptych.index.spec import IndexSpec
 from diptych.index.sqlite.albums import keep_edited_images
 from diptych.index.sqlite.migrations import ADD_IMAGE_WORDS
 from diptych.index.sqlite.store import Store
 from diptych.index.vectors import checksum
 
 _IN_LIST = "(SELECT value FROM json_each(?))"
+
+# Keys are unique, also while they are changed one by one: no key begins with a slash.
+_MOVE = (
+    "UPDATE entries SET key = '/' || :start || key",
+    "UPDATE entries SET key = substr(key, 2)",
+    "UPDATE entries SET path = :start || path, folder = rtrim(:start || folder, '/') WHERE kind = 'image'",
+    "UPDATE image_words SET folder = (SELECT folder FROM entries WHERE id = image_words.rowid)",
+    "UPDATE problems SET key = '/' || :start || key",
+    "UPDATE problems SET key = substr(key, 2)",
+)
 
 
 class Writer:
@@ -43,12 +53,18 @@ class Writer:
     def begin(self, spec: IndexSpec) -> None:
         """Note that changes have begun, and where model and source are now."""
         with self.transaction():
-            self._database.set_meta("making", asdict(spec))
+            self._database.set_meta("making", spec.to_json())
             self._database.set_meta("unfinished", True)
 
-    def set_synced(self, moment: str) -> None:
-        """Note when the index was last compared with its source."""
+    def move_into(self, name: str) -> None:
+        """Put the name of a folder before all keys, paths and problems."""
+        for statement in _MOVE:
+            self._database.rows(statement, {"start": f"{name}/"})
+
+    def set_synced(self, moment: str, files: Mapping[str, Any]) -> None:
+        """Note when the index was last compared with its source, and how many files there were."""
         self._database.set_meta("synced", moment)
+        self._database.set_meta("files", dict(files))
 
     def content(self, kind: Kind, digest: bytes) -> int | None:
         """The id of a content by its hash, if the index has it; may be called from several threads."""

@@ -19,6 +19,7 @@ from diptych.data.images import decode, decode_bytes
 from diptych.errors import DataError, ImageError
 from diptych.index.entries import Entry
 from diptych.index.search import Searcher
+from diptych.index.spec import IndexSpec
 from diptych.models.embeddings import to_array
 from diptych.serve.errors import RequestError
 from diptych.serve.openapi import errors, parameters, read_parameters
@@ -124,7 +125,7 @@ def image_entry(searcher: Searcher, id: int) -> Entry:
 
 def read_photo(searcher: Searcher, entry: Entry) -> Image.Image:
     """The photo in an entry's file, decoded at no more than about twice `MAX_SIDE`."""
-    file = file_within(searcher.store.spec.root, entry)
+    file = file_within(searcher.store.spec, entry)
     if file is None:
         raise RequestError(404, f"{entry.key}: the file no longer exists; only its thumbnail is left")
     try:
@@ -133,14 +134,13 @@ def read_photo(searcher: Searcher, entry: Entry) -> Image.Image:
         raise RequestError(404, f"{entry.key}: the file can no longer be read as an image") from None
 
 
-def file_within(root: str | None, entry: Entry) -> Path | None:
-    """The real path of an entry's file, if it is a regular file inside the indexed folder after resolving links."""
-    if root is None or entry.path is None:
+def file_within(spec: IndexSpec, entry: Entry) -> Path | None:
+    """The real path of an entry's file, if it is a regular file that may belong to the index after resolving links."""
+    if not spec.roots or entry.path is None:
         return None
     try:
-        folder = Path(root).resolve(strict=True)
-        file = (folder / entry.path).resolve(strict=True)
-        return file if file.is_relative_to(folder) and file.is_file() else None
+        file = Path(entry.path).resolve(strict=True)
+        return file if spec.contains(file) and file.is_file() else None
     except (OSError, ValueError, RuntimeError):  # missing, not a valid name, or a cycle of links
         return None
 

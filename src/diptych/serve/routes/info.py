@@ -53,7 +53,7 @@ def describe(name: str, searcher: Searcher) -> dict[str, Any]:
             "images": counts["image"],
             "texts": counts["text"],
             "model": _last_part(spec.model),
-            "source_name": _last_part(spec.source),
+            "source_name": ", ".join(name for name, _ in spec.folders) or _last_part(spec.source),
             "localizes": searcher.model.localises,
             "explains": True,
             "splits": store.splits(),
@@ -85,9 +85,10 @@ def _problems(searcher: Searcher) -> list[str]:
         problems.append("the index file was deleted; it is served as it was until the service ends")
     if not searcher.model_matches:
         problems.append("the index has been rebuilt with another model; restart the service")
-    root = searcher.store.spec.root
-    if root is not None and not Path(root).is_dir():
-        problems.append("the folder of its images does not exist; only thumbnails can be shown")
+    for root in searcher.store.spec.roots:
+        if not Path(root).is_dir():
+            folder = "the folder of its images" if searcher.store.spec.root else f"the folder {_last_part(root)}"
+            problems.append(f"{folder} does not exist; only thumbnails can be shown")
     return problems
 
 

@@ -92,7 +92,7 @@ def original_file(searcher: Searcher, entry: Entry) -> Path:
     """The file of an image, which must be inside the indexed folder; a RequestError if there is none."""
     if entry.path is None:
         raise RequestError(409, f"{entry.key}: the image is not in a file; only its picture can be shown")
-    file = file_within(searcher.store.spec.root, entry)
+    file = file_within(searcher.store.spec, entry)
     if file is None:
         raise RequestError(404, f"{entry.key}: the file no longer exists; only its thumbnail is left")
     return file
