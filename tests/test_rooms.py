@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "training": MODELS | {"model", "objectives", "evaluation", "mining"},
     "report": MODELS | {"model", "objectives", "evaluation", "mining", "training", "index"},
     "serve": MODELS | {"model", "evaluation", "index"},
+    "client": FOUNDATION | {"index", "serve"},
     "recipes": set(),
     "starter": set(),
     "cli": MODELS | {"model", "objectives", "evaluation", "mining", "index", "training", "report", "serve", "recipes"},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from diptych.client.client import Client
     from diptych.data.corpus import Box, Corpus, Phrase
     from diptych.data.open import open_corpus
     from diptych.errors import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         RecipeError,
         RunError,
         ScoreError,
+        ServiceError,
     )
     from diptych.evaluation.arrays import ScoreComparison, compare_scores, evaluate_embeddings, evaluate_scores
     from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from diptych.training.train import train
 
 _NAMES = {
+    "diptych.client.client": ("Client",),
     "diptych.data.corpus": ("Box", "Corpus", "Phrase"),
     "diptych.data.open": ("open_corpus",),
     "diptych.errors": (
@@ -76,6 +79,7 @@ _NAMES = {
         "RecipeError",
         "RunError",
         "ScoreError",
+        "ServiceError",
     ),
     "diptych.evaluation.arrays": ("ScoreComparison", "compare_scores", "evaluate_embeddings", "evaluate_scores"),
     "diptych.evaluation.localisation.evaluate_phrases": ("evaluate_phrases",),
@@ -121,6 +125,7 @@ __all__ = [
     "Callback",
     "CallbackError",
     "Checkpoint",
+    "Client",
     "Corpus",
     "DataError",
     "DiptychError",
@@ -154,6 +159,7 @@ __all__ = [
     "ScoreError",
     "SearchRequest",
     "Searcher",
+    "ServiceError",
     "StageStart",
     "StepEnd",
     "StopTraining",

@@ -9,6 +9,7 @@
     ├── CallbackError       a callback of a training has raised an exception
     ├── IndexFileError      the file of an index cannot be used
     ├── PluginError         code outside of the package is not allowed, cannot be loaded or is not what is needed
+    ├── ServiceError        a service could not be reached, or has refused a request
     └── ScoreError          scores or embeddings cannot be ranked
 
 The command line prints the message and exits with 1. Other code catches the subclass that it can do something about.
@@ -55,6 +56,14 @@ class IndexFileError(DiptychError):
 
 class PluginError(DiptychError):
     """Code outside of the package is not allowed, cannot be loaded, or is not what is needed."""
+
+
+class ServiceError(DiptychError):
+    """A service could not be reached, or has refused a request; `status` is that of its response, if there was one."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ScoreError(DiptychError):

@@ -1,0 +1,223 @@
+"""A client for a service of `diptych serve`: it needs no model, no index and no torch on this machine."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import BaseModel, ValidationError
+from typing_extensions import Self, TypedDict, Unpack
+
+from diptych.client.transport import Body, Reply, Transport
+from diptych.errors import ImageError, ServiceError
+from diptych.index.entries import Kind, Mode
+from diptych.serve.schemas.answers import (
+    BatchAnswer,
+    BatchProblem,
+    FolderAbout,
+    FoldersAnswer,
+    FoundEntry,
+    Health,
+    HomeAnswer,
+    IndexAbout,
+    Indexes,
+    ListedImage,
+    SearchAnswer,
+)
+from diptych.serve.schemas.fields import MAX_IMAGES, MAX_QUERIES
+
+ImageFile: TypeAlias = Path | bytes | Image.Image
+Parsed = TypeVar("Parsed", bound=BaseModel)
+
+_BYTES = "application/octet-stream"
+_FORM_BYTES = 24 * 2**20  # of the images in one request
+
+
+class SearchOptions(TypedDict, total=False):
+    """The options of a search, as `/search` has them."""
+
+    index: str
+    to: Kind
+    k: int
+    mode: Mode
+    folder: str
+    since: str
+    until: str
+    split: str
+    where: Mapping[str, str]
+    cursor: str
+
+
+class Client:
+    """A client for the service at an address; threads may share it.
+
+    A request may take `timeout` seconds. A service that is busy (503) is asked again up to `retries` times. `headers`
+    are sent with every request, such as those of a proxy with a login. Whatever fails is a `ServiceError` with the
+    sentence and the `status` of the service.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8000",
+        *,
+        timeout: float = 30.0,
+        retries: int = 2,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._transport = Transport(url, timeout, retries, headers or {})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; a later request opens another."""
+        self._transport.close()
+
+    def search(self, query: str | int | ImageFile, **options: Unpack[SearchOptions]) -> SearchAnswer:
+        """The answer to a text, to the id of an entry, or to an image (a `Path`, the bytes of a file, or a PIL image).
+
+        The options are those of `/search`: `k`, `to`, `folder` and so on. `answer.hits` are the hits, best first, each
+        with its `score`, `key` and `captions`; `answer.next` is the `cursor` of the next page, if there is one.
+        """
+        if isinstance(query, str):
+            body = Body.of_json({"text": query, **options})
+            return self._parsed(self._transport.send("POST", "/search", body=body), SearchAnswer)
+        in_url = _in_url(options)
+        if isinstance(query, int):
+            return self._parsed(self._transport.send("GET", "/similar", [("id", query), *in_url]), SearchAnswer)
+        body = Body(image_bytes(query), _BYTES)
+        return self._parsed(self._transport.send("POST", "/similar", in_url, body), SearchAnswer)
+
+    def search_batch(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[SearchAnswer]:
+        """One answer per text; they share the passes of the model. The error of a text names its position."""
+        answers: list[SearchAnswer] = []
+        for begin in range(0, len(texts), MAX_QUERIES):
+            queries = [{"text": text, **options} for text in texts[begin : begin + MAX_QUERIES]]
+            reply = self._transport.send("POST", "/search/batch", body=Body.of_json({"queries": queries}))
+            for answer in self._parsed(reply, BatchAnswer).answers:
+                if isinstance(answer, BatchProblem):
+                    raise ServiceError(f"texts.{len(answers)}: {answer.error}", answer.status)
+                answers.append(answer)
+        return answers
+
+    def hits(self, query: str | int | ImageFile, **options: Unpack[SearchOptions]) -> Iterator[FoundEntry]:
+        """All hits of a search, best first, page by page as they are needed; `k` is the number of hits per page."""
+        if not isinstance(query, (str, int)):
+            query = image_bytes(query)  # a file is read once
+        options = {"k": 100, **options}
+        while True:
+            answer = self.search(query, **options)
+            yield from answer.hits
+            if answer.next is None:
+                return
+            options["cursor"] = answer.next
+
+    def encode_texts(self, texts: Sequence[str], index: str = "") -> NDArray[np.float32]:
+        """The vectors of texts, (texts, size), or of a model that encodes sets, (texts, places, size), by its model."""
+        parts = []
+        for begin in range(0, len(texts), MAX_QUERIES):
+            body = Body.of_json({"index": index, "texts": list(texts[begin : begin + MAX_QUERIES])})
+            parts.append(self._encoded(body))
+        return _joined(parts)
+
+    def encode_images(self, images: Sequence[str | ImageFile], index: str = "") -> NDArray[np.float32]:
+        """The vectors of images, each a path, the bytes of a file, or a PIL image; see `encode_texts`."""
+        parts: list[NDArray[np.float32]] = []
+        batch: list[tuple[str, bytes]] = []
+        for image in images:
+            content = image_bytes(Path(image) if isinstance(image, str) else image)
+            size = sum(len(earlier) for _, earlier in batch) + len(content)
+            if batch and (len(batch) == MAX_IMAGES or size > _FORM_BYTES):
+                parts.append(self._encoded(Body.of_form([("index", index)], batch)))
+                batch = []
+            batch.append(("images", content))
+        if batch:
+            parts.append(self._encoded(Body.of_form([("index", index)], batch)))
+        return _joined(parts)
+
+    def images(self, folder: str = "", index: str = "") -> Iterator[ListedImage]:
+        """All images of a folder and below it, or of the index, newest first, page by page as they are needed."""
+        cursor = ""
+        while True:
+            page = self.home(folder, index=index, k=500, cursor=cursor)
+            yield from page.images
+            if page.next is None:
+                return
+            cursor = page.next
+
+    def home(self, folder: str = "", *, index: str = "", k: int = 60, cursor: str = "") -> HomeAnswer:
+        """One page of the images of a folder and below it, or of the index, newest first."""
+        query = [("folder", folder), ("index", index), ("k", k), ("cursor", cursor)]
+        return self._parsed(self._transport.send("GET", "/home", query), HomeAnswer)
+
+    def folders(self, parent: str = "", index: str = "") -> list[FolderAbout]:
+        """The folders directly in a folder, or at the top of the source."""
+        reply = self._transport.send("GET", "/folders", [("parent", parent), ("index", index)])
+        return self._parsed(reply, FoldersAnswer).folders
+
+    def image(self, id: int, size: Literal["thumbnail", "large"] = "thumbnail", index: str = "") -> bytes:
+        """The picture of an entry as JPEG."""
+        return self._transport.send("GET", f"/image/{id}", [("size", size), ("index", index)]).content
+
+    def indexes(self) -> list[IndexAbout]:
+        """The served indexes, the default first."""
+        return self._parsed(self._transport.send("GET", "/indexes"), Indexes).indexes
+
+    def health(self) -> Health:
+        """The state of the service, and its problems, if any."""
+        return self._parsed(self._transport.send("GET", "/health"), Health)
+
+    def _encoded(self, body: Body) -> NDArray[np.float32]:
+        reply = self._transport.send("POST", "/encode", body=body, headers={"Accept": _BYTES})
+        try:
+            shape = [int(size) for size in reply.headers["x-shape"].split(",")]
+            return np.frombuffer(reply.content, "<f4").reshape(shape).astype(np.float32)
+        except (KeyError, ValueError):
+            raise self._unreadable() from None
+
+    def _parsed(self, reply: Reply, model: type[Parsed]) -> Parsed:
+        try:
+            return model.model_validate_json(reply.content)
+        except ValidationError:
+            raise self._unreadable() from None
+
+    def _unreadable(self) -> ServiceError:
+        return ServiceError(f"{self._transport.url}: not an answer of this version of Diptych; is it another service?")
+
+
+def image_bytes(image: ImageFile) -> bytes:
+    """An image as the bytes of a file."""
+    if isinstance(image, bytes):
+        return image
+    if isinstance(image, Image.Image):
+        out = io.BytesIO()
+        image.save(out, "PNG", compress_level=1)
+        return out.getvalue()
+    try:
+        return image.read_bytes()
+    except OSError as reason:
+        raise ImageError(f"{image}: cannot be read ({reason.strerror})") from None
+
+
+def _in_url(options: SearchOptions) -> list[tuple[str, Any]]:
+    """The options of a search as they are written in a URL."""
+    pairs: list[tuple[str, Any]] = [(name, value) for name, value in options.items() if name != "where"]
+    return pairs + [("where", f"{column}={value}") for column, value in options.get("where", {}).items()]
+
+
+def _joined(parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """All rows as one array; sets are padded with zeros to the size of the largest."""
+    if not parts:
+        return np.zeros((0, 0), np.float32)
+    if parts[0].ndim == 3:
+        places = max(part.shape[1] for part in parts)
+        parts = [np.pad(part, ((0, 0), (0, places - part.shape[1]), (0, 0))) for part in parts]
+    return np.concatenate(parts)
