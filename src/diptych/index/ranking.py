@@ -16,7 +16,7 @@ import numpy as np
 from diptych.data.corpus import Floats, Integers
 from diptych.index.query import Cursor
 
-WINDOW = 10_000  # the last hits that a candidate is compared with, which bounds the time of a page however deep it is
+WINDOW = 4_000  # the last hits that a candidate is compared with, which bounds the time of a page however deep it is
 _DEEPER = 4  # factor by which the number of candidates grows
 _CLOSE = 1e-3  # relative difference of two scores of one entry by the same model, encoded in another batch
 
