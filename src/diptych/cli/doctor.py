@@ -24,6 +24,7 @@ EXTRAS = {
     "tokenizers": "tokenizers",
     "regions": "cv2",
     "faiss": "faiss",
+    "watch": "watchfiles",
     "onnx": "onnxscript",
     "transformers": "transformers",
     "tensorboard": "tensorboard",

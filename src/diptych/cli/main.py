@@ -27,11 +27,13 @@ from diptych.cli import (
     localize,
     make,
     mine,
+    open,
     recipes,
     search,
     serve,
     sweep,
     train,
+    watch,
 )
 from diptych.cli.console import print_error, show_warnings
 from diptych.cli.search_words import SearchCommand
@@ -59,7 +61,9 @@ app.command("mine")(mine.command)
 app.command("evaluate")(evaluate.command)
 app.command("compare")(compare.command)
 app.command("encode")(encode.command)
+app.command("open")(open.command)
 app.add_typer(index.app, name="index")
+app.command("watch")(watch.command)
 app.command("search", cls=SearchCommand)(search.command)
 app.command("serve")(serve.command)
 app.command("localize")(localize.command)

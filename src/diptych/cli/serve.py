@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from diptych.cli.console import print_note, print_result
 from diptych.cli.options import AllowCode, Device, Download
-
-if TYPE_CHECKING:
-    import uvicorn
-
-    from diptych.index.search import Searcher
 
 
 def command(
@@ -48,13 +43,14 @@ def command(
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[name] = str(threads)
     from diptych.machine import keep_freed_memory
-    from diptych.serve.startup import listen, open_indexes, url_of, warm_up
+    from diptych.serve.app import create_app
+    from diptych.serve.startup import listen, make_server, open_indexes, url_of, warm_up
 
     keep_freed_memory()
     with listen(host, port) as listening:
         searchers = open_indexes(indexes, run, device)
         warm_up(searchers)
-        server = _server(searchers, [host, *(allow_host or [])])
+        server = make_server(create_app(searchers, [host, *(allow_host or [])]))
         for searcher in searchers.values():
             for note in searcher.notes():
                 print_note(note)
@@ -65,20 +61,3 @@ def command(
             server.run(sockets=[listening])
         except KeyboardInterrupt:
             print_note("ended")
-
-
-def _server(searchers: dict[str, Searcher], hosts: list[str]) -> uvicorn.Server:
-    import uvicorn
-
-    from diptych.serve.app import create_app
-
-    config = uvicorn.Config(
-        create_app(searchers, hosts),
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_graceful_shutdown=3,
-        h11_max_incomplete_event_size=2**18,  # a longer query then gets our error, not that of h11
-    )
-    return uvicorn.Server(config)

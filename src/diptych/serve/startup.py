@@ -1,4 +1,4 @@
-"""What `diptych serve` does before it serves: listens on an address, opens the indexes, warms up the models."""
+"""What is done before serving: listen on an address, open the indexes, warm up the models, make the server."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import errno
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from diptych.errors import DiptychError
 from diptych.index.entries import SearchRequest
 from diptych.index.search import Searcher, model_of, open_store
 from diptych.model import Model
+
+if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
 
 BACKLOG = 1024
 _UNKNOWN_HOST = "--host {}: not an address of this machine; use 127.0.0.1 to serve this machine only"
@@ -50,6 +55,22 @@ def warm_up(searchers: Mapping[str, Searcher]) -> None:
     """Search every index once, so that the first request does not wait for vectors to be loaded."""
     for searcher in searchers.values():
         searcher.search_texts(["a"], SearchRequest(k=1))
+
+
+def make_server(app: FastAPI) -> uvicorn.Server:
+    """The server of an app; its `run` takes the listening sockets."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=3,
+        h11_max_incomplete_event_size=2**18,  # a longer query then gets our error, not that of h11
+    )
+    return uvicorn.Server(config)
 
 
 def _unique_name(path: Path, taken: Mapping[str, Searcher]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError, did_you_mean
+from diptych.index.sources.folder import FolderSource
 from diptych.index.sources.listing import Source
 from diptych.index.sources.open import is_folder_of_photos, open_source
 from diptych.index.sources.selection import Selection, check_patterns
@@ -40,13 +41,16 @@ class SourceRequest:
         names = [_absolute(source) for source in self.sources]
         paths = [path for _, path in known]
         if len({*names, *paths}) == 1 and not (before and before.folders):
+            if paths and not Path(paths[0]).is_dir():  # it has vanished, which its listing says
+                return FolderSource(Path(paths[0]), selection)
             return open_source(self.sources[0] if self.sources else paths[0], selection)
         if not names and not paths:
             raise DataError("no source is named; name a folder of photos")
         if known and names and not {*names} & {*paths}:
             return self._of_others(names, selection)
-        for source in self.sources:
-            _check_is_folder(source)
+        for source, name in zip(self.sources, names, strict=True):
+            if name not in paths:
+                _check_is_folder(source)
         named = [(name, path) for name, path in known if name]
         return FoldersSource(name_folders([*paths, *names], named), selection)
 

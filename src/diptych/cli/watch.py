@@ -1,0 +1,90 @@
+"""`diptych watch`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diptych.cli.console import print_error, print_note, print_result
+from diptych.cli.options import AllowCode, Device, Download, Workers
+from diptych.cli.places import default_index
+
+if TYPE_CHECKING:
+    from diptych.index.sync import SyncResult
+
+
+def command(
+    target: Annotated[
+        str, typer.Argument(metavar="INDEX|FOLDER", help="An index, or a folder that `diptych open` has indexed.")
+    ],
+    poll: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            help="Compare at intervals, for folders whose changes the system does not report, as on a network.",
+            show_default="30 without watchfiles",
+        ),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN", help="The model that made the index, if it has moved.")
+    ] = None,
+    workers: Workers = None,
+    device: Device = "auto",
+    _download: Download = False,
+    _allowed_code: AllowCode = None,
+) -> None:
+    """Keep an index current: whenever photos are added, changed or removed, update it, with one line per update.
+
+    A folder that vanishes, such as that of a disk, is waited for. A running `diptych serve` shows the changes without
+    a restart. Ctrl-C ends it. `pip install 'diptych[watch]'` replaces comparing at intervals by notifications.
+
+    Examples:
+
+        diptych watch Pictures.diptych
+
+        diptych watch ~/Pictures
+
+        diptych watch nas.diptych --poll 300
+    """
+    from diptych.index.search import model_of, open_store
+    from diptych.index.sources.resolve import SourceRequest
+    from diptych.index.sync import SyncOptions, sync_sources
+    from diptych.index.watch import Watch, can_notify
+    from diptych.machine import interrupt_event, keep_freed_memory
+
+    keep_freed_memory()
+    index = str(default_index([target])) if Path(target).is_dir() else target
+    store = open_store(index)
+    model = model_of(store, run, device)
+    spec = store.spec
+    how = "by notifications" if poll is None and can_notify(spec) else f"every {poll or 30:g} seconds"
+    print_note(f"watching {spec.source} for {index}, {how}; Ctrl-C ends it")
+    with interrupt_event() as stop:
+        options = SyncOptions(workers, stop=stop)
+        watch = Watch(
+            lambda: store.spec,
+            index,
+            lambda: sync_sources(model, SourceRequest(), index, options=options),
+            report,
+            poll,
+        )
+        try:
+            watch.run(stop)
+        finally:
+            store.close()
+    print_note("ended")
+
+
+def report(result: SyncResult | str) -> None:
+    """Print one line about an update that changed something, or an error."""
+    if isinstance(result, str):
+        print_error(result)
+    elif result.encoded or result.renamed or result.removed:
+        print_result(
+            f"{datetime.now():%H:%M:%S} encoded {result.encoded:,}, renamed {result.renamed:,}, "
+            f"removed {result.removed:,}; {result.files.indexed:,} images"
+        )
