@@ -2,7 +2,8 @@
 
     DiptychError            base class: one line that names the file or setting, what is wrong, and what to do
     ├── DataError           a corpus, its captions or its word vectors cannot be used
-    │   └── ImageError      one image cannot be decoded; callers may skip it
+    │   ├── ImageError      one image cannot be decoded; callers may skip it
+    │   └── NotFoundError   what is named by its id or its name is not in the index
     │       └── MissingPackageError  it could be, with an optional package
     ├── RecipeError         a recipe or one of its settings is wrong
     ├── RunError            a run folder or a checkpoint cannot be used
@@ -36,6 +37,10 @@ class ImageError(DataError):
 
 class MissingPackageError(ImageError):
     """One image cannot be decoded until an optional package is installed; the message is the command."""
+
+
+class NotFoundError(DataError):
+    """An entry or an album that is named by its id or its name is not in the index."""
 
 
 class RecipeError(DiptychError):

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from diptych.errors import DataError, did_you_mean
+from diptych.errors import DataError, NotFoundError, did_you_mean
 from diptych.index.backend import Ids, IndexStore
 
 FAVOURITES = 0
@@ -33,7 +33,7 @@ class Album:
 
 
 class AlbumEditor(Protocol):
-    """Changes albums; an album or image that does not exist is a DataError, and then nothing is changed."""
+    """Changes albums; after an error, such as a NotFoundError for an album or image, nothing is changed."""
 
     def create(self, name: str) -> int:
         """Create an album, and return its id."""
@@ -94,7 +94,7 @@ def find_album(store: IndexStore, name: str) -> int:
     known = {fold(album.name): album for album in album_store(store).albums()}
     if fold(name) not in known:
         hint = did_you_mean(fold(name), known)
-        raise DataError(f"no album {name[:MAX_NAME]!r} in the index; {hint}")
+        raise NotFoundError(f"no album {name[:MAX_NAME]!r} in the index; {hint}")
     return known[fold(name)].id
 
 

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from diptych.errors import DataError, DiptychError, IndexFileError, RunError
+from diptych.errors import DataError, DiptychError, IndexFileError, NotFoundError, RunError
 
 MESSAGES = {
     404: "there is nothing at this address; /openapi.json lists all routes",
@@ -104,4 +104,6 @@ def _status(error: DiptychError) -> int:
         return 503
     if isinstance(error, RunError):
         return 409
+    if isinstance(error, NotFoundError):
+        return 404
     return 422 if isinstance(error, DataError) else 500

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
-from diptych.errors import DataError, IndexFileError
+from diptych.errors import DataError, IndexFileError, NotFoundError
 from diptych.files import locked_file
 from diptych.index.albums import FAVOURITES, Album, clean_name, fold
 from diptych.index.backend import Ids
@@ -124,7 +124,7 @@ class Editor:
 
     def _check(self, album: int) -> None:
         if not has_album(self._database, album):
-            raise DataError(f"no album {album} in this index; it may have been deleted")
+            raise NotFoundError(f"no album {album} in this index; it may have been deleted")
 
     def _check_own(self, album: int, what: str) -> None:
         self._check(album)
@@ -144,7 +144,7 @@ class Editor:
         found = self._database.rows(_HASHES, (json.dumps([int(id) for id in entries]),))
         for id, hash in found:
             if hash is None:
-                raise DataError(f"no entry {id} in this index; it may have been removed")
+                raise NotFoundError(f"no entry {id} in this index; it may have been removed")
         return [hash for _, hash in found]
 
     def _size(self, album: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
-from diptych.errors import DataError, IndexFileError, did_you_mean
+from diptych.errors import DataError, IndexFileError, NotFoundError, did_you_mean
 from diptych.index.albums import Album, AlbumEditor
 from diptych.index.backend import Ids, Problem
 from diptych.index.details import ImageDetails
@@ -306,7 +306,7 @@ class Store:
                 yield f"{_TAKEN} {sign} ?", day
         if filters.album is not None:
             if not self.has_album(filters.album):
-                raise DataError(f"no album {filters.album} in the index; it may have been deleted")
+                raise NotFoundError(f"no album {filters.album} in the index; it may have been deleted")
             images = "SELECT hash FROM album_images WHERE album = ?"
             yield f"c.kind = 'image' AND c.hash IN ({images})", str(filters.album)
         if filters.split is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
+from diptych.errors import NotFoundError
 from diptych.index.albums import album_store
 from diptych.index.backend import Browsable
 from diptych.index.search import Searcher
@@ -72,7 +73,7 @@ def list_images(searcher: Searcher, options: HomeParameters) -> dict[str, Any]:
 def check_album(searcher: Searcher, album: int | None) -> None:
     """Refuse an album that the index does not have."""
     if album is not None and not album_store(searcher.store).has_album(album):
-        raise RequestError(404, f"no album {album} in this index; it may have been deleted")
+        raise NotFoundError(f"no album {album} in this index; it may have been deleted")
 
 
 def browsable(searcher: Searcher) -> Browsable:

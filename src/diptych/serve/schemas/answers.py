@@ -39,6 +39,28 @@ class AlbumName(BaseModel):
     name: str
 
 
+class AlbumAbout(AlbumName):
+    """An album; `missing` counts images whose files the index has not found, and `cover` is the image added last."""
+
+    images: int
+    missing: int
+    cover: int | None
+
+
+class AlbumsAnswer(BaseModel):
+    """All albums: the favourites, whose id is 0, then the others by name."""
+
+    index: str
+    albums: list[AlbumAbout]
+
+
+class AlbumChange(BaseModel):
+    """How many images an album has gained or lost."""
+
+    id: int
+    changed: int
+
+
 class EntryDetails(EntryAbout):
     """An image, its file, and the albums that it is in; what is not known is null.
 

@@ -12,6 +12,7 @@ MAX_CHARACTERS = 1000  # of a query
 MAX_HITS = 500
 MAX_QUERIES = 64  # in one request
 MAX_IMAGES = 16  # in one request
+MAX_CHOSEN = 10_000  # images in one request
 MAX_ID = 2**63 - 1  # SQLite's ids have 64 bits
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from diptych.index.entries import Filters, Kind, Mode, SearchRequest, column_filters
 from diptych.serve.schemas.fields import (
+    MAX_CHOSEN,
     MAX_HITS,
     MAX_IMAGES,
     MAX_QUERIES,
@@ -139,6 +140,42 @@ class OriginalParameters(EntryParameters):
     """The index of an entry, and whether its file is to be shown by the browser."""
 
     inline: bool = Field(False, description="Show it in the browser; a format that browsers cannot show becomes a JPEG")
+
+
+class AlbumBody(BaseModel):
+    """The name of an album; the rules of the index decide whether it is valid."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Name
+
+
+class ChosenBody(BaseModel):
+    """Images by their ids; the id of a text stands for its image."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    ids: list[Id] = Field(min_length=1, max_length=MAX_CHOSEN)
+
+
+class FavouritesBody(ChosenBody):
+    """Images, and whether they are favourites from now on."""
+
+    favourite: bool
+
+
+class ExportBody(ChosenBody):
+    """Images, and how they are delivered."""
+
+    form: Literal["zip", "list"] = Field("zip", description="Their files in a ZIP, or a list of their paths or keys")
+
+
+class RevealBody(BaseModel):
+    """The image whose file is to be shown in its folder."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: Id
 
 
 class EntryAndText(BaseModel):
