@@ -39,6 +39,8 @@ ROUTES = [
     "/albums/{id}/images",
     "/albums/{id}/remove",
     "/favourites",
+    "/export",
+    "/reveal",
     "/explain",
     "/localize",
     "/indexes",

@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from diptych.errors import DataError, NotFoundError, did_you_mean
 from diptych.index.backend import Ids, IndexStore
+from diptych.text.control_characters import has_control_characters
 
 FAVOURITES = 0
 MAX_NAME = 200  # characters
@@ -105,7 +106,7 @@ def clean_name(name: str) -> str:
         raise DataError("the name of an album is empty; give it a name")
     if len(cleaned) > MAX_NAME:
         raise DataError(f"the name of an album has {len(cleaned):,} characters; use at most {MAX_NAME}")
-    if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in cleaned):
+    if has_control_characters(cleaned):
         raise DataError("the name of an album has a line break or another control character; leave it out")
     return cleaned
 

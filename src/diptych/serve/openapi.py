@@ -94,6 +94,11 @@ def body(contents: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
+def json_body(model: type[BaseModel]) -> dict[str, Any]:
+    """A required JSON body, for FastAPI's `openapi_extra`."""
+    return body({"application/json": inlined(model)})
+
+
 def form(model: type[BaseModel], **files: dict[str, Any]) -> dict[str, Any]:
     """The schema of a form with the fields of a model, and files."""
     schema = inlined(model)

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from starlette.testclient import TestClient
 
+from diptych.serve.app import create_app
 from diptych.serve.errors import RequestError
+from diptych.serve.routes import originals
 from diptych.serve.routes.originals import check_range
 
 
@@ -114,3 +117,32 @@ def test_unusual_names_are_encoded(kit, tmp_path):
         "attachment; filename*=utf-8''ein%20%22sch%C3%B6nes%22%0ABild%3B%201.jpg"
     )
     searcher.store.close()
+
+
+def revealing(searcher, **options):
+    return TestClient(create_app({"photos": searcher}), base_url="http://127.0.0.1:8000", **options)
+
+
+def test_a_folder_is_opened_for_users_of_this_machine_only(kit, served, searcher, monkeypatch):
+    shown = []
+    monkeypatch.setattr(originals, "reveal", shown.append)
+    body = {"id": served.ids["red.jpg#0"]}
+    with revealing(searcher, client=("127.0.0.1", 5)) as client:
+        assert client.post("/reveal?index=photos", json=body).status_code == 204
+        kit.error_of(client.post("/reveal", json=body, headers={"Origin": "https://evil.example"}), 403)
+        kit.error_of(client.post("/reveal", content="id=1", headers={"Content-Type": "text/plain"}), 415)
+        assert "no entry 4711" in kit.error_of(client.post("/reveal", json={"id": 4711}), 404)
+    assert shown == [served.folder / "red.jpg"]
+    with revealing(searcher, client=("192.168.1.9", 5)) as client:
+        assert "only be opened from the machine" in kit.error_of(client.post("/reveal", json=body), 403)
+    assert len(shown) == 1
+
+
+def test_a_folder_that_cannot_be_opened_is_one_sentence(kit, served, searcher, monkeypatch):
+    monkeypatch.setattr("diptych.serve.reveal.commands", lambda *_: [])
+    with revealing(searcher, client=("127.0.0.1", 5)) as client:
+        reply = client.post("/reveal", json={"id": served.ids["red.jpg"]})
+        assert "no file manager could be opened on this machine; the file is in" in kit.error_of(reply, 409)
+        (served.folder / "red.jpg").unlink()
+        reply = client.post("/reveal", json={"id": served.ids["red.jpg"]})
+        assert "no longer exists" in kit.error_of(reply, 404)

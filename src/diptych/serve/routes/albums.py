@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from diptych.index.albums import FAVOURITES, AlbumEditor, AlbumStore, clean_name
 from diptych.index.search import Searcher
 from diptych.serve.errors import RequestError
-from diptych.serve.openapi import body, errors, parameters, parse_json, read_json, read_parameters
+from diptych.serve.openapi import errors, json_body, parameters, parse_json, read_json, read_parameters
 from diptych.serve.schemas.answers import AlbumAbout, AlbumChange, AlbumName, AlbumsAnswer
 from diptych.serve.schemas.fields import MAX_CHOSEN, MAX_ID
 from diptych.serve.schemas.requests import AlbumBody, ChosenBody, EntryParameters, FavouritesBody
@@ -48,7 +48,7 @@ def _add_list(app: FastAPI, service: Service) -> None:
         status_code=201,
         response_model=AlbumAbout,
         responses=PROBLEMS,
-        openapi_extra={**in_url, **body("application/json", AlbumBody.model_json_schema())},
+        openapi_extra={**in_url, **json_body(AlbumBody)},
     )
     async def create(request: Request) -> Any:
         """Create an album."""
@@ -64,7 +64,7 @@ def _add_changes(app: FastAPI, service: Service) -> None:
         "/albums/{id}",
         response_model=AlbumName,
         responses=PROBLEMS,
-        openapi_extra={**in_url, **body("application/json", AlbumBody.model_json_schema())},
+        openapi_extra={**in_url, **json_body(AlbumBody)},
     )
     async def rename(request: Request, id: str) -> Any:
         """Give an album another name."""
@@ -88,8 +88,8 @@ def _add_changes(app: FastAPI, service: Service) -> None:
 
 def _add_members(app: FastAPI, service: Service) -> None:
     in_url = parameters(EntryParameters)
-    chosen = {**in_url, **body("application/json", ChosenBody.model_json_schema())}
-    marked = {**in_url, **body("application/json", FavouritesBody.model_json_schema())}
+    chosen = {**in_url, **json_body(ChosenBody)}
+    marked = {**in_url, **json_body(FavouritesBody)}
 
     @app.post("/albums/{id}/images", response_model=AlbumChange, responses=PROBLEMS, openapi_extra=chosen)
     async def add(request: Request, id: str) -> Any:

@@ -1,4 +1,4 @@
-"""/original: the file of an image as it is, to download or to open in the browser."""
+"""/original and /reveal: the file of an image as it is, to download or to open, and the folder that it is in."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from fastapi import FastAPI, Request, Response
 from starlette.datastructures import Headers
 from starlette.responses import FileResponse
 
+from diptych.errors import DataError
 from diptych.index.entries import Entry
 from diptych.index.search import Searcher
 from diptych.serve.errors import RequestError
 from diptych.serve.media_types import BEGINNING, SHOWN, media_type
-from diptych.serve.openapi import errors, parameters, read_parameters
+from diptych.serve.middleware import is_local
+from diptych.serve.openapi import errors, json_body, parameters, parse_json, read_json, read_parameters
+from diptych.serve.reveal import reveal
 from diptych.serve.routes.entries import file_within, image_entry, jpeg_response, large_picture, parse_id
-from diptych.serve.schemas.requests import OriginalParameters
+from diptych.serve.schemas.requests import EntryParameters, OriginalParameters, RevealBody
 from diptych.serve.service import Service
 
 HEADERS = {
@@ -24,12 +27,14 @@ HEADERS = {
     "Content-Security-Policy": "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; "
     "style-src 'unsafe-inline'",
 }
+REVEAL_BYTES = 2**12
 _RANGE = re.compile(r"\s*(?:(\d{1,18})-(\d{1,18})?|-(\d{1,18}))\s*", re.ASCII)
 FILE = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
-    """Add the route for files."""
+    """Add the routes for files."""
+    _add_reveal(app, service)
 
     @app.get(
         "/original/{id:path}",
@@ -47,6 +52,32 @@ def add_routes(app: FastAPI, service: Service) -> None:
         options = read_parameters(request, OriginalParameters)
         searcher = service.searcher(options.index)
         return await service.run_in_thread(send_original, searcher, parse_id(id), options.inline, request.headers)
+
+
+def _add_reveal(app: FastAPI, service: Service) -> None:
+    @app.post(
+        "/reveal",
+        status_code=204,
+        response_class=Response,
+        responses=errors(404, 408, 409, 413, 415, 422, 503),
+        openapi_extra={**parameters(EntryParameters), **json_body(RevealBody)},
+    )
+    async def show_in_folder(request: Request) -> Response:
+        """Show the file of an image in its folder, on the machine of the service and for its users only."""
+        if not is_local(request.scope):
+            raise RequestError(403, "a folder can only be opened from the machine that the service runs on")
+        searcher = service.searcher(read_parameters(request, EntryParameters).index)
+        content = await read_json(request, REVEAL_BYTES, "the body is too large; send one id")
+        await service.run_in_thread(reveal_image, searcher, parse_json(content, RevealBody).id)
+        return Response(status_code=204)
+
+
+def reveal_image(searcher: Searcher, id: int) -> None:
+    """Show the file of an image in its folder."""
+    try:
+        reveal(original_file(searcher, image_entry(searcher, id)))
+    except DataError as reason:
+        raise RequestError(409, str(reason)) from None
 
 
 def send_original(searcher: Searcher, id: int, inline: bool, headers: Headers) -> Response:
