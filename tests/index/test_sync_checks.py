@@ -34,9 +34,9 @@ def test_an_index_of_nothing_is_not_made(tmp_path, kit):
     folder.mkdir()
     with pytest.raises(DataError, match=r"photos: contains no files, so there is nothing to index$"):
         sync(kit.FakeModel(), str(folder), index)
-    for name in ("a.mov", "b.MOV", "c.pdf", "README"):
+    for name in ("a.psd", "b.PSD", "c.pdf", "README"):
         (folder / name).touch()
-    with pytest.raises(DataError, match=r"contains no image .*; ignored 4: 2 \.mov, 1 \.pdf, 1 without an ending$"):
+    with pytest.raises(DataError, match=r"contains no image .*; ignored 4: 2 \.psd, 1 \.pdf, 1 without an ending$"):
         sync(kit.FakeModel(), str(folder), index)
     (folder / "d.jpg").write_bytes(b"no photo")
     with pytest.raises(DataError, match=r"none of its images can be read, .* \(d\.jpg: not an image in a known format"):
@@ -51,10 +51,10 @@ def test_an_index_of_nothing_is_not_made(tmp_path, kit):
 def test_every_file_is_accounted_for_in_the_status(folders, tmp_path, kit):
     (folders[0] / "0.txt").write_text("a dog")
     (folders[0] / "broken.jpg").write_bytes(b"no photo")
-    (folders[0] / "film.mov").touch()
+    (folders[0] / "film.psd").touch()
     result = sync(kit.FakeModel(), str(folders[0]), tmp_path / "x")
     assert (result.files.indexed, result.files.captions, result.files.skipped) == (3, 1, 1)
-    assert (result.files.found, result.files.ignored) == (6, {".mov": 1})
+    assert (result.files.found, result.files.ignored) == (6, {".psd": 1})
     again = sync(kit.FakeModel(), str(folders[0]), tmp_path / "x")
     assert again.files == result.files
     store = open_store(tmp_path / "x")

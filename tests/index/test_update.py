@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from diptych.data import file_kinds
-from diptych.index import update
+from diptych.index import reading, update
 from diptych.index.sources.folder import FolderSource
 from diptych.index.spec import IndexSpec
 from diptych.index.sqlite.store import Store
@@ -117,7 +117,7 @@ def test_an_encoding_that_is_not_finite_is_a_problem_of_its_image(store, folder)
 
 
 def test_a_file_above_the_limit_is_not_read(store, folder, monkeypatch):
-    monkeypatch.setattr(update, "_LARGEST_FILE", 10)
+    monkeypatch.setattr(reading, "LARGEST_FILE", 10)
     assert run(store, folder).encoded == 0
     assert all("more than the limit of 10; save a smaller copy" in reason for _, reason in store.problems())
 

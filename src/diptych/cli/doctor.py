@@ -21,6 +21,7 @@ EXTRAS = {
     "train": "torch",
     "parquet": "pyarrow",
     "heic": "pillow_heif",
+    "video": "av",
     "tokenizers": "tokenizers",
     "regions": "cv2",
     "faiss": "faiss",

@@ -16,12 +16,14 @@ from diptych.cli.console import print_note, printable, stdout
 from diptych.cli.options import AllowCode, Device, Download
 from diptych.cli.search_paths import print_paths, with_paths
 from diptych.cli.search_words import query_text
+from diptych.data.video_header import clock
 from diptych.errors import DataError
 from diptych.index.entries import DEFAULT_K, Mode
+from diptych.index.frames import file_key
 
 if TYPE_CHECKING:
     from diptych.index.backend import IndexStore
-    from diptych.index.entries import Answer, SearchRequest
+    from diptych.index.entries import Answer, Entry, SearchRequest
     from diptych.index.search import Searcher
 
 _WIDE = 10_000  # columns if a program reads the table: no name or caption is truncated
@@ -140,10 +142,17 @@ def _table(store: IndexStore, answer: Answer, to: str) -> Table:
     for number, hit in enumerate(answer.hits, 1):
         text = hit.entry.text or next(iter(captions.get(hit.entry.id, [])), "")
         near = f"+{len(hit.near)}" if hit.near else ""
-        cells = [str(number), str(hit.entry.id), f"{hit.score:.3f}", hit.entry.key, near, text]
+        cells = [str(number), str(hit.entry.id), f"{hit.score:.3f}", _name(hit.entry), near, text]
         style = "" if hit.stands_out else "dim"
         table.add_row(*(Text(printable(cell)) for cell in cells), style=style)
     return table
+
+
+def _name(entry: Entry) -> str:
+    """The key of an entry; that of a frame with its time as players show it."""
+    if entry.moment is None:
+        return entry.key
+    return f"{file_key(entry.key, entry.moment)} {clock(entry.moment)}"
 
 
 def _write_sheet(path: Path, store: IndexStore, answer: Answer) -> None:

@@ -23,9 +23,9 @@ def with_paths(answer: Answer) -> dict[str, Any]:
 def print_paths(answer: Answer, end: str) -> None:
     """Print the path of each hit, followed by `end`, exactly as the file system has it."""
     paths = [hit.entry.path for hit in answer.hits]
-    files = [path for path in paths if path is not None]
-    if len(files) < len(paths):
-        print_note(f"{len(paths) - len(files):,} of {len(paths):,} images are not in a file and have no path")
+    files = list(dict.fromkeys(path for path in paths if path is not None))  # a video may have several hits
+    if missing := paths.count(None):
+        print_note(f"{missing:,} of {len(paths):,} images are not in a file and have no path")
     try:
         sys.stdout.buffer.write(b"".join(os.fsencode(path + end) for path in files))
         sys.stdout.flush()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,10 +64,10 @@ def text_hash(text: str) -> bytes:
 
 
 class IndexWriter(Protocol):
-    """Changes an index, within `transaction`; it was made with the keys of images that are gone from the source.
+    """Changes an index, within `transaction`; it was made with the keys of files that are gone from the source.
 
-    The entry of such an image is reused for an image with the same content under a new key; otherwise `finish` removes
-    it.
+    The entries of a video are its frames (`diptych.index.frames`). The entry of an image that is gone is reused for one
+    with the same content under a new key; otherwise `finish` removes it.
     """
 
     renamed: int  # the number of entries that were reused
@@ -96,6 +96,10 @@ class IndexWriter(Protocol):
         """The id of the content of an image by its key."""
         ...
 
+    def frames(self, video: bytes) -> list[bytes]:
+        """The hashes of the contents that are frames of the video with this hash, in their order."""
+        ...
+
     def add(self, content: Content) -> int:
         """Add a content that the index does not have, and return its id."""
         ...
@@ -103,8 +107,12 @@ class IndexWriter(Protocol):
     def put_image(self, key: str, content: int, stamp: Stamp, about: ImageInfo) -> None:
         """Add or change the image with this key, and its texts, whose contents must have been added.
 
-        Problems of this image and of its text file are solved, and those in `about` are noted.
+        Problems of this image, of its video and of its text file are solved, and those in `about` are noted.
         """
+        ...
+
+    def keep_frames(self, video: str, keys: Collection[str]) -> None:
+        """Note that the video with this key has only these frames; others are gone."""
         ...
 
     def put_problem(self, key: str, stamp: Stamp, reason: str, *, permanent: bool) -> None:
@@ -185,6 +193,10 @@ class IndexStore(Protocol):
         """The difference hash of the image of each of these entries; near-duplicates differ in a few of the 64 bits."""
         ...
 
+    def videos_of(self, ids: Ids) -> Integers:
+        """A number for the video of which each of these images is a frame, 0 for a photo."""
+        ...
+
     def contents_of(self, ids: Ids) -> Integers:
         """The id of the content of each of these entries; equal files share one, and so do equal texts."""
         ...
@@ -202,7 +214,7 @@ class IndexStore(Protocol):
         ...
 
     def image_stamps(self) -> dict[str, Stamp]:
-        """The stamp of every image, by its key."""
+        """The stamp of every file with an image, by its key; a video has one for all of its frames."""
         ...
 
     def columns(self) -> list[str]:

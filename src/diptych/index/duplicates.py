@@ -4,6 +4,7 @@ Two images are near-duplicates if their content is equal, or if three independen
 hashes differ in at most `BITS` of 64 bits, the cosine of their vectors is at least `COSINE`, and no cell of their
 thumbnails differs by more than `COLOURS` in a colour. The hash ignores colours, and a model may confuse what people
 tell apart: for drawings, two criteria were not enough (benchmarks/probes/near_duplicates.py, docs/search.md).
+Two frames of one video show the same scene if the cosine of their vectors is at least `SCENE_COSINE`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from diptych.data.corpus import Floats, Integers
 BITS = 10
 COSINE = 0.95
 COLOURS = 40.0  # of 255
+SCENE_COSINE = 0.75
 
 Colours = Callable[[int], Floats]
 
@@ -27,12 +29,18 @@ _ONES = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
 
 
 def first_same_image(
-    contents: Integers, looks: NDArray[np.uint64], vectors: Floats, colours: Colours, known: int = 0
+    contents: Integers,
+    looks: NDArray[np.uint64],
+    vectors: Floats,
+    colours: Colours,
+    known: int = 0,
+    videos: Integers | None = None,
 ) -> Integers:
     """For each image the position of the first one that shows the same, (images,): its own if there is none before it.
 
     The first `known` images are known to differ from each other. `colours` returns the colour grid of the image at a
-    position; it is called only if the other criteria agree.
+    position; it is called only if the other criteria agree. `videos` are the numbers of the videos that images are
+    frames of, 0 for photos.
     """
     first = np.arange(len(contents))
 
@@ -47,10 +55,13 @@ def first_same_image(
         cosines = _directions(vectors[begin + some]) @ _directions(vectors[others]).T
         same[np.ix_(some, others)] &= cosines >= COSINE
         same |= contents[rows, None] == contents[None, : begin + _ROWS]
+        scenes = _same_scenes(vectors, videos, rows) if videos is not None and videos.any() else np.zeros_like(same)
+        same |= scenes
         same &= np.arange(same.shape[1]) < first[rows, None]  # only with those before it
         for row in np.flatnonzero(same.any(1)).tolist():
             leaders = np.flatnonzero(same[row] & (first == np.arange(len(first)))[: same.shape[1]]).tolist()
-            first[begin + row] = next((leader for leader in leaders if agree(begin + row, leader)), begin + row)
+            found = (leader for leader in leaders if scenes[row, leader] or agree(begin + row, leader))
+            first[begin + row] = next(found, begin + row)
     return first
 
 
@@ -61,6 +72,13 @@ def plain_words(text: str) -> str:
         character if character.isalnum() or unicodedata.category(character)[0] == "M" else " " for character in plain
     )
     return " ".join(letters.split()) or text
+
+
+def _same_scenes(vectors: Floats, videos: Integers, rows: slice) -> NDArray[np.bool_]:
+    """Which of these rows are frames of the same scene of a video as those up to their end: (rows, images)."""
+    is_same: NDArray[np.bool_] = (videos[rows, None] == videos[None, : rows.stop]) & (videos[rows, None] > 0)
+    cosines = _directions(vectors[rows]) @ _directions(vectors[: rows.stop]).T
+    return is_same & (cosines >= SCENE_COSINE)
 
 
 def _directions(vectors: Floats) -> Floats:

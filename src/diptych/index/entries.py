@@ -24,6 +24,7 @@ class Entry:
     `key` identifies it in its source: an image's path below the indexed folder, or its id in a corpus. `image` is the
     id of the image to show: the entry's own id, or that of the image a text belongs to. `taken` is the day of an image,
     such as 2026-11-16, and `columns` holds the other columns of the source's table; a text has those of its image.
+    `moment` is the second of a video that the image shows; `path` is then the file of the video.
     """
 
     id: int
@@ -38,6 +39,7 @@ class Entry:
     width: int = 0
     height: int = 0
     columns: Mapping[str, str] = field(default_factory=dict)
+    moment: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Everything a client may know; the location of the file is not part of it."""
@@ -53,6 +55,7 @@ class Entry:
             "width": self.width,
             "height": self.height,
             "columns": dict(self.columns),
+            "moment": self.moment,
         }
 
 

@@ -77,7 +77,8 @@ class ImageGroups:
             jpeg = self._store.thumbnail(int(self._pool.ids[rows[position]]))
             return np.zeros((8, 8, 3), np.float32) if jpeg is None else colour_grid(jpeg)
 
-        first = first_same_image(contents, looks, self._pool.vectors[rows], colours, known)
+        videos = self._store.videos_of(self._pool.ids[rows])
+        first = first_same_image(contents, looks, self._pool.vectors[rows], colours, known, videos)
         hits = np.flatnonzero(first == np.arange(len(first)))[-WINDOW:]
         self._rows, self._contents, self._looks = rows[hits], contents[hits], looks[hits]
         return rows[first[known:]]

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
+import functools
+import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Picture
-from diptych.data.file_kinds import PACKAGED_SUFFIXES, install_hint
-from diptych.data.header import Header
-from diptych.data.images import Photo, picture_path, read_photo
+from diptych.data.file_kinds import PACKAGED_SUFFIXES, VIDEO_SUFFIXES, install_hint
+from diptych.data.images import picture_path
 from diptych.data.read_ahead import read_ahead
-from diptych.errors import DataError, ImageError, MissingPackageError
-from diptych.features.hashes import pixels_hash
+from diptych.errors import DataError
 from diptych.index.backend import Content, IndexStore, text_hash
-from diptych.index.decoding import PhotoOptions, photo_options
+from diptych.index.reading import ImageReader, ReadImage, unreadable
 from diptych.index.sources.accounting import FileCounts
-from diptych.index.sources.listing import ImageInfo, Listing, Source
+from diptych.index.sources.listing import Listing, Source
 from diptych.index.spec import IndexSpec
 from diptych.index.storage_cost import measure
-from diptych.index.thumbnails import difference_hash, thumbnail
 from diptych.index.vectors import encode, encode_set
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
@@ -42,27 +38,9 @@ IMAGES_PER_TRANSACTION = 256
 SECONDS_PER_TRANSACTION = 5.0
 
 SAMPLE = 2000  # vectors that the cost of the storage types is measured with
-_LARGEST_FILE = 2**30
 _NOT_FINITE = "the model's encoding of it is not finite"
 
 Item = TypeVar("Item")
-
-
-@dataclass
-class _ReadImage:
-    """One image as a thread read it.
-
-    `prepared` is the input of the model; without it and without a `reason` the content is already known. The `content`
-    does not have its vector yet.
-    """
-
-    key: str
-    digest: bytes = b""
-    info: ImageInfo | None = None
-    prepared: NDArray[Any] | None = None
-    content: Content | None = None
-    reason: str | None = None
-    permanent: bool = True
 
 
 class Update:
@@ -83,12 +61,13 @@ class Update:
         self.encoded = self.texts_encoded = self.removed = 0
         self.interrupted = False
         self.files = FileCounts()
-        self._batch: list[_ReadImage] = []  # to encode
-        self._ready: list[_ReadImage] = []  # to write, once those in the batch are encoded
+        self._batch: list[ReadImage] = []  # to encode
+        self._ready: list[ReadImage] = []  # to write, once those in the batch are encoded
         self._new: dict[bytes, Content | None] = {}  # contents not written yet; None: not encoded yet
         self._failed: set[bytes] = set()
         self._sample: list[Floats] = []
         self._waiting: list[str] = []  # what an interrupt leaves undone
+        self._reader = ImageReader(source, listing, model, self._is_known)
         self._compare()
 
     def _compare(self) -> None:
@@ -102,7 +81,11 @@ class Update:
         problems = self._store.problem_records()
         failed = {(problem.key, problem.size, problem.modified) for problem in problems if problem.size is not None}
         changed = sorted(key for key, stamp in files.items() if known.get(key) != stamp)
-        self._only_info_changed = {key for key in changed if key in known and known[key][:2] == files[key][:2]}
+        suffixes = {key: _suffix(self._source.picture(key)) for key in changed}
+        self._videos = {key for key in changed if suffixes[key] in VIDEO_SUFFIXES}
+        self._only_info_changed = {
+            key for key in changed if key in known and known[key][:2] == files[key][:2] and key not in self._videos
+        }
         self._todo = [key for key in changed if key in self._only_info_changed or (key, *files[key][:2]) not in failed]
         self._solved = [
             problem.key
@@ -110,22 +93,19 @@ class Update:
             if problem.size is not None and problem.key not in files and problem.key not in self._listing.text_files
         ]
         noted = {problem.key: problem.reason for problem in problems if problem.size is None}
-        self._source_problems = {**self._listing.problems, **self._leave_out_what_needs_packages()}
+        self._source_problems = {**self._listing.problems, **self._leave_out_what_needs_packages(suffixes)}
         is_same = noted == self._source_problems and self._store.spec == self._spec
         is_unfinished = bool(self._store.meta("unfinished"))
         self._is_up_to_date = is_same and not (self._todo or gone or self._solved or is_unfinished)
 
-    def _leave_out_what_needs_packages(self) -> dict[str, str]:
+    def _leave_out_what_needs_packages(self, suffixes: Mapping[str, str]) -> dict[str, str]:
         """Leave out new files that an optional package would read; one problem per ending says what to install."""
         hints = {suffix: hint for suffix in PACKAGED_SUFFIXES if (hint := install_hint(suffix))}
-        if not hints:
-            return {}
-        endings = {key: _suffix(self._source.picture(key)) for key in self._todo}
-        self._todo = [key for key in self._todo if endings[key] not in hints]
+        left_out = Counter(suffixes[key] for key in self._todo if suffixes[key] in hints)
+        self._todo = [key for key in self._todo if suffixes[key] not in hints]
         return {
             f"*{suffix}": f"{count:,} {'file' if count == 1 else 'files'}: {hints[suffix]}"
-            for suffix, count in Counter(endings.values()).items()
-            if suffix in hints
+            for suffix, count in left_out.items()
         }
 
     def run(self, interrupted: threading.Event, progress: ProgressCallback | None) -> None:
@@ -140,71 +120,50 @@ class Update:
         self.writer.set_synced(datetime.now(timezone.utc).isoformat(timespec="seconds"), self.files.to_json())
 
     def _read(self, interrupted: threading.Event, progress: ProgressCallback | None) -> None:
+        photos = [key for key in self._todo if key not in self._videos]
+        videos = [key for key in self._todo if key in self._videos]  # last: they take longer
         total = len(self._todo)
-        for done, image in enumerate(read_ahead(self._read_image, self._todo, self._workers), 1):
-            self._take(image)
+        taken = map(self._take, read_ahead(self._read_image, photos, self._workers))
+        added = map(functools.partial(self._add_video, interrupted=interrupted), videos)
+        for done, _ in enumerate(itertools.chain(taken, added), 1):
             if progress:
                 progress(done, total)
-            if interrupted.is_set() and done < total:
+            if self.interrupted or (interrupted.is_set() and done < total):
+                self._waiting = [*photos, *videos][done - self.interrupted :]  # a video that was begun is not done
                 self.interrupted = True
-                self._waiting = self._todo[done:]
                 break
         self._encode()
         self._write()
 
-    def _read_image(self, key: str) -> _ReadImage:
-        """Read one image, in a thread; a content that is already known is not decoded."""
+    def _read_image(self, key: str) -> ReadImage:
+        return self._reader.info(key) if key in self._only_info_changed else self._reader.photo(key)
+
+    def _add_video(self, key: str, interrupted: threading.Event) -> None:
+        """Read, encode and write the frames of one video, all of them or none."""
+        self._encode()
+        self._write()
+        frames: list[ReadImage] = []
         try:
-            info = self._source.info(key)
-            if key in self._only_info_changed:
-                return _ReadImage(key, info=info)
-            picture = self._source.picture(key)
-            path = picture_path(picture)
-            if path is not None:
-                return self._read_file(key, str(path), info)
-            photo = picture.load()
-            digest = bytes.fromhex(pixels_hash(photo))
-            if self._is_known(digest):
-                return _ReadImage(key, digest, info)
-            return self._prepare(key, digest, info, Photo(photo, Header(photo.width, photo.height)))
-        except ImageError as reason:
-            return _ReadImage(key, reason=str(reason), permanent=not isinstance(reason, MissingPackageError))
+            for frame in self._reader.frames(key, self.writer.frames):
+                frames.append(frame)
+                if frame.prepared is not None:
+                    self._new[frame.digest] = None
+                    self._batch.append(frame)
+                if len(self._batch) >= self._reader.options.batch_size:
+                    self._encode()
+                if interrupted.is_set():
+                    self._batch, self._new, self.interrupted = [], {}, True
+                    return
         except (DataError, OSError) as reason:
-            text = f"cannot be read ({reason.strerror})" if isinstance(reason, OSError) else str(reason)
-            return _ReadImage(key, reason=text, permanent=False)
-
-    def _read_file(self, key: str, path: str, info: ImageInfo) -> _ReadImage:
-        stamp = self._listing.files[key][:2]
-        if stamp[0] > _LARGEST_FILE:
-            raise ImageError(f"has {stamp[0]:,} bytes, more than the limit of {_LARGEST_FILE:,}; save a smaller copy")
-        with open(path, "rb") as file:  # noqa: PTH123 (faster, and there are many)
-            content = file.read()
-            status = os.fstat(file.fileno())
-        if (status.st_size, status.st_mtime_ns) != stamp:
-            raise DataError("changed while it was read; run the command again")
-        digest = hashlib.sha256(content).digest()
-        if self._is_known(digest):
-            return _ReadImage(key, digest, info)
-        try:
-            photo = read_photo(content, key, self._options.decode_size)
-        except ImageError as reason:
-            raise type(reason)(str(reason).removeprefix(" ".join(f"{key}: ".splitlines()))) from None
-        return self._prepare(key, digest, info, photo)
-
-    def _prepare(self, key: str, digest: bytes, info: ImageInfo, photo: Photo) -> _ReadImage:
-        prepared = self._model.engine.preprocess(photo.image)
-        look, small = difference_hash(photo.image), thumbnail(photo.image)
-        content = Content("image", digest, b"", None, look, photo.header, small)
-        return _ReadImage(key, digest, info, prepared, content)
-
-    @cached_property
-    def _options(self) -> PhotoOptions:
-        return photo_options(self._model.engine)
+            self._batch, self._new, frames = [], {}, [unreadable(key, reason)]
+        self._ready = frames
+        self._encode()
+        self._write()
 
     def _is_known(self, digest: bytes) -> bool:
         return digest in self._new or self.writer.content("image", digest) is not None
 
-    def _take(self, image: _ReadImage) -> None:
+    def _take(self, image: ReadImage) -> None:
         """Queue an image for encoding or writing, and do either when there is enough."""
         if image.prepared is not None:
             if self._is_known(image.digest):  # an equal image was read at the same time
@@ -213,7 +172,7 @@ class Update:
                 self._new[image.digest] = None
                 self._batch.append(image)
         self._ready.append(image)
-        if self._batch and len(self._batch) >= self._options.batch_size:
+        if self._batch and len(self._batch) >= self._reader.options.batch_size:
             self._encode()
         is_late = not self._batch and time.monotonic() - self._last_write > SECONDS_PER_TRANSACTION
         if is_late or len(self._ready) >= IMAGES_PER_TRANSACTION:
@@ -274,22 +233,24 @@ class Update:
                     self.writer.add(content)
             for image in self._ready:
                 self._write_image(image)
+            for video in {image.frame_of for image in self._ready if image.frame_of is not None}:
+                self.writer.keep_frames(video, {image.key for image in self._ready if image.frame_of == video})
         self.texts_encoded += len(texts)
         self._ready, self._new = [], {}
         self._last_write = time.monotonic()
 
-    def _write_image(self, image: _ReadImage) -> None:
-        stamp = self._listing.files[image.key]
+    def _write_image(self, image: ReadImage) -> None:
+        stamp = self._listing.files[image.file]
         reason = _NOT_FINITE if image.digest in self._failed else image.reason
         if reason is not None or image.info is None:
             self.writer.put_problem(image.key, stamp, str(reason), permanent=image.permanent)
             if image.permanent:
-                self._indexed.discard(image.key)
+                self._indexed.discard(image.file)
             return
         content = self.writer.content("image", image.digest) if image.digest else self.writer.content_of(image.key)
         assert content is not None
         self.writer.put_image(image.key, content, stamp, image.info)
-        self._indexed.add(image.key)
+        self._indexed.add(image.file)
 
     def _finish(self) -> None:
         """Remove what is gone, and note what the storage types cost."""

@@ -11,7 +11,7 @@ def two(tmp_path):
     for name in ("card/DCIM/a.jpg", "disk/DCIM/s/a.jpg"):
         draw(tmp_path / name)
     (tmp_path / "disk/DCIM/s/a.txt").write_text("a dog\n\xff")
-    (tmp_path / "disk/DCIM/film.mov").touch()
+    (tmp_path / "disk/DCIM/film.psd").touch()
     folders = name_folders([str(tmp_path / "card/DCIM"), str(tmp_path / "disk/DCIM")])
     return FoldersSource(folders, Selection())
 
@@ -20,7 +20,7 @@ def test_keys_begin_with_the_name_of_their_folder(two, tmp_path):
     assert [name for name, _ in two.folders] == ["DCIM", "DCIM-2"]
     listing = two.listing()
     assert set(listing.files) == {"DCIM/a.jpg", "DCIM-2/s/a.jpg"}
-    assert (listing.text_files, listing.ignored) == ({"DCIM-2/s/a.txt"}, {".mov": 1})
+    assert (listing.text_files, listing.ignored) == ({"DCIM-2/s/a.txt"}, {".psd": 1})
     info = two.info("DCIM-2/s/a.jpg")
     assert (info.path, info.text_file, info.texts[0]) == ("DCIM-2/s/a.jpg", "DCIM-2/s/a.txt", "a dog")
     assert two.picture("DCIM-2/s/a.jpg").path == tmp_path / "disk/DCIM/s/a.jpg"

@@ -21,7 +21,7 @@ def walk(folder, *patterns, follow_links=False):
 
 NAMES = st.sampled_from(
     [
-        *("a.jpg", "b.JPG", "a.txt", "c.txt", "film.mov", "letter.pdf", "README", "x.", "odd.a b c", "über.png", "jpg"),
+        *("a.jpg", "b.JPG", "a.txt", "c.txt", "film.psd", "letter.pdf", "README", "x.", "odd.a b c", "über.png", "jpg"),
         *(".hidden.jpg", "Thumbs.db", "\udcff.jpg", "\udcff.pdf"),
     ]
 )
@@ -71,12 +71,12 @@ def test_the_counts_add_up_to_the_number_of_files(entries, follow_links, pattern
 
 def test_kinds_of_files_that_are_no_images(tmp_path):
     draw(tmp_path / "a.jpg")
-    for name in ("a.MOV", "b.mov", "c.pdf", "README", ".DS_Store", "notes.txt", "Dr. Smith's letter"):
+    for name in ("a.PSD", "b.psd", "c.pdf", "README", ".DS_Store", "notes.txt", "Dr. Smith's letter"):
         (tmp_path / name).touch()
     draw(tmp_path / "@eaDir" / "a.jpg")
     listing = walk(tmp_path)
     assert listing.ignored == {
-        ".mov": 2,
+        ".psd": 2,
         ".pdf": 1,
         ".txt": 1,
         "without an ending": 1,

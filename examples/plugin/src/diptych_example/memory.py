@@ -21,6 +21,7 @@ from diptych.data.header import Header
 from diptych.errors import DataError, IndexFileError
 from diptych.index.backend import Content, Ids, IndexLocation, Problem
 from diptych.index.entries import Entry, Filters, Kind
+from diptych.index.frames import file_key, number_names
 from diptych.index.sources.listing import Stamp
 from diptych.index.spec import IndexSpec
 from diptych.index.vectors import decode, decode_set
@@ -106,6 +107,11 @@ class MemoryStore:
         """The difference hash of the image of each of these entries."""
         return np.array([self._content(self._image(row)).look or 0 for row in self._rows(ids)], np.uint64)
 
+    def videos_of(self, ids: Ids) -> Integers:
+        """A number for the video of which each of these images is a frame, 0 for a photo."""
+        videos = [None if row.info.moment is None else file_key(row.key, row.info.moment) for row in self._rows(ids)]
+        return number_names(videos)
+
     def contents_of(self, ids: Ids) -> Integers:
         """The id of the content of each of these entries."""
         return np.array([row.content for row in self._rows(ids)], np.int64)
@@ -129,8 +135,9 @@ class MemoryStore:
         return np.array(sorted(entry.id for entry in entries if _passes(entry, filters)), np.int64)
 
     def image_stamps(self) -> dict[str, Stamp]:
-        """The stamp of every image, by its key."""
-        return {row.key: row.stamp for row in self._state.rows.values() if row.kind == "image"}
+        """The stamp of every file with an image, by its key."""
+        images = (row for row in self._state.rows.values() if row.kind == "image")
+        return {file_key(row.key, row.info.moment): row.stamp for row in images}
 
     def columns(self) -> list[str]:
         """The columns of the source's table."""
@@ -192,7 +199,8 @@ class MemoryStore:
             taken = time.strftime("%Y-%m-%d", time.localtime(image.stamp[1] / 1e9))
         folder, size = image.key.rpartition("/")[0], (header.width, header.height)
         shown = id if row.image is None else row.image
-        return Entry(id, row.kind, row.key, shown, row.text, path, folder, about.split, taken, *size, about.columns)
+        described = about.split, taken, *size, about.columns, about.moment
+        return Entry(id, row.kind, row.key, shown, row.text, path, folder, *described)
 
 
 def _passes(entry: Entry, filters: Filters) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from diptych.index.backend import Content, Problem, text_hash
 from diptych.index.entries import Kind
+from diptych.index.frames import file_key
 from diptych.index.sources.listing import ImageInfo, Stamp
 from diptych.index.spec import IndexSpec
 
@@ -75,7 +76,7 @@ class MemoryWriter:
 
     def __init__(self, index: MemoryIndex, gone: Iterable[str]) -> None:
         self._index = index
-        self._gone = set(gone)
+        self._gone = set(gone) | self._frames_of(set(gone))
         self.renamed = 0
 
     @property
@@ -122,6 +123,11 @@ class MemoryWriter:
         id = self._state.images().get(key)
         return None if id is None else self._state.rows[id].content
 
+    def frames(self, video: bytes) -> list[bytes]:
+        """The hashes of the frames of a video, in their order."""
+        hashes = (digest for kind, digest in self._state.by_hash if kind == "image")
+        return sorted(digest for digest in hashes if digest.startswith(video) and len(digest) > len(video))
+
     def add(self, content: Content) -> int:
         """Add a content."""
         id = self._state.new_id()
@@ -146,16 +152,25 @@ class MemoryWriter:
         for place, text in enumerate(about.texts):  # a text that stays keeps its id
             row = Row("text", f"{key}#{place}", state.by_hash["text", text_hash(text)], id, text, place)
             state.rows[texts.pop(text, 0) or state.new_id()] = row
-        for solved in (key, about.text_file):
+        for solved in (key, file_key(key, about.moment), about.text_file):
             state.problems.pop(str(solved), None)
         for broken, reason in about.problems.items():
             state.problems[broken] = Problem(broken, 0, 0, reason)
+
+    def keep_frames(self, video: str, keys: Collection[str]) -> None:
+        """Note that a video has only these frames."""
+        self._gone |= self._frames_of({video}) - set(keys)
 
     def put_problem(self, key: str, stamp: Stamp, reason: str, *, permanent: bool) -> None:
         """Note an image that cannot be read."""
         self._state.problems[key] = Problem(key, stamp[0], stamp[1] if permanent else -1, reason)
         if permanent:
-            self._gone.add(key)
+            self._gone |= {key, *self._frames_of({key})}
+
+    def _frames_of(self, videos: set[str]) -> set[str]:
+        """The keys of the frames of the videos with these keys."""
+        frames = (row for row in self._state.rows.values() if row.info.moment is not None)
+        return {row.key for row in frames if file_key(row.key, row.info.moment) in videos}
 
     def finish(
         self, source_problems: Mapping[str, str], solved: Iterable[str], storage_cost: Mapping[str, Any] | None = None

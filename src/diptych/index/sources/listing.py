@@ -39,7 +39,7 @@ class ImageInfo:
     """What a source says about an image.
 
     `path` is relative to the root of the source, `text_file` the file with the texts of this image, if any, and
-    `problems` are those of that file.
+    `problems` are those of these files. `moment` is the second of a video that the image shows, if it is a frame.
     """
 
     path: str | None
@@ -48,6 +48,7 @@ class ImageInfo:
     columns: Mapping[str, str] = field(default_factory=dict)
     text_file: str | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
+    moment: float | None = None
 
 
 class Source(Protocol):

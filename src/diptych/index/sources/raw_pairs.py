@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from pathlib import PurePath
 
 from diptych.data.file_kinds import CAMERA_SUFFIXES, RAW_SUFFIXES, install_hint
 
@@ -13,11 +13,10 @@ def raw_doubles(names: Iterable[str]) -> set[str]:
 
     A RAW photo is not a double of a HEIC that cannot be read yet.
     """
-    paths = [PurePath(name) for name in names]
-    raw = [path for path in paths if path.suffix.lower() in RAW_SUFFIXES]
+    ends = [(name, *os.path.splitext(name)) for name in names]  # noqa: PTH122 (there may be very many)
+    raw = [(name, stem) for name, stem, suffix in ends if suffix.lower() in RAW_SUFFIXES]
     if not raw:
         return set()
-    developed = {
-        path.stem for path in paths if path.suffix.lower() in CAMERA_SUFFIXES and not install_hint(path.suffix)
-    }
-    return {path.name for path in raw if path.stem in developed}
+    beside = ((stem, suffix) for _, stem, suffix in ends if suffix.lower() in CAMERA_SUFFIXES)
+    developed = {stem for stem, suffix in beside if not install_hint(suffix)}
+    return {name for name, stem in raw if stem in developed}

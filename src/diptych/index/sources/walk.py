@@ -6,15 +6,17 @@ import os
 import stat
 from typing import NamedTuple
 
-from diptych.data.file_kinds import IMAGE_SUFFIXES
+from diptych.data.file_kinds import INDEXED_SUFFIXES
 from diptych.errors import DataError
 from diptych.index.sources.listing import OTHER_ENDINGS, Listing, describe_failure
+from diptych.index.sources.raw_pairs import raw_doubles
 from diptych.index.sources.selection import Selection, is_hidden
 
-_ENDINGS = frozenset(suffix.removeprefix(".") for suffix in IMAGE_SUFFIXES)
+_ENDINGS = frozenset(suffix.removeprefix(".") for suffix in INDEXED_SUFFIXES)
 _LONGEST_ENDING = 10  # of a kind; what follows the dot in "Dr. Smith's letter" is none
 
 HIDDEN = "hidden"
+BESIDE_JPEG = "RAW photos beside their JPEG"
 BY_PATTERN = "by a pattern"
 WITHOUT_ENDING = "without an ending"
 LINK_TO_FOLDER = "links to folders"
@@ -98,6 +100,10 @@ class Walk:
                 if not self._is_left_out(prefix, entry):
                     self._take(found, entry)
         listing, texts = self._listing, found.texts
+        doubles = raw_doubles(name for name, _, _ in found.images)
+        if doubles:
+            listing.ignored[BESIDE_JPEG] += len(doubles)
+            found.images = [image for image in found.images if image[0] not in doubles]
         for name, stem, status in found.images:
             listing.files[prefix + name] = status.st_size, status.st_mtime_ns, texts.get(stem)
             if self._follows_links:

@@ -17,6 +17,7 @@ from diptych.index.albums import Album, AlbumEditor
 from diptych.index.backend import Ids, Problem
 from diptych.index.details import ImageDetails
 from diptych.index.entries import Entry, Filters, Kind
+from diptych.index.frames import file_key, number_names
 from diptych.index.sources.listing import Stamp
 from diptych.index.spec import IndexSpec
 from diptych.index.sqlite import albums, browse, details, words
@@ -148,6 +149,13 @@ class Store:
         """The difference hash of the image of each of these entries; near-duplicates differ in a few of the 64 bits."""
         return np.array([look or 0 for (look,) in self._select(ids, "c.look", _IMAGE)], np.int64).view(np.uint64)
 
+    def videos_of(self, ids: Ids) -> Integers:
+        """A number for the video of which each of these images is a frame, 0 for a photo."""
+        if not self.database.rows("SELECT 1 FROM entries WHERE moment IS NOT NULL LIMIT 1"):
+            return np.zeros(len(ids), np.int64)
+        found = self._select(ids, "e.key, e.moment")
+        return number_names([None if moment is None else file_key(key, moment) for key, moment in found])
+
     def contents_of(self, ids: Ids) -> Integers:
         """The id of the content of each of these entries; equal files share one, and so do equal texts."""
         return np.array([content for (content,) in self._select(ids, "e.content")], np.int64)
@@ -156,16 +164,16 @@ class Store:
         """These entries, in the given order."""
         columns = (
             "e.id, e.kind, e.key, i.id, e.text, i.path, i.folder, i.split, "
-            f"{_TAKEN}, c.width, c.height, coalesce(i.columns, '{{}}')"
+            f"{_TAKEN}, c.width, c.height, coalesce(i.columns, '{{}}'), i.moment"
         )
         with self.reading():
             spec = self.spec
             rows = self._select(ids, columns, _IMAGE)
         entries = []
-        for id, kind, key, image, text, path, folder, split, taken, width, height, columns in rows:
+        for id, kind, key, image, text, path, folder, split, taken, width, height, columns, moment in rows:
             file = spec.file_of(path)
             size, values = (width or 0, height or 0), json.loads(columns)
-            entries.append(Entry(id, kind, key, image, text, file, folder, split, taken, *size, values))
+            entries.append(Entry(id, kind, key, image, text, file, folder, split, taken, *size, values, moment))
         return entries
 
     def captions(self, image_ids: Ids) -> dict[int, list[str]]:
@@ -206,9 +214,9 @@ class Store:
         return words.word_counts(self.database)
 
     def image_stamps(self) -> dict[str, Stamp]:
-        """The stamp of every image, by its key."""
-        rows = self.database.rows("SELECT key, size, modified, details FROM entries WHERE kind = 'image'")
-        return {key: (size, modified, details) for key, size, modified, details in rows}
+        """The stamp of every file with an image, by its key; a video has one for all of its frames."""
+        rows = self.database.rows("SELECT key, moment, size, modified, details FROM entries WHERE kind = 'image'")
+        return {file_key(key, moment): (size, modified, details) for key, moment, size, modified, details in rows}
 
     def columns(self) -> list[str]:
         """The columns of the source's table."""

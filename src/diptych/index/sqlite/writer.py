@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from diptych.index.backend import Content, text_hash
 from diptych.index.entries import Kind
+from diptych.index.frames import file_key
 from diptych.index.sources.listing import ImageInfo, Stamp
 from diptych.index.spec import IndexSpec
 from diptych.index.sqlite.albums import keep_edited_images
@@ -32,7 +33,7 @@ _MOVE = (
 
 
 class Writer:
-    """Changes an index, within `transaction`; `gone` are the keys of images that no longer exist in the source.
+    """Changes an index, within `transaction`; `gone` are the keys of files that no longer exist in the source.
 
     The entry of such an image is reused for an image with the same content under a new key; otherwise `finish` removes
     it.
@@ -41,6 +42,9 @@ class Writer:
     def __init__(self, store: Store, gone: Iterable[str]) -> None:
         self._database = store.database
         self.gone = set(gone)
+        if self.gone:
+            frames = self._database.rows("SELECT key, moment FROM entries WHERE moment IS NOT NULL")
+            self.gone |= {key for key, moment in frames if file_key(key, moment) in self.gone}
         self.renamed = 0
         self._gone_by_content: dict[int, list[tuple[int, str]]] = {}  # ids and keys of the entries that are gone
         for entry, key, content in self._images(self.gone):
@@ -76,6 +80,11 @@ class Writer:
         rows = self._images([key])
         return rows[0][2] if rows else None
 
+    def frames(self, video: bytes) -> list[bytes]:
+        """The hashes of the contents that are frames of the video with this hash, in their order."""
+        statement = "SELECT hash FROM contents WHERE kind = 'image' AND hash > ? AND hash < ? ORDER BY hash"
+        return [row[0] for row in self._database.rows(statement, (video, video + b"\xff" * 8))]
+
     def add(self, content: Content) -> int:
         """Add a content that the index does not have, and return its id."""
         look = None if content.look is None else int(np.uint64(content.look).astype(np.int64))  # SQLite is signed
@@ -100,33 +109,39 @@ class Writer:
         """Add or change the image with this key, and its texts, whose contents must have been added."""
         values = (
             *(key, content, about.path, key.rpartition("/")[0], *stamp[:2], about.split),
-            *(json.dumps(dict(about.columns)) if about.columns else None, stamp[2]),
+            *(json.dumps(dict(about.columns)) if about.columns else None, stamp[2], about.moment),
         )
         entry = self._entry_to_reuse(key, content)
         if entry is None:
             entry = self._database.insert(
-                "INSERT INTO entries(kind, key, content, path, folder, size, modified, split, columns, details) "
-                "VALUES('image', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO entries"
+                "(kind, key, content, path, folder, size, modified, split, columns, details, moment) "
+                "VALUES('image', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 values,
             )
         else:
             self._database.rows(
                 "UPDATE entries SET key = ?, content = ?, path = ?, folder = ?, size = ?, modified = ?, split = ?, "
-                "columns = ?, details = ? WHERE id = ?",
+                "columns = ?, details = ?, moment = ? WHERE id = ?",
                 (*values, entry),
             )
-        self._database.rows("DELETE FROM problems WHERE key IN (?, ?)", (key, about.text_file))
+        solved = (key, file_key(key, about.moment), about.text_file)
+        self._database.rows("DELETE FROM problems WHERE key IN (?, ?, ?)", solved)
         self._put_texts(entry, key, about.texts)
         self._database.rows("DELETE FROM image_words WHERE rowid = ?", (entry,))
         self._database.rows(ADD_IMAGE_WORDS + " AND image.id = ?", (entry,))
         self._database.each("INSERT OR REPLACE INTO problems VALUES(?, 0, 0, ?)", sorted(about.problems.items()))
+
+    def keep_frames(self, video: str, keys: Collection[str]) -> None:
+        """Note that the video with this key has only these frames; others are gone."""
+        self.gone |= self._frames_of(video) - set(keys)
 
     def put_problem(self, key: str, stamp: Stamp, reason: str, *, permanent: bool) -> None:
         """Note an image that cannot be read; unless the reason is permanent, the next sync tries again."""
         values = (key, stamp[0], stamp[1] if permanent else -1, reason)
         self._database.rows("INSERT OR REPLACE INTO problems VALUES(?, ?, ?, ?)", values)
         if permanent:
-            self.gone.add(key)  # the entry with this key no longer is what is in the file
+            self.gone |= {key, *self._frames_of(key)}  # these entries no longer are what is in the file
 
     def finish(
         self, source_problems: Mapping[str, str], solved: Iterable[str], storage_cost: Mapping[str, Any] | None = None
@@ -146,6 +161,11 @@ class Writer:
             self._database.set_meta("storage_cost", storage_cost)
         self._database.set_meta("unfinished", False)
         return removed
+
+    def _frames_of(self, video: str) -> set[str]:
+        """The keys of the frames of the video with this key."""
+        statement = "SELECT key FROM entries WHERE moment IS NOT NULL AND key > ? AND key < ?"
+        return {row[0] for row in self._database.rows(statement, (f"{video}#", f"{video}$"))}  # $ follows #
 
     def _images(self, keys: Iterable[str]) -> list[tuple[int, str, int]]:
         """Id, key and content of the images with these keys."""

@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response
 from PIL import Image
 
 from diptych.data.images import decode, decode_bytes
+from diptych.data.video import frame_at
 from diptych.errors import DataError, ImageError
 from diptych.index.entries import Entry
 from diptych.index.search import Searcher
@@ -124,11 +125,13 @@ def image_entry(searcher: Searcher, id: int) -> Entry:
 
 
 def read_photo(searcher: Searcher, entry: Entry) -> Image.Image:
-    """The photo in an entry's file, decoded at no more than about twice `MAX_SIDE`."""
+    """The photo in an entry's file, or the frame of its video, decoded at no more than about twice `MAX_SIDE`."""
     file = file_within(searcher.store.spec, entry)
     if file is None:
         raise RequestError(404, f"{entry.key}: the file no longer exists; only its thumbnail is left")
     try:
+        if entry.moment is not None:
+            return frame_at(file, entry.moment, MAX_SIDE // 2)
         return decode(file, MAX_SIDE // 2)  # a JPEG is reduced by powers of two, to no less than this
     except ImageError:
         raise RequestError(404, f"{entry.key}: the file can no longer be read as an image") from None
