@@ -12,6 +12,7 @@ from diptych.index.sync import sync
 from diptych.model import Model
 from diptych.models.engines.engine import Encodings
 from support.own_engine import OwnEngine
+from support.videos import video
 
 COLOURS = ("red", "lime", "blue", "white", "black")
 
@@ -172,3 +173,20 @@ def test_next_of_the_json_continues_the_answer(index):
     assert found == [hit["id"] for hit in whole["hits"]]
     assert len(found) > 2
     assert "cursor: not one that this search gave" in refused(index, "two dogs", "--cursor", "x")
+
+
+@pytest.mark.parametrize("is_one_scene", [False, True])
+def test_a_frame_of_a_video_is_shown_with_its_time_and_its_path_once(tmp_path, monkeypatch, is_one_scene):
+    if not is_one_scene:  # the last pixel differs between the scenes, the first one does not
+        monkeypatch.setattr(FakeModel, "preprocess", lambda self, photo: np.asarray(photo)[-1, -1])
+    (tmp_path / "run").mkdir()
+    (tmp_path / "photos").mkdir()
+    film = video(tmp_path / "photos" / "film.mp4", [(200, 0, 0), (0, 0, 200), (230, 230, 230)])
+    sync(FakeModel(tmp_path / "run"), str(tmp_path / "photos"), tmp_path / "x.diptych")
+    shown = [line for line in invoke(tmp_path / "x.diptych", "two dogs").stdout.splitlines() if "film" in line]
+    times = {line.split("film.mp4 ")[1].split()[0] for line in shown}
+    assert times == ({"0:00"} if is_one_scene else {"0:00", "0:05", "0:10"})
+    assert ("+2" in shown[0]) == is_one_scene
+    assert invoke(tmp_path / "x.diptych", "two dogs", "--paths").stdout.splitlines() == [str(film)]
+    hits = json.loads(invoke(tmp_path / "x.diptych", "two dogs", "--json").stdout)["hits"]
+    assert {hit["moment"] for hit in hits} == ({0.0} if is_one_scene else {0.0, 5.0, 10.0})

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from diptych.index import duplicates
-from diptych.index.duplicates import BITS, COLOURS, COSINE, first_same_image, plain_words
+from diptych.index.duplicates import BITS, COLOURS, COSINE, SCENE_COSINE, first_same_image, plain_words
 from diptych.index.thumbnails import colour_grid, thumbnail
 
 
@@ -122,3 +122,19 @@ def test_texts_are_the_same_whatever_their_case_and_punctuation():
     words = [plain_words(text) for text in texts]
     assert [words.index(word) for word in words] == [0, 0, 0, 3, 4, 5, 6, 6]
     assert plain_words("कि") != plain_words("का")  # vowel signs are not punctuation
+
+
+def test_frames_of_one_scene_of_a_video_are_the_same_whatever_their_hashes():
+    close = SCENE_COSINE + 0.01
+    vectors = np.array([[1, 0], [close, (1 - close**2) ** 0.5], [0, 1], [1, 0.01]], np.float32)
+    looks = np.array([0, 2**40 - 1, 2**50, 2**33 - 7], np.uint64)
+    shown = [np.full((8, 8, 3), 99.0 * number, np.float32) for number in range(4)]
+
+    def first(videos):
+        found = first_same_image(np.arange(4), looks, vectors, shown.__getitem__, videos=np.array(videos))
+        return found.tolist()
+
+    assert first([1, 1, 1, 1]) == [0, 0, 2, 0]
+    assert first([1, 2, 1, 2]) == [0, 1, 2, 1]
+    assert first([0, 0, 0, 0]) == [0, 1, 2, 3]
+    assert first([1, 1, 1, 0]) == [0, 0, 2, 3]

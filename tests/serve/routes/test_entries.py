@@ -11,6 +11,7 @@ from PIL import Image
 from diptych.models.explain.localise import LocatedRegion
 from diptych.serve.routes import entries
 from diptych.serve.schemas.answers import Explained
+from support.videos import video
 
 BAD_IDS = {
     "dots": "../photos.diptych",
@@ -170,3 +171,22 @@ def test_phrases_have_places_and_unknown_ones_have_none(kit, searcher, monkeypat
     }
     assert asked == [((60, 40), ["a red thing"], 1)]
     assert (none.status_code, "knows none of its words" in none.json()["error"]) == (422, True)
+
+
+def test_the_large_picture_of_a_frame_is_read_from_its_video(kit, folder, tmp_path):
+    video(folder / "film.mp4", [(200, 0, 0), (0, 0, 200)], size=(320, 240), rotation=-90)
+    searcher = kit.searcher_of(folder, tmp_path / "index")
+    with kit.served({"photos": searcher}) as client:
+        hits = {hit["key"]: hit for hit in client.get("/search?text=red&k=20").json()["hits"]}
+        frames = [hits[key] for key in ("film.mp4#0.0", "film.mp4#5.0")]
+        assert [frame["moment"] for frame in frames] == [0.0, 5.0]
+        assert hits["red.jpg"]["moment"] is None
+        for frame, colour in zip(frames, [(200, 0, 0), (0, 0, 200)], strict=True):
+            large = client.get(f"/image/{frame['id']}?size=large")
+            with Image.open(io.BytesIO(large.content)) as picture:
+                assert picture.size == (240, 320)
+                assert np.abs(np.array(picture.getpixel((60, 200)), int) - colour).max() < 40
+        (folder / "film.mp4").write_text("no longer a video")
+        reply = client.get(f"/image/{frames[0]['id']}?size=large")
+        assert "film.mp4#0.0: the file can no longer be read as an image" in kit.error_of(reply, 404)
+        assert client.get(f"/image/{frames[0]['id']}").status_code == 200  # the index has its thumbnail

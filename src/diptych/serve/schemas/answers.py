@@ -16,7 +16,7 @@ class Problem(BaseModel):
 
 
 class EntryAbout(BaseModel):
-    """An entry, and the captions of its image."""
+    """An entry, and the captions of its image; `moment` is the second of a video that it shows, if it is a frame."""
 
     id: int
     kind: Kind
@@ -29,6 +29,7 @@ class EntryAbout(BaseModel):
     width: int
     height: int
     columns: dict[str, str]
+    moment: float | None
     captions: list[str]
 
 
@@ -64,8 +65,8 @@ class AlbumChange(BaseModel):
 class EntryDetails(EntryAbout):
     """An image, its file, and the albums that it is in; what is not known is null.
 
-    `taken` is the day of the capture, `day` that or else the day of the file, as `day_source` says, `moment` a second
-    of a video, and `path` where the file is, for clients on the same machine.
+    `taken` is the day of the capture, `day` that or else the day of the file, as `day_source` says, and `path` where
+    the file is, for clients on the same machine.
     """
 
     bytes: int | None
@@ -74,7 +75,6 @@ class EntryDetails(EntryAbout):
     camera: str | None
     latitude: float | None
     longitude: float | None
-    moment: float | None
     words: str | None
     favourite: bool
     albums: list[AlbumName]
