@@ -84,6 +84,13 @@ def test_other_large_photos_are_reduced_strip_by_strip(tmp_path, mode, suffix):
         assert abs(np.asarray(decoded).mean() - np.asarray(original).mean() * 255) < 5
 
 
+def test_another_large_photo_is_reduced_as_far_as_its_size_allows(tmp_path):
+    path = saved(tmp_path / "a.png", gradient(400, 210))
+    assert decode(path, 20).size == (80, 42)
+    resembles(decode(path, 20), gradient(400, 210))
+    assert decode(path, 200).size == (134, 70)
+
+
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
 @pytest.mark.parametrize("compression", ["raw", "tiff_lzw"])
 def test_a_large_tiff_is_turned_once(tmp_path, orientation, compression):

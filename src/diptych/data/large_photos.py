@@ -41,7 +41,8 @@ def load(image: Image.Image, size: int | None, limit: int | None) -> Image.Image
         return image
     with _one_large_photo:
         image.load()
-        return _reduced(image, factor)
+        enough = 1 if size is None else min(image.size) // (2 * size)
+        return _reduced(image, max(factor, enough))
 
 
 def check_size(image: Image.Image, limit: int | None) -> None:
