@@ -2,7 +2,10 @@
 
 import pytest
 
-from diptych.index.sqlite.browse import newest, subfolders
+from diptych.index.frames import frame_key
+from diptych.index.sources.listing import ImageInfo
+from diptych.index.sqlite.browse import _FIRST_OF_VIDEO, _PAGE, newest, subfolders
+from diptych.index.sqlite.writer import Writer
 
 
 def keys(store, places):
@@ -44,3 +47,22 @@ def test_folders_are_counted_with_what_is_below_them(store):
     assert subfolders(store.database) == [("trip", 2, True), ("trips", 1, False)]
     assert subfolders(store.database, "trip") == [("trip/sea", 1, False)]
     assert subfolders(store.database, "nowhere") == []
+
+
+def test_a_video_is_shown_by_its_first_frame(copy):
+    writer = Writer(copy, [])
+    with writer.transaction():
+        for video, seconds in (("film.mp4", (0.0, 5.0, 105.0)), ("film.mp4.mov", (2.5, 10.0))):
+            for moment in seconds:
+                info = ImageInfo(video, (), moment=moment)
+                writer.put_image(frame_key(video, moment), writer.content_of("b.jpg"), (1, 1, None), info)
+    frames = [key for key in keys(copy, newest(copy.database, 10)) if key.startswith("film")]
+    assert sorted(frames) == ["film.mp4#0.0", "film.mp4.mov#2.5"]
+    assert len(newest(copy.database, 10)) == 6
+
+
+def test_the_condition_on_frames_needs_no_other_table_than_that_of_entries(copy):
+    statement = _PAGE.format(images="entries", conditions=_FIRST_OF_VIDEO)
+    plan = [row[-1] for row in copy.database.rows(f"EXPLAIN QUERY PLAN {statement}", (9,))]
+    assert any("COVERING INDEX frames_of_videos" in step for step in plan)
+    assert not any("TEMP B-TREE" in step for step in plan)

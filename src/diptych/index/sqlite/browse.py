@@ -11,6 +11,12 @@ from diptych.index.sqlite.database import Database
 _PAGE = """
 SELECT day, id FROM {images} WHERE kind = 'image' {conditions} ORDER BY day DESC, id DESC LIMIT ?
 """
+# Of a video only the first frame; the keys of all of them begin alike and end in digits, which : follows.
+_FIRST_OF_VIDEO = """
+ AND (moment IS NULL OR NOT EXISTS (
+  SELECT 1 FROM entries AS f WHERE f.moment IS NOT NULL AND f.moment < entries.moment
+  AND f.key > rtrim(entries.key, '0123456789.') AND f.key < rtrim(entries.key, '0123456789.') || ':'))
+"""
 # CROSS JOIN makes SQLite begin with the album, which may have a few images of very many.
 _OF_ALBUM = """
 (SELECT e.day, e.id, e.folder, e.kind FROM album_images AS a
@@ -24,8 +30,11 @@ Place = tuple[str, int]  # the day and the id of an image
 def newest(
     database: Database, count: int, after: Place | None = None, folder: str = "", album: int | None = None
 ) -> list[Place]:
-    """The next `count` images by day, newest first, after a place, in a folder and below it, of an album."""
-    conditions = ""
+    """The next `count` images by day, newest first, after a place, in a folder and below it, of an album.
+
+    A video is shown by its first frame, in an album by those that it has.
+    """
+    conditions = _FIRST_OF_VIDEO if album is None else ""
     values: list[str | int] = [] if album is None else [album]
     if folder := folder.strip("/"):
         conditions += " AND (folder = ? OR (folder > ? AND folder < ?))"
