@@ -143,3 +143,14 @@ def test_a_folder_that_cannot_be_read(tmp_path, monkeypatch):
     assert listing.problems["s/"].startswith("this folder cannot be read (Permission denied)")
     with pytest.raises(DataError, match="cannot be read"):
         walk(tmp_path / "s")
+
+
+def test_raw_photos_and_videos_are_listed_but_not_a_raw_photo_beside_its_jpeg(tmp_path):
+    for name in ("a.NEF", "a.JPG", "b.cr3", "film.MP4", "sub/a.dng", "c.heic", "c.dng"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    listing = walk(tmp_path)
+    assert sorted(listing.files) == ["a.JPG", "b.cr3", "c.heic", "film.MP4", "sub/a.dng"]
+    assert listing.ignored == {"RAW beside a JPEG": 2}
+    (tmp_path / "a.JPG").unlink()
+    assert "a.NEF" in walk(tmp_path).files

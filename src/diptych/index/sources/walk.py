@@ -16,7 +16,7 @@ _ENDINGS = frozenset(suffix.removeprefix(".") for suffix in INDEXED_SUFFIXES)
 _LONGEST_ENDING = 10  # of a kind; what follows the dot in "Dr. Smith's letter" is none
 
 HIDDEN = "hidden"
-BESIDE_JPEG = "RAW photos beside their JPEG"
+BESIDE_JPEG = "RAW beside a JPEG"
 BY_PATTERN = "by a pattern"
 WITHOUT_ENDING = "without an ending"
 LINK_TO_FOLDER = "links to folders"
