@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from diptych.index.entries import Answer, Entry, Filters, Hit, SearchRequest
     from diptych.index.query import Query
     from diptych.index.search import Searcher, open_index
+    from diptych.index.sources.accounting import FileCounts
+    from diptych.index.sources.resolve import SourceRequest
     from diptych.index.sync import SyncResult, sync
     from diptych.mining.arrays import MinedNegatives, mine_embeddings
     from diptych.model import Model, load
@@ -92,6 +94,8 @@ _NAMES = {
     "diptych.index.entries": ("Answer", "Entry", "Filters", "Hit", "SearchRequest"),
     "diptych.index.query": ("Query",),
     "diptych.index.search": ("Searcher", "open_index"),
+    "diptych.index.sources.accounting": ("FileCounts",),
+    "diptych.index.sources.resolve": ("SourceRequest",),
     "diptych.index.sync": ("SyncResult", "sync"),
     "diptych.mining.arrays": ("MinedNegatives", "mine_embeddings"),
     "diptych.model": ("Model", "load"),
@@ -136,6 +140,7 @@ __all__ = [
     "Entry",
     "EpochEnd",
     "Explanation",
+    "FileCounts",
     "Filters",
     "Fusion",
     "FusionTrial",
@@ -164,6 +169,7 @@ __all__ = [
     "SearchRequest",
     "Searcher",
     "ServiceError",
+    "SourceRequest",
     "StageStart",
     "StepEnd",
     "StopTraining",

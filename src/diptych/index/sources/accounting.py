@@ -30,13 +30,13 @@ class FileCounts:
     @classmethod
     def count(cls, listing: Listing, indexed: Collection[str], waiting: Collection[str] = ()) -> FileCounts:
         """The counts for a listing, given the keys of all entries, and of images that have not been read yet."""
-        of_images = {key: key in indexed for key in listing.files.keys() - set(waiting)}
-        found = sum(of_images.values())
+        images = listing.files.keys() - set(waiting) if waiting else listing.files
+        found = sum(map(indexed.__contains__, images))
         return cls(
             indexed=found,
             captions=len(listing.text_files),
-            skipped=listing.skipped + len(of_images) - found,
-            waiting=len(listing.files) - len(of_images),
+            skipped=listing.skipped + len(images) - found,
+            waiting=len(listing.files) - len(images),
             ignored=_most_common(listing.ignored),
             folders=_most_common(listing.folders),
         )
