@@ -130,9 +130,9 @@ def test_an_error_is_reported_once_and_tried_again(photos, tmp_path, kit):
 
 def test_which_changes_matter(photos):
     index, roots = str(photos / "x.diptych"), [str(photos)]
-    (photos / "film.mov").touch()
+    (photos / "letter.pdf").touch()
     selection = Selection(("private/",))
-    relevant = {"a.jpg", "s/a.JPG", "s/a.txt", "vanished folder"}
+    relevant = {"a.jpg", "s/a.JPG", "s/a.txt", "film.mov", "vanished folder"}
     for name in (
         *relevant,
         "film.mov",

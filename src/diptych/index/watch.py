@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from diptych.data.file_kinds import IMAGE_SUFFIXES
+from diptych.data.file_kinds import INDEXED_SUFFIXES
 from diptych.errors import DiptychError
 from diptych.index.sources.selection import Selection
 from diptych.index.spec import IndexSpec
@@ -88,7 +88,7 @@ def is_relevant(path: str, roots: Sequence[str], selection: Selection, index: st
             if selection.leaves_out(path[len(root) + 1 :].replace(os.sep, "/")):
                 return False
             suffix = Path(path).suffix.lower()
-            return suffix in IMAGE_SUFFIXES or suffix == ".txt" or not Path(path).is_file()
+            return suffix in INDEXED_SUFFIXES or suffix == ".txt" or not Path(path).is_file()
     return path in roots
 
 
