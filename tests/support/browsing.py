@@ -30,6 +30,11 @@ def status(page, pattern):
     expect(page.locator("#status")).to_have_text(re.compile(pattern))
 
 
+def check(page, place, **options):
+    """Click on the circle that selects a picture."""
+    page.locator(".tile .check").nth(place).click(force=True, **options)
+
+
 def focused(page):
     """The place of the picture that has the focus, among those in the document."""
     return page.evaluate("[...document.querySelectorAll('#panes .hit')].indexOf(document.activeElement)")

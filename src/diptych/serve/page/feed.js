@@ -14,8 +14,6 @@ export class Feed {
   #signal;
   /** @type {string | null} */
   #cursor = null;
-  /** @type {Promise<Page | null> | null} */
-  #pending = null;
   isComplete = false;
 
   /**
@@ -27,19 +25,14 @@ export class Feed {
     this.#signal = signal;
   }
 
-  // The next page, or null if there is none, or another call is already waiting for it.
+  // The next page, or null if there is none.
   /** @param {number} k @returns {Promise<Page | null>} */
   async next(k) {
-    if (this.isComplete || this.#pending) return null;
-    this.#pending = this.#request(this.#cursor, k, this.#signal);
-    try {
-      const page = await this.#pending;
-      if (!page || this.#signal.aborted) return null;
-      this.#cursor = page.next;
-      this.isComplete = !page.next;
-      return page;
-    } finally {
-      this.#pending = null;
-    }
+    if (this.isComplete) return null;
+    const page = await this.#request(this.#cursor, k, this.#signal);
+    if (this.#signal.aborted) return null;
+    this.#cursor = page.next;
+    this.isComplete = !page.next;
+    return page;
   }
 }

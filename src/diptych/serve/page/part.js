@@ -12,13 +12,15 @@ import { fits } from "./names.js";
  * @typedef {{ items: Item[], next: string | null, answer?: import("./api.js").Answer }} Page
  */
 
-const FURTHEST = 10_000; // items to load to return to a place, or to select all
+const FURTHEST = 10_000; // items to load to return to a place, or to select all; the service takes no more at once
 
 export class Part {
   element = make("div", { className: "part" });
   #foot = make("div", { className: "foot" });
   #feed;
   #onChange;
+  /** @type {Promise<boolean> | null} */
+  #loading = null;
   list;
 
   /**
@@ -37,8 +39,16 @@ export class Part {
     return this.#feed.isComplete;
   }
 
-  // Load the next page; a problem is shown below the list and can be retried.
-  async more(k = FURTHER) {
+  // Load the next page, unless one is on its way already; false if there is none.
+  /** @returns {Promise<boolean>} */
+  more(k = FURTHER) {
+    this.#loading ??= this.#load(k).finally(() => (this.#loading = null));
+    return this.#loading;
+  }
+
+  // A problem is shown below the list and can be retried.
+  /** @param {number} k */
+  async #load(k) {
     try {
       const page = await this.#feed.next(k);
       if (!page) return false;
@@ -65,7 +75,7 @@ export class Part {
   async all() {
     await this.#loadUntil(() => !this.list.items.every(fits)); // the less likely ones come last
     const fitting = this.list.items.filter(fits);
-    return fitting.length ? fitting : this.list.items;
+    return (fitting.length ? fitting : this.list.items).slice(0, FURTHEST);
   }
 
   /** @param {() => boolean} isDone */

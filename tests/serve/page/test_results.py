@@ -1,0 +1,106 @@
+"""Results on the page: as many as there are, what fits less, suggestions, and nothing found."""
+
+import re
+
+from playwright.sync_api import expect
+from support.browsing import captions, change_answers, refuse, status
+
+EACH_FRAME = "() => new Promise(requestAnimationFrame)"
+
+
+def test_results_go_on_beyond_the_first_page(open_many):
+    page = open_many("?q=picture", width=900, height=500)
+    status(page, "of 300, in")
+    hits = page.request.get(f"{page.url.partition('?')[0]}search?text=picture&k=500").json()["hits"]
+    found = {hit["key"].rpartition("/")[2] for hit in hits}  # without near-duplicates
+    assert len(found) > 120
+    seen = set()
+    for _ in range(200):
+        seen |= set(captions(page))
+        if seen == found:
+            break
+        page.evaluate("() => window.scrollBy(0, 700)")
+        page.evaluate(EACH_FRAME)
+    assert seen == found
+
+
+def test_captions_go_on_beyond_the_first_page(open_page):
+    page = open_page("?q=two+squares&to=text", height=400)
+    asked = []
+    page.on("request", lambda request: "cursor=" in request.url and asked.append(request.url))
+    status(page, "of 62, in")
+    page.mouse.wheel(0, 20_000)
+    expect(page.locator(".texts .hit")).to_have_count(62)
+    assert len(asked) == 1
+
+
+def test_what_fits_less_is_below_a_heading(open_page):
+    page = open_page()
+
+    def change(answer):
+        answer.update(found=True, message="The model does not know “x”.")
+        for place, hit in enumerate(answer["hits"]):
+            hit.update(stands_out=place < 2, fit=["strong", "possible"][place] if place < 2 else "weak")
+            hit["near"] = [hit["id"]] * 3 if place == 1 else []
+
+    change_answers(page, "**/search?*text=stars*", change)
+    page.fill("#text", "stars")
+    status(page, "^2 images for “stars”, of 32, in")
+    expect(page.locator(".note")).to_have_text("The model does not know “x”.")
+    groups = page.locator(".group")
+    expect(groups.first.locator(".hit")).to_have_count(2)
+    expect(groups.first.locator("h3")).to_have_count(0)
+    expect(groups.last.locator("h3")).to_have_text("Less likely")
+    expect(groups.first.locator(".fit")).to_have_text(["Strong match", "Possible match"])
+    name = groups.first.locator(".hit").nth(1).evaluate("(hit) => hit.textContent")
+    assert "Possible match" in name  # for screen readers, too
+    assert page.locator(".near").all_inner_texts() == ["+3 similar"]
+    page.get_by_role("radio", name="Captions").check()
+    status(page, "^2 captions for")
+    expect(page.locator(".texts h3")).to_have_text("Less likely")
+    page.get_by_role("radio", name="Images").check()
+    page.locator(".hit").nth(1).click()
+    expect(page.locator(".near-duplicates button")).to_have_count(4)
+
+
+def test_a_suggestion_is_applied_with_one_click(open_page):
+    page = open_page()
+    change_answers(page, "**/search?*text=sqares*", lambda answer: answer.update(suggestion="two red squares"))
+    page.fill("#text", "sqares")
+    expect(page.locator(".note").first).to_have_text("Did you mean two red squares?")
+    page.get_by_role("button", name="two red squares").click()
+    status(page, "for “two red squares”")
+    assert page.locator("#text").input_value() == "two red squares"
+    page.go_back()
+    status(page, "for “sqares”")
+
+
+def test_nothing_found_says_what_to_try(open_page):
+    page = open_page()
+
+    def change(answer):
+        answer.update(found=False, message="Nothing fits “stars” well.")
+        for hit in answer["hits"]:
+            hit.update(stands_out=False, fit="weak")
+
+    change_answers(page, "**/search?*text=stars*", change)
+    page.goto(page.url + "?q=stars&since=2020-01-01")
+    note = page.locator(".nothing")
+    expect(note).to_contain_text("Nothing fits “stars” well.")
+    expect(note).to_contain_text("Describe what can be seen")
+    expect(note).to_contain_text("Remove a filter")
+    status(page, "^Nothing fits well for “stars”")
+    expect(page.locator(".group h3").last).to_have_text("Less likely")
+    assert page.locator(".problem").count() == 0
+
+
+def test_a_page_that_fails_can_be_retried(open_many):
+    page = open_many("?q=picture", width=900, height=500)
+    refuse(page, re.compile(r"/search\?.*cursor="), 503, "the index cannot be read now")
+    page.reload()
+    status(page, "of 300, in")
+    page.mouse.wheel(0, 20_000)
+    expect(page.locator(".foot .problem")).to_contain_text("The index cannot be read now")
+    page.unroute(re.compile(r"/search\?.*cursor="))
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".foot .problem")).to_have_count(0)
