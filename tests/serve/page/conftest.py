@@ -88,7 +88,7 @@ def many(model, folder, number=300):
         place = folder / ("", "2025", "2026/beach", "2026/snow")[i % 4]
         place.mkdir(parents=True, exist_ok=True)
         file = place / f"{i:03}.png"
-        photo = Image.new("RGB", shapes[i % len(shapes)], (i % 256, 255 - i % 256, 7 * i % 256))
+        photo = Image.new("RGB", shapes[i % len(shapes)], (i % 256, 255 - i % 256, 60 * (i // 256)))
         model.teach(photo, f"picture {i}")
         photo.save(file)
         os.utime(file, (newest - 86_400 * i,) * 2)

@@ -3,6 +3,7 @@
 import re
 
 from playwright.sync_api import expect
+
 from support.browsing import captions, change_answers, refuse, status
 
 EACH_FRAME = "() => new Promise(requestAnimationFrame)"

@@ -1,6 +1,7 @@
 """Selecting many pictures, and what can be done with them."""
 
 from playwright.sync_api import expect
+
 from support.browsing import check, status
 
 NUMBER = "#selection p"

@@ -1,6 +1,7 @@
 """The history of the browser: places and open pictures can be returned to."""
 
 from playwright.sync_api import expect
+
 from support.browsing import status
 
 FIRST = """() => [...document.querySelectorAll(".tile")]

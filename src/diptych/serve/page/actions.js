@@ -1,5 +1,6 @@
 // What can be done with pictures: favourites, albums, exports. Each says what it did, or why it failed.
 
+import { details } from "./api.js";
 import { FAVOURITES } from "./albums.js";
 import { askAlbum } from "./ask.js";
 import { count } from "./element.js";
@@ -27,7 +28,12 @@ export class Actions {
 
   /** @param {number} id */
   async toggleFavourite(id) {
-    await this.favourite([id], !this.#albums.isFavourite(id));
+    try {
+      const isFavourite = this.#albums.isFavourite(id) ?? (await details(id, this.#albums.index)).favourite;
+      await this.favourite([id], !isFavourite);
+    } catch (problem) {
+      notifyProblem(problem);
+    }
   }
 
   /** @param {number[]} ids */

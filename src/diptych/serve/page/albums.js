@@ -57,9 +57,10 @@ export class Albums extends EventTarget {
     await this.load(this.index);
   }
 
+  // Whether a picture is a favourite; undefined if that is not known here.
   /** @param {number} id */
   isFavourite(id) {
-    return this.#favourites.get(id) ?? false;
+    return this.#favourites.get(id);
   }
 
   /** @param {number[]} ids @param {boolean} isFavourite */

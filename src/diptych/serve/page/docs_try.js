@@ -71,7 +71,7 @@ function urlOf(operation, values) {
 /** @param {string} method @param {string} url @param {{body: string | File, type: string} | undefined} sent */
 async function exchange(method, url, sent) {
   const started = performance.now();
-  const headers = sent ? { "Content-Type": sent.type } : {};
+  const headers = sent && { "Content-Type": sent.type };
   const response = await fetch(url, { method, headers, body: sent?.body });
   const content = await response.blob();
   const took = Math.round(performance.now() - started);

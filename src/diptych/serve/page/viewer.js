@@ -17,7 +17,8 @@ import { importance } from "./word_importance.js";
  *
  * @typedef {object} Shown
  * @property {Part} part
- * @property {number} id of the item that is shown
+ * @property {api.Item} item that is shown
+ * @property {number} position of the item, which may have left the list since
  * @property {api.Index} index
  * @property {Query} query
  *
@@ -68,7 +69,7 @@ export class Viewer {
 
   /** @param {Part} part @param {number} id @param {api.Index} index @param {Query} query */
   open(part, id, index, query) {
-    this.#show({ part, id, index, query });
+    this.#show({ part, index, query, ...itemAt(part, id) });
     if (!this.#dialog.open) this.#dialog.showModal();
   }
 
@@ -86,15 +87,15 @@ export class Viewer {
     this.#stage = null;
     this.#latest.stop();
     this.#dialog.replaceChildren();
-    shown.part.list.focus(shown.id); // the item that was shown last, not the one that was clicked
-    this.#callbacks.onClose(shown.id);
+    shown.part.list.focus(shown.item.id); // the item that was shown last, not the one that was clicked
+    this.#callbacks.onClose(shown.item.id);
   }
 
   /** @param {KeyboardEvent} event */
   #onKey(event) {
     if (event.altKey || event.ctrlKey || event.metaKey || !this.#shown) return;
     if (event.target instanceof HTMLVideoElement) return;
-    const { id } = this.#shown;
+    const { id } = this.#shown.item;
     /** @type {Record<string, () => void>} */
     const keys = {
       ArrowLeft: () => this.#step(-1),
@@ -110,12 +111,13 @@ export class Viewer {
   /** @param {1 | -1} step */
   #step(step) {
     if (!this.#shown) return;
-    const { part, id } = this.#shown;
+    const { part, item, position } = this.#shown;
     const { items } = part.list;
-    const next = items[items.findIndex((item) => item.id === id) + step];
+    const follows = items[position] !== item; // the item has left the list, and the next one took its place
+    const next = items[position + (follows && step > 0 ? 0 : step)];
     if (!next) return;
     const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.control : undefined;
-    this.#show({ ...this.#shown, id: next.id });
+    this.#show({ ...this.#shown, ...itemAt(part, next.id) });
     this.#callbacks.onShow(next.id);
     this.#focus(focused ?? "close");
   }
@@ -130,10 +132,8 @@ export class Viewer {
   #show(shown) {
     this.#shown = shown;
     const signal = this.#latest.start();
-    const { part, id, index, query } = shown;
+    const { part, item, position, index, query } = shown;
     const { items } = part.list;
-    const position = items.findIndex((item) => item.id === id);
-    const item = items[position];
     if (position >= items.length - AHEAD) part.more().then((isMore) => isMore && this.#updateBar());
     const stage = item.image === null ? null : new Stage(item, item.image, index.name);
     this.#stage = stage;
@@ -165,10 +165,10 @@ export class Viewer {
     const shown = this.#shown;
     const image = this.#stage?.image;
     if (!shown || image === undefined) return;
-    const item = shown.part.list.items.find(({ id }) => id === shown.id);
+    const { item } = shown;
     try {
       const details = await api.details(image, shown.index.name);
-      if (this.#shown !== shown || !item) return;
+      if (this.#shown !== shown) return;
       this.#albums.learn(image, details.favourite);
       const onFolder = (/** @type {string} */ folder) => this.#leave(() => this.#callbacks.onGo({ folder, album: "" }));
       const onAlbum = (/** @type {number} */ id) =>
@@ -190,10 +190,9 @@ export class Viewer {
 
   #updateBar() {
     if (!this.#shown) return;
-    const { items } = this.#shown.part.list;
-    const position = items.findIndex((item) => item.id === this.#shown?.id);
+    const { part, position } = this.#shown;
     const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.control : undefined;
-    this.#dialog.querySelector(".steps")?.replaceWith(this.#bar(position, items.length, this.#shown.part.isComplete));
+    this.#dialog.querySelector(".steps")?.replaceWith(this.#bar(position, part.list.items.length, part.isComplete));
     if (focused) this.#focus(focused);
   }
 
@@ -255,4 +254,12 @@ export class Viewer {
       make("ul", { className: "near-duplicates", role: "list" }, ...[stage.image, ...near].map(item)),
     );
   }
+}
+
+// An item of a list, and where it is.
+/** @param {Part} part @param {number} id */
+function itemAt(part, id) {
+  const { items } = part.list;
+  const position = items.findIndex((item) => item.id === id);
+  return { item: items[position], position };
 }
