@@ -28,7 +28,7 @@ export function askAlbum(albums, title) {
     return make("button", { type: "submit", className: "row", onclick: () => (chosen = album) }, name);
   });
   list.show(albums, true);
-  const answer = ask(title, "Create album", list.element, () => chosen ?? (list.typed || null));
+  const answer = ask(title, "Add", list.element, () => chosen ?? (list.typed || null));
   const input = /** @type {HTMLInputElement} */ (list.element.querySelector("input"));
   input.placeholder = albums.length ? "Find an album, or name a new one" : "Name a new album";
   input.setAttribute("aria-label", input.placeholder);
