@@ -4,6 +4,7 @@ import json
 
 import pytest
 from playwright.sync_api import expect
+
 from support.browsing import change_answers, status
 
 
@@ -39,7 +40,7 @@ def test_camera_place_and_words_are_shown_if_known(page):
         "day": "2026-02-03",
         "day_source": "taken",
         "camera": "Fujifilm X-T30",
-        "latitude": -60.38675,
+        "latitude": -60.3868,
         "longitude": 5.325,
         "words": "PIZZERIA <b>",
     }
@@ -52,7 +53,7 @@ def test_camera_place_and_words_are_shown_if_known(page):
     assert known["Place"].startswith("60.3868° S, 5.3250° E")
     link = page.get_by_role("link", name="Map on openstreetmap.org")
     href = link.get_attribute("href")
-    assert href == "https://www.openstreetmap.org/?mlat=-60.38675&mlon=5.32500#map=14/-60.38675/5.32500"
+    assert href == "https://www.openstreetmap.org/?mlat=-60.38680&mlon=5.32500#map=14/-60.38680/5.32500"
     assert link.get_attribute("rel") == "noopener noreferrer"
 
 

@@ -91,11 +91,11 @@ def _known(store: IndexStore, ids: list[int]) -> list[Entry]:
 
 def find_files(searcher: Searcher, entries: Sequence[Entry]) -> tuple[list[tuple[str, Path]], list[str]]:
     """The names and places of the files of images, each file once, and a line for each image without one."""
-    root = searcher.store.spec.root
+    spec = searcher.store.spec
     files: dict[Path, str] = {}
     missing = []
     for entry in entries:
-        file = file_within(root, entry)
+        file = file_within(spec, entry)
         if file is not None:
             files.setdefault(file, entry.path or entry.key)
         else:
