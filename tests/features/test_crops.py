@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
 
-from diptych.features.crops import Crops, decode_size, fixed_crops, random_crop, random_window, resized_side, too_small
+from diptych.features.crops import (
+    Crops,
+    crops_for,
+    decode_size,
+    fixed_crops,
+    random_crop,
+    random_window,
+    resized_side,
+    too_small,
+)
 
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
 NAMES = ["1C", "10C", "whole", "mirrored", "views", "scales"]
@@ -54,8 +63,10 @@ def test_scales_are_the_first_and_the_last_of_the_views():
 def test_only_views_have_crops_that_take_less_work():
     for name in NAMES:
         crops = Crops(name=name, side=96)
-        assert crops.for_quality("best") == crops
-        assert crops.for_quality("fast") == crops.model_copy(update={"name": "scales" if name == "views" else name})
+        assert crops_for("best", crops) == (crops, "best")
+        fast = (crops.model_copy(update={"name": "scales"}), "fast") if name == "views" else (crops, "best")
+        assert crops_for("fast", crops) == fast
+    assert crops_for("fast", None) == (None, "best")
 
 
 def test_ten_crops_are_corners_centre_and_their_mirrors_in_this_order():

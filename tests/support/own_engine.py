@@ -16,7 +16,7 @@ class OwnEngine(Model):
     """Its `encode_texts`, `score` and so on are those of an engine, which return and take `Encodings`."""
 
     address, identity, is_inner_product = "runs/fake", "fake", True
-    reads_pictures, localises, encodes_vectors, decode_size = True, False, True, 224
+    reads_pictures, localises, encodes_vectors, decode_size, quality = True, False, True, 224, "best"
     tokeniser = Vocabulary((), (), 1)  # splits texts; what is known is asked of the model
 
     def __init__(self):

@@ -73,9 +73,16 @@ class Crops(Settings):
         """The number of crops per photo."""
         return {"10C": 10, "mirrored": 2, "views": 4, "scales": 2}.get(self.name, 1)
 
-    def for_quality(self, quality: Quality) -> Crops:
-        """These crops for the quality "best"; for "fast", those that take less work, if there are any."""
-        return self.model_copy(update={"name": "scales"}) if quality == "fast" and self.name == "views" else self
+
+def crops_for(quality: Quality, crops: Crops | None) -> tuple[Crops | None, Quality]:
+    """The crops to encode images with, given those of a model, and the quality that this is.
+
+    For "fast", `scales` stand in for `views`, whose mean is almost the same; with other crops, or without any, there is
+    only one quality, "best".
+    """
+    if quality == "best" or crops is None or crops.name != "views":
+        return crops, "best"
+    return crops.model_copy(update={"name": "scales"}), "fast"
 
 
 def resized_side(side: int) -> int:

@@ -16,13 +16,14 @@ from diptych.files import file_hash
 from diptych.models.engines.engine import Engine
 from diptych.models.engines.onnx_engine import OnnxEngine
 from diptych.models.engines.torch_engine import TorchEngine
-from diptych.models.export.exported import ExportedInput
+from diptych.models.export.exported import Exported, ExportedInput
 from diptych.models.export.onnx import export_onnx
 from diptych.models.matchers.projected import Head, Projected
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.storage import save_matcher
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.text.gru import GRUSettings
+from diptych.text.tokenisers.stored import load_tokeniser
 from diptych.text.vocabulary import Vocabulary
 
 WORDS = ["a", "red", "circle", "and", "two", "small", "blue", "stars"]
@@ -111,13 +112,21 @@ def test_photos_agree_at_any_number(engines, monkeypatch, count):
     )
 
 
-def test_crops_are_those_of_the_run(exported, monkeypatch):
-    engine = OnnxEngine.open(exported)
-    crops = Crops(name="views")
-    wanted = ExportedInput(kind="crops", shape=(3, 32, 32), crops=crops)
-    monkeypatch.setattr(engine, "exported", engine.exported.model_copy(update={"image_input": wanted}))
+@pytest.mark.parametrize(
+    ("name", "quality", "used", "actual"),
+    [
+        ("views", "best", "views", "best"),
+        ("views", "fast", "scales", "fast"),
+        ("whole", "fast", "whole", "best"),
+    ],
+)
+def test_crops_are_those_of_the_run_and_the_quality(exported, name, quality, used, actual):
+    wanted = ExportedInput(kind="crops", shape=(3, 32, 32), crops=Crops(name=name))
+    card = Exported.read(exported).model_copy(update={"image_input": wanted})
+    engine = OnnxEngine(exported, card, load_tokeniser(exported), quality)
     photo = photos(1)[0]
-    np.testing.assert_array_equal(engine.preprocess(photo), fixed_crops(photo, crops, 32))
+    np.testing.assert_array_equal(engine.preprocess(photo), fixed_crops(photo, Crops(name=used), 32))
+    assert engine.quality == actual
 
 
 def test_words_that_a_fit_has_nothing_for_are_unknown(exported):

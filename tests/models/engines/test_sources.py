@@ -32,6 +32,20 @@ def test_graphs_run_on_the_cpu(tmp_path, names, device, has_graphs):
     assert EngineSource(files(tmp_path, *names), device).has_graphs is has_graphs
 
 
+def test_a_quality_is_one_of_two(tmp_path):
+    found = files(tmp_path, *RUN)
+    assert EngineSource(found, quality="fast").quality == "fast"
+    with pytest.raises(DiptychError, match=r"^quality 'good': choose one of fast, best$"):
+        EngineSource(found, quality="good")
+
+
+def test_options_are_those_of_the_files_and_the_quality(tmp_path):
+    folder = files(tmp_path, *RUN).folder
+    source = EngineSource.find(folder, "cpu", tmp_path, snapshot="best", quality="fast")
+    assert (source.files.folder, source.snapshot, source.stores, source.quality) == (folder, "best", tmp_path, "fast")
+    assert EngineSource.find(folder, "auto", None).quality == "best"
+
+
 def test_an_export_has_no_torch_engine_and_no_other_device(tmp_path):
     found = files(tmp_path, *EXPORT)
     with pytest.raises(RunError, match="an ONNX export has no torch weights"):

@@ -1,11 +1,16 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import DataError, ImageError
+from diptych.features.crops import Crops, fixed_crops
+from diptych.features.image_input import ImageInput
+from diptych.features.regions import Regions
 from diptych.models.engines.torch_engine import TorchEngine
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.text_inputs import TextInputs
@@ -106,3 +111,21 @@ def test_a_corpus_without_pictures_is_named(engine, corpus):
     with pytest.raises(DataError, match="no pictures"):
         engine.encode_corpus(replace(corpus, pictures=None))
     assert len(np.unique(corpus.text_groups)) == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "regions", "used", "quality"),
+    [
+        ("views", None, "scales", "fast"),
+        ("views", Regions(method="crops"), "views", "best"),  # one vector per crop: none can be left out
+        ("mirrored", None, "mirrored", "best"),
+    ],
+)
+def test_the_fast_quality_reads_fewer_crops_if_they_are_averaged(name, regions, used, quality):
+    image_input = ImageInput("crops", (3, 32, 32), Crops(name=name), regions)
+    matcher = SimpleNamespace(image_input=image_input, pretrained=SimpleNamespace(normalised=True))
+    engine = TorchEngine(matcher, None, torch.device("cpu"), wanted_quality="fast")
+    photo = Image.new("RGB", (50, 40), "teal")
+    np.testing.assert_array_equal(engine.preprocess(photo), fixed_crops(photo, Crops(name=used), 32))
+    assert engine.quality == quality
+    assert replace(engine, wanted_quality="best").preprocess(photo).shape == (Crops(name=name).count, 3, 32, 32)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from diptych.data.corpus import Floats
+from diptych.features.choices import Quality
 from diptych.progress import ProgressCallback
 from diptych.text.tokenisers.tokeniser import Tokeniser
 
@@ -77,6 +78,11 @@ class Engine(Protocol):
     @property
     def encodes_vectors(self) -> bool:
         """Whether an image and a text are one vector each, rather than a set of vectors."""
+        ...
+
+    @property
+    def quality(self) -> Quality:
+        """Whether images are encoded with all crops that the model was trained with, or with fewer of them."""
         ...
 
     @property

@@ -12,7 +12,8 @@ from PIL import Image
 
 from diptych.data.corpus import Floats, Integers
 from diptych.data.images import square_array
-from diptych.features.crops import decode_size, fixed_crops
+from diptych.features.choices import Quality
+from diptych.features.crops import crops_for, decode_size, fixed_crops
 from diptych.models.engines.engine import Encodings
 from diptych.models.engines.onnx_graph import Graph
 from diptych.models.export.exported import IMAGE, TEXT, WEIGHTS, Exported
@@ -42,8 +43,9 @@ class OnnxEngine:
     localises = False
     encodes_vectors = True
 
-    def __init__(self, folder: Path, exported: Exported, tokeniser: Tokeniser) -> None:
+    def __init__(self, folder: Path, exported: Exported, tokeniser: Tokeniser, quality: Quality = "best") -> None:
         self.exported = exported
+        self._crops, self.quality = crops_for(quality, exported.image_input.crops)
         self.embedding_dim = exported.size
         self.tokeniser = tokeniser
         self._unknown = frozenset(exported.unknown)
@@ -51,26 +53,23 @@ class OnnxEngine:
         self._text = text_side(folder, exported)
 
     @classmethod
-    def open(cls, folder: Path, run: Path | None = None) -> OnnxEngine:
+    def open(cls, folder: Path, run: Path | None = None, quality: Quality = "best") -> OnnxEngine:
         """Open the export in a folder, or in that of a run's weights; all its files must be as they were written."""
-        return cls(folder, Exported.read(folder), load_tokeniser(run or folder))
+        return cls(folder, Exported.read(folder), load_tokeniser(run or folder), quality)
 
     @property
     def decode_size(self) -> int | None:
         """That of the exported image tower."""
-        image_input = self.exported.image_input
-        return decode_size(image_input.shape[-1], image_input.crops)
+        return decode_size(self.exported.image_input.shape[-1], self._crops)
 
     def preprocess(self, image: Image.Image) -> NDArray[Any]:
         """The image's crops, (crops, 3, side, side), or pixels, (3, side, side), as bytes."""
-        image_input = self.exported.image_input
-        side = image_input.shape[-1]
-        return square_array(image, side) if image_input.crops is None else fixed_crops(image, image_input.crops, side)
+        side = self.exported.image_input.shape[-1]
+        return square_array(image, side) if self._crops is None else fixed_crops(image, self._crops, side)
 
     def encode_preprocessed(self, preprocessed: Sequence[NDArray[Any]]) -> Encodings:
         """Encode preprocessed images in batches, so that memory does not grow with their number."""
-        crops = self.exported.image_input.crops
-        at_once = max(1, CROPS_AT_ONCE // (1 if crops is None else crops.count))
+        at_once = max(1, CROPS_AT_ONCE // (1 if self._crops is None else self._crops.count))
         vectors = self._empty(len(preprocessed))
         for begin in range(0, len(preprocessed), at_once):
             part = slice(begin, begin + at_once)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from diptych.data.image_reader import ImageReader
 from diptych.data.images import DecodedPicture
 from diptych.data.read_ahead import read_ahead
 from diptych.errors import DataError, ImageError
-from diptych.features.crops import decode_size
+from diptych.features.choices import Quality
+from diptych.features.crops import Crops, crops_for, decode_size
+from diptych.features.image_input import ImageInput
 from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.machine import choose_device
 from diptych.models.address import ModelFiles
@@ -48,6 +50,7 @@ class TorchEngine:
     tokeniser: Tokeniser
     device: torch.device
     stores: Path | None = None
+    wanted_quality: Quality = "best"
 
     @classmethod
     def open(
@@ -56,12 +59,13 @@ class TorchEngine:
         device: str = "auto",
         snapshot: str = "best",
         stores: Path | None = None,
+        quality: Quality = "best",
     ) -> TorchEngine:
         """Load a snapshot of a run, or a pretrained pair, in evaluation mode."""
         files = address if isinstance(address, ModelFiles) else ModelFiles.find(address, snapshot)
         matcher, tokeniser = open_matcher(files, snapshot)
         chosen = choose_device(device)
-        return cls(matcher.to(chosen).eval(), tokeniser, chosen, stores)
+        return cls(matcher.to(chosen).eval(), tokeniser, chosen, stores, quality)
 
     @property
     def embedding_dim(self) -> int:
@@ -90,16 +94,34 @@ class TorchEngine:
         return self.matcher.embedding_dim is not None
 
     @property
+    def quality(self) -> Quality:
+        """Whether single images are encoded with all of the matcher's crops, or with fewer of them."""
+        return self._crops_and_quality[1]
+
+    @property
+    def _crops_and_quality(self) -> tuple[Crops | None, Quality]:
+        image_input = self.matcher.image_input
+        # A model with regions may need all of them: they are not averaged.
+        wanted = self.wanted_quality if image_input.regions is None else "best"
+        return crops_for(wanted, image_input.crops)
+
+    @property
+    def _image_input(self) -> ImageInput:
+        """The matcher's image input for single images, with the crops of the quality."""
+        image_input = self.matcher.image_input
+        return replace(image_input, crops=self._crops_and_quality[0])
+
+    @property
     def decode_size(self) -> int | None:
         """That of the matcher's image input."""
-        image_input = self.matcher.image_input
+        image_input = self._image_input
         return decode_size(image_input.shape[-1], image_input.crops)
 
     # Images and texts as numpy arrays
 
     def preprocess(self, image: Image.Image) -> NDArray[Any]:
         """The image's crops, pixels or regions, as the image tower reads them."""
-        reader = image_reader([DecodedPicture(image)], self.matcher.image_input, self.matcher.pretrained)
+        reader = image_reader([DecodedPicture(image)], self._image_input, self.matcher.pretrained)
         values, readable = reader.read(np.array([0]))
         if not readable.all():
             raise ImageError(reader.skipped[0])
