@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from diptych.models.pretrained_pairs.open_clip_networks import network_weights
 from diptych.models.pretrained_pairs.weights import load_into
 from harness import arguments, finish, interleaved
 from indexing import photos_of
+from peers import import_open_clip
 
 TARGET = 0.9
 CONFIG = {
@@ -35,18 +35,6 @@ CONFIG = {
     "vision_cfg": {"image_size": 224, "layers": 12, "width": 768, "patch_size": 32},
     "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 64, "heads": 1, "layers": 1},
 }
-
-
-def import_open_clip() -> Any:
-    """open_clip; torchvision, which it imports, lacks two operators beside a CPU-only torch, and needs neither here."""
-    try:
-        return import_module("open_clip")
-    except RuntimeError:
-        operators = torch.library.Library("torchvision", "FRAGMENT")
-        for name in ("nms", "qnms"):
-            operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        import_open_clip.operators = operators  # type: ignore[attr-defined]  # they live as long as this
-        return import_module("open_clip")
 
 
 def both(open_clip: Any) -> tuple[Any, Any, Model]:

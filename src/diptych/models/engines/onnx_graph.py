@@ -29,13 +29,14 @@ class Graph:
 
     def encode_images(self, images: NDArray[np.uint8]) -> Floats:
         """The vectors of images."""
-        return self._run(images=images)
+        return self.run(images=images)
 
     def __call__(self, ids: Integers, lengths: Integers) -> Floats:
         """The vectors of texts."""
-        return self._run(ids=ids, lengths=lengths)
+        return self.run(ids=ids, lengths=lengths)
 
-    def _run(self, **inputs: NDArray[Any]) -> Floats:
+    def run(self, **inputs: NDArray[Any]) -> Floats:
+        """The only output for inputs by their names."""
         session = self._opened()
         try:
             made: Floats = session.run(None, inputs)[0]
