@@ -21,6 +21,7 @@ import torch
 
 from diptych.data.file_kinds import IMAGE_SUFFIXES
 from diptych.data.images import PictureFile, decode
+from diptych.features.choices import Quality
 from diptych.index.decoding import photo_options
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,7 @@ def _onnx(path: Path) -> Run:
 
 
 def _openvino(path: Path) -> Run:
-    import openvino  # not a dependency: it is 150 MB and no faster
-
-    core = openvino.Core()
+    core = import_module("openvino").Core()
     core.set_property("CPU", {"INFERENCE_NUM_THREADS": 1})
     compiled = core.compile_model(path, "CPU")
     return lambda pixels: np.array(compiled(pixels)[0])

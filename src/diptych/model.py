@@ -125,6 +125,11 @@ class Model:
         with self._lock:
             return self._loaded("identity").identity
 
+    @property
+    def image_identity(self) -> str:
+        """The identity with the quality: equal for models that encode images alike."""
+        return self.identity if self._source is None else f"{self.identity} {self._source.quality}"
+
     def _loaded(self, what: str) -> EngineSource:
         if self._source is None:
             raise RunError(
@@ -391,8 +396,5 @@ class Model:
         progress: ProgressCallback | None = None,
         reader: ImageReader | None = None,
     ) -> EncodedCorpus:
-        """Encode the images and texts of a corpus that share a group with the other side.
-
-        `progress` receives the number of items done and the total.
-        """
+        """Encode the images and texts of a corpus that share a group with the other side."""
         return self.torch_engine.encode_corpus(corpus, workers, progress, reader)

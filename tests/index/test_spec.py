@@ -17,9 +17,10 @@ def test_a_spec_is_stored_as_json(spec):
     assert IndexSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
-def test_a_spec_of_an_earlier_version_has_one_folder_and_no_patterns():
-    stored = {name: value for name, value in ONE.to_json().items() if name not in ("folders", "selection")}
+def test_a_spec_of_an_earlier_version_has_one_folder_no_patterns_and_the_best_quality():
+    stored = {name: value for name, value in ONE.to_json().items() if name not in ("folders", "selection", "quality")}
     assert IndexSpec.from_json(stored) == ONE
+    assert ONE.quality == "best"
     for wrong in ({}, {**stored, "storage": "float8"}, {**stored, "size": 0}, {**stored, "more": 1}):
         with pytest.raises((TypeError, ValueError)):
             IndexSpec.from_json(wrong)

@@ -455,3 +455,57 @@ def test_the_folder_in_the_address_of_a_pair_becomes_absolute(tmp_path, monkeypa
     for address in ("open_clip:ViT-B-32/openai", "starter"):
         assert _absolute(address) == address
     assert _absolute("weights") == str(tmp_path / "weights")
+
+
+class Views(Fake):
+    """A model that knows two qualities, whose vectors differ."""
+
+    quality = "best"
+
+    def with_quality(self, quality):
+        other = Views()
+        other.quality = quality
+        return other
+
+    def encodings(self, contents):
+        return super().encodings([content + self.quality.encode() for content in contents])
+
+
+def test_a_new_index_is_fast_and_keeps_its_quality(tmp_path):
+    photos, file = tmp_path / "photos", tmp_path / "photos.diptych"
+    photos.mkdir()
+    Image.new("RGB", (8, 8), "red").save(photos / "red.png")
+
+    def vectors():
+        store = Store.open(file)
+        try:
+            return store.spec.quality, store.vectors("image")[1].tolist()
+        finally:
+            store.close()
+
+    sync(Views(), str(photos), file)
+    fast = vectors()
+    assert fast[0] == "fast"
+    assert sync(Views(), str(photos), file).encoded == 0
+    with pytest.raises(IndexFileError, match=r"has the quality 'fast'; to change that: .* --quality best --fresh$"):
+        sync(Views(), str(photos), file, quality="best")
+    sync(Views(), str(photos), file, quality="best", fresh=True)
+    best = vectors()
+    assert best[0] == "best"
+    assert best[1] != fast[1]
+    Image.new("RGB", (8, 8), "blue").save(photos / "blue.png")
+    assert sync(Views(), str(photos), file).encoded == 1
+    assert vectors()[0] == "best"
+    rebuild(file, Views())
+    assert vectors()[0] == "best"
+
+
+def test_a_model_that_knows_one_quality_makes_an_index_of_that(tmp_path):
+    photos, file = tmp_path / "photos", tmp_path / "photos.diptych"
+    photos.mkdir()
+    Image.new("RGB", (8, 8), "red").save(photos / "red.png")
+    for quality in ("fast", None, "best"):
+        sync(Fake(), str(photos), file, quality=quality)
+    store = Store.open(file)
+    assert store.spec.quality == "best"
+    store.close()

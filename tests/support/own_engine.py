@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,10 @@ class OwnEngine(Model):
 def model_from(open_engine, address, identity):
     """A model as `Model.load` makes it: at an address, with an engine that is opened when it is needed."""
 
+    @dataclass
     class Source:
+        quality: str = "best"
+
         files = ModelFiles(address, Path(), (), ())
         has_graphs = True
 

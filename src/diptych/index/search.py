@@ -327,4 +327,4 @@ def model_of(store: IndexStore, run: str | None = None, device: str = "auto") ->
     address = run or store.spec.model
     if run is None and not run_folder(address).is_dir() and not names_pair(address):
         raise IndexFileError(f"{store.address}: its model is no longer at {address}; name its new place with --run")
-    return Model.load(address, device)
+    return Model.load(address, device, quality=store.spec.quality)

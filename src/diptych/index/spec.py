@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from diptych.features.choices import Quality
 from diptych.index.sources.selection import Selection
 from diptych.index.vectors import STORAGES, Storage
 
@@ -18,7 +19,7 @@ class IndexSpec:
     `model` is the address of the model, `identity` the digest of its weights, and `size` the length of its vectors.
     `root` is the folder that contains all files, or None for drawn pictures and for several folders. In an index of
     several `folders`, (name, path) each, keys and paths begin with the name of their folder. `version` is that of
-    Diptych.
+    Diptych, and `quality` that of the images' vectors, as in `diptych.load`.
     """
 
     model: str
@@ -31,6 +32,7 @@ class IndexSpec:
     version: str
     folders: tuple[tuple[str, str], ...] = ()
     selection: Selection = field(default_factory=Selection)
+    quality: Quality = "best"
 
     @property
     def roots(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ def status(store: IndexStore) -> dict[str, Any]:
             "bytes": store.bytes_used(),
             "model": spec.model,
             "identity": spec.identity,
+            "quality": spec.quality,
             "source": spec.source,
             "folders": [{"name": name, "path": path} for name, path in spec.folders],
             "ignored_patterns": list(spec.selection.ignored),

@@ -16,6 +16,7 @@ from shlex import quote
 import diptych
 from diptych.data.corpus import Corpus
 from diptych.errors import DataError, IndexFileError
+from diptych.features.choices import Quality
 from diptych.index.backend import IndexLocation, IndexStore, locate
 from diptych.index.sources.accounting import FileCounts
 from diptych.index.sources.listing import Source
@@ -52,12 +53,14 @@ class SyncResult:
 class SyncOptions:
     """How a sync works: threads that read, how it reports its progress, and an event that stops it, if any.
 
-    Without an event, Ctrl-C stops it.
+    Without an event, Ctrl-C stops it. `quality` is that of the images' vectors, as in `diptych.load`; by default, an
+    index keeps its own, and a new one is "fast".
     """
 
     workers: int | None = None
     progress: ProgressCallback | None = None
     stop: threading.Event | None = None
+    quality: Quality | None = None
 
 
 _DEFAULT = SyncOptions()
@@ -70,18 +73,21 @@ def sync(
     *,
     storage: Storage | None = None,
     fresh: bool = False,
+    quality: Quality | None = None,
     workers: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
     """Bring the index at an address up to date with a source, and return what was done.
 
-    An index of another model, source or storage is refused; with `fresh` a new index replaces it when it is complete.
+    An index of another model, source, storage or quality is refused; with `fresh` a new index replaces it when it is
+    complete. By default, an index keeps its storage and its quality; a new one is "float16" and "fast".
     Several folders of photos are one source; those that the index does not have are added to it. A `SourceRequest` also
     says what to ignore, and which folders to remove.
     """
     if not isinstance(source, SourceRequest):
         source = SourceRequest((source,) if isinstance(source, str | Corpus) else tuple(source))
-    return sync_sources(model, source, into, storage, fresh=fresh, options=SyncOptions(workers, progress))
+    options = SyncOptions(workers, progress, quality=quality)
+    return sync_sources(model, source, into, storage, fresh=fresh, options=options)
 
 
 def sync_sources(
@@ -140,7 +146,8 @@ def rebuild(
                 f"{source.address}: {folder} cannot be read, and its images would be lost; check its permissions. "
                 "Nothing was changed"
             )
-        return _replace(model, source, target, spec.storage, SyncOptions(workers, progress))
+        options = SyncOptions(workers, progress, quality=spec.quality)
+        return _replace(model, source, target, spec.storage, options)
 
 
 def _spec_at(target: IndexLocation) -> IndexSpec:
@@ -159,9 +166,10 @@ def _sync_into(
     is_new = not into.exists()
     if is_new:
         check_listing(listing, None, source)
+    model = model.with_quality(options.quality or ("fast" if is_new else _spec_at(into).quality))
     store = _create(model, source, into, storage or "float16") if is_new else into.open(write=True)
     try:
-        check_spec(store.spec, model, source, into, storage)
+        check_spec(store.spec, model, source, into, storage, options.quality)
         spec = replace(
             store.spec,
             model=_absolute(model.address),
@@ -202,7 +210,8 @@ def _create(model: Model, source: Source, into: IndexLocation, storage: Storage)
     model.check_reads_pictures()
     address, size, rescores = _absolute(model.address), model.embedding_dim, not model.is_inner_product
     made_of = source.address, source.root, diptych.__version__, source.folders, source.selection
-    return into.create(IndexSpec(address, model.identity, size, rescores, storage, *made_of))
+    quality = model.engine.quality
+    return into.create(IndexSpec(address, model.identity, size, rescores, storage, *made_of, quality=quality))
 
 
 def _replace(model: Model, source: Source, into: IndexLocation, storage: Storage, options: SyncOptions) -> SyncResult:
@@ -213,6 +222,7 @@ def _replace(model: Model, source: Source, into: IndexLocation, storage: Storage
             left = _spec_at(beside)
             same = left.identity == model.identity and left.source == source.address
             same = same and left.storage == storage and left.folders == source.folders
+            same = same and left.quality == model.with_quality(options.quality or "fast").engine.quality
         except IndexFileError:
             same = False
         if not same:

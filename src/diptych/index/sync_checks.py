@@ -1,10 +1,11 @@
-"""What a sync refuses: to mix models, sources or storage types, to lose images, and to make an index of nothing."""
+"""What a sync refuses: to mix models, sources or ways of storing, to lose images, and to make an index of nothing."""
 
 from __future__ import annotations
 
 from shlex import quote
 
 from diptych.errors import DataError, IndexFileError
+from diptych.features.choices import Quality
 from diptych.index.backend import IndexLocation, IndexStore
 from diptych.index.sources.accounting import FileCounts
 from diptych.index.sources.listing import Listing, Source
@@ -15,8 +16,15 @@ from diptych.model import Model
 _EXAMPLES = 3
 
 
-def check_spec(spec: IndexSpec, model: Model, source: Source, into: IndexLocation, storage: Storage | None) -> None:
-    """Refuse to mix models, sources or storage types in one index; the error names the command that may be meant."""
+def check_spec(
+    spec: IndexSpec,
+    model: Model,
+    source: Source,
+    into: IndexLocation,
+    storage: Storage | None,
+    quality: Quality | None = None,
+) -> None:
+    """Refuse to mix models, sources or ways of storing in one index; the error names the command that may be meant."""
     file = quote(str(into))
     command = sync_command(model, source, into)
     if not _is_extended_by(spec, source):
@@ -30,6 +38,10 @@ def check_spec(spec: IndexSpec, model: Model, source: Source, into: IndexLocatio
         raise IndexFileError(
             f"{into}: made by another model ({spec.model}, {spec.identity[:8]}); vectors of two models cannot be "
             f"compared; rebuild it: diptych index rebuild {file} --run {quote(model.address)}"
+        )
+    if quality not in (None, spec.quality) and model.engine.quality == quality:
+        raise IndexFileError(
+            f"{into}: has the quality {spec.quality!r}; to change that: {command} --quality {quality} --fresh"
         )
     if storage is not None and storage != spec.storage:
         raise IndexFileError(

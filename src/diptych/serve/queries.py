@@ -110,7 +110,7 @@ class QueryRunner:
 
     def cached_image(self, model: Model, digest: bytes) -> Encodings | None:
         """The encoding of the image with this hash, if it is in the cache."""
-        return self._cache.get((model.identity, digest))
+        return self._cache.get((model.image_identity, digest))
 
     def run(self, queries: Sequence[EncodingQuery]) -> list[QueryResult | Exception]:
         """One result per query; a query that fails has its exception, and does not affect the others."""
@@ -133,7 +133,7 @@ class QueryRunner:
         encoded: dict[EncodingQuery, EncodedQuery | Exception] = {}
         by_model: dict[str, list[EncodingQuery]] = {}
         for query in queries:
-            by_model.setdefault(self._searchers[query.index].model.identity, []).append(query)
+            by_model.setdefault(self._searchers[query.index].model.image_identity, []).append(query)
         for group in by_model.values():
             model = self._searchers[group[0].index].model
             encoded |= self._encode_texts(model, group)
@@ -156,10 +156,10 @@ class QueryRunner:
                 is_plain = not isinstance(query, SearchQuery) and excludes(query.subject)
                 (plain if is_plain else texts)[query] = query.subject
         encode = functools.partial(encode_query_texts, model)
-        rows = self._encode_items(model.identity, {text: text for text in texts.values()}, encode)
+        rows = self._encode_items(model.image_identity, {text: text for text in texts.values()}, encode)
         encoded |= {query: _with_kind("text", rows[text]) for query, text in texts.items()}
         named = {text_hash(text): text for text in plain.values()}
-        as_they_are = self._encode_items(model.identity, named, model.engine.encode_texts)
+        as_they_are = self._encode_items(model.image_identity, named, model.engine.encode_texts)
         return encoded | {query: _with_kind("text", as_they_are[text_hash(text)]) for query, text in plain.items()}
 
     def _encode_photos(
@@ -167,7 +167,7 @@ class QueryRunner:
     ) -> dict[EncodingQuery, EncodedQuery | Exception]:
         uploads = {query: query.subject for query in queries if isinstance(query.subject, Upload)}
         items = {upload.digest: upload.prepared for upload in uploads.values()}
-        rows = self._encode_items(model.identity, items, model.engine.encode_preprocessed)
+        rows = self._encode_items(model.image_identity, items, model.engine.encode_preprocessed)
         return {query: _with_kind("image", rows[upload.digest]) for query, upload in uploads.items()}
 
     def _encode_items(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diptych.errors import DiptychError
+from diptych.features.choices import Quality
 from diptych.index.entries import SearchRequest
 from diptych.index.search import Searcher, model_of, open_store
 from diptych.model import Model
@@ -41,13 +42,13 @@ def url_of(listening: socket.socket) -> str:
 def open_indexes(addresses: Sequence[str | Path], run: str | None = None, device: str = "auto") -> dict[str, Searcher]:
     """The indexes at some addresses by name, with their models or with the one at `run`; each model is loaded once."""
     stores = [open_store(address) for address in addresses]
-    models: dict[str, Model] = {}
+    models: dict[tuple[str, Quality], Model] = {}
     searchers: dict[str, Searcher] = {}
     for store in stores:
-        identity = store.spec.identity
-        if identity not in models:
-            models[identity] = model_of(store, run, device)
-        searchers[_unique_name(Path(store.address), searchers)] = Searcher(store, models[identity])
+        made_by = store.spec.identity, store.spec.quality
+        if made_by not in models:
+            models[made_by] = model_of(store, run, device)
+        searchers[_unique_name(Path(store.address), searchers)] = Searcher(store, models[made_by])
     return searchers
 
 

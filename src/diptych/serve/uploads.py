@@ -58,7 +58,7 @@ class Uploads:
 
     def _upload(self, body: bytes, model: Model) -> Upload:
         digest = hashlib.sha256(body).digest()
-        key = (model.identity, digest)
+        key = (model.image_identity, digest)
         prepared: NDArray[Any] | Encodings | None = self._cached_image(model, digest)
         if prepared is None:
             prepared = self._prepared.get(key)
@@ -68,9 +68,9 @@ class Uploads:
         return Upload(digest, prepared)
 
     def _decode_size(self, model: Model) -> int | None:
-        if model.identity not in self._sizes:
-            self._sizes[model.identity] = photo_options(model.engine).decode_size
-        return self._sizes[model.identity]
+        if model.image_identity not in self._sizes:
+            self._sizes[model.image_identity] = photo_options(model.engine).decode_size
+        return self._sizes[model.image_identity]
 
 
 async def read_body(request: Request, limit: int, too_large: str) -> bytes:
