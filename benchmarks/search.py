@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.index.exact import Pool
-from diptych.index.relevance import thresholds
 from diptych.machine import available_cores
 from harness import arguments, finish, interleaved
 
@@ -31,10 +30,8 @@ def unit(count: int, random: np.random.Generator) -> Values:
 
 
 def ours(pool: Pool, queries: Values) -> list[NDArray[np.int64]]:
-    """The best rows of each query; the thresholds of what stands out are computed as well."""
-    sampled = pool.sample_scores(queries, False)
-    thresholds(sampled, np.linalg.norm(queries, axis=1), len(pool), pool.background)
-    return [found.rows for found in pool.top(queries, DEPTH, False, sampled)]
+    """The best rows of each query."""
+    return [found.rows for found in pool.top(queries, DEPTH)]
 
 
 def bare_top(vectors: Values, queries: Values, out: Values) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from diptych.cli.main import app
 from diptych.errors import DiptychError
 from diptych.index.sync import sync
 from diptych.model import Model
+from diptych.models.calibration.calibration import Calibration, LogisticFit
 from diptych.models.engines.engine import Encodings
 from support.own_engine import OwnEngine
 from support.videos import video
@@ -130,8 +131,12 @@ def test_filters_and_nothing_left(index):
 
 
 def test_a_note_says_that_nothing_stands_out(index, monkeypatch):
-    monkeypatch.setattr("diptych.index.query_plan.thresholds", lambda scores, *_: np.full(len(scores), np.inf))
-    assert "Nothing stands out" in invoke(index, "two dogs").stderr
+    never = LogisticFit(np.zeros(7, np.float32), -9.0)
+    calibration = Calibration("fake", never, never, np.ones((1, FakeModel.embedding_dim), np.float32), {})
+    monkeypatch.setattr("diptych.index.search.calibration_of", lambda model: calibration)
+    shown = invoke(index, "two dogs")
+    assert "Nothing stands out" in shown.stderr
+    assert "weak" in shown.stdout
     assert not json.loads(invoke(index, "two dogs", "--json").stdout)["found"]
 
 

@@ -3,6 +3,7 @@ import pytest
 
 from diptych.index.entries import Filters, SearchRequest
 from diptych.index.search import Searcher
+from diptych.models.calibration.calibration import Calibration, LogisticFit
 from diptych.models.engines.engine import Encodings
 
 
@@ -57,30 +58,83 @@ def test_only_the_best_candidates_are_re_ranked(kit, store):
     assert scored == [25]
 
 
-def test_only_related_entries_stand_out(kit, store, monkeypatch):
+@pytest.fixture
+def calibrated(kit):
+    """A searcher whose hits have the probabilities of their scores, less the best score with the reference photos."""
+
+    def make(store, **options):
+        weights = np.array([1, 0, 0, 0, 0, -1, 0], np.float32)
+        fits = LogisticFit(weights, 0.0), LogisticFit(weights, -1.0)
+        searcher = Searcher(store, kit.FakeModel(**options))
+        searcher.calibration = Calibration("fake", *fits, np.eye(kit.SIZE, dtype=np.float32)[:1], {})
+        return searcher
+
+    return make
+
+
+def sigmoid(value):
+    return 1 / (1 + np.exp(-value))
+
+
+def test_a_hit_is_judged_by_its_own_score_and_not_by_how_many_others_fit(kit, store, calibrated, monkeypatch):
     kit.put(store, [f"n{i}" for i in range(40)])
-    random = np.random.default_rng(3)
-    vectors = random.standard_normal((40, kit.SIZE)).astype(np.float32)
-    vectors[:, 0] = 0
-    vectors[7, 0] = 30
+    vectors = np.zeros((40, kit.SIZE), np.float32)
+    vectors[:, 0] = np.where(np.arange(40) < 30, 6, -4)  # thirty photos fit
     monkeypatch.setattr(store, "vectors", lambda kind: (np.arange(1, 41), vectors))
-    searcher = Searcher(store, kit.FakeModel())
-    matching = Encodings(np.eye(kit.SIZE, dtype=np.float32)[:1])
-    unrelated = random.standard_normal((1, kit.SIZE)).astype(np.float32)
-    unrelated[:, 0] = 0
-    found = kit.search(searcher, matching, SearchRequest(k=3), "text")
-    assert found.found
-    assert [hit.stands_out for hit in found.hits] == [True, False, False]
-    not_found = kit.search(searcher, Encodings(unrelated), SearchRequest(k=3), "text")
-    assert not not_found.found
-    assert len(not_found.hits) == 3
-    # A copy stands out even where no cosine could reach the threshold.
-    copy = kit.search(searcher, Encodings(vectors[11:12] * 2), SearchRequest(k=2), "image")
-    assert [hit.stands_out for hit in copy.hits] == [True, False]
-    # A filter that excludes the matching entry does not make the others stand out.
-    monkeypatch.setattr(store, "matching", lambda kind, filters: np.arange(10, 15))
-    few = kit.search(searcher, matching, SearchRequest(k=3, filters=Filters(split="test")), "text")
-    assert (few.searched, few.found) == (5, False)
+    query = Encodings(np.eye(kit.SIZE, dtype=np.float32)[:1])
+    answer = kit.search(calibrated(store), query, SearchRequest(k=40), "text", "red dog")
+    assert answer.found
+    assert [hit.fit for hit in answer.hits] == ["strong"] * 30 + ["weak"] * 10
+    assert answer.hits[0].probability == pytest.approx(sigmoid(5), abs=1e-4)
+    assert [hit.stands_out for hit in answer.hits] == [True] * 30 + [False] * 10
+    # The same photos are judged alike if a filter lets only the worse ones through, and then nothing is found.
+    monkeypatch.setattr(store, "matching", lambda kind, filters: np.arange(31, 41))
+    few = kit.search(calibrated(store), query, SearchRequest(filters=Filters(split="test")), "text", "red dog")
+    assert (few.found, {hit.fit for hit in few.hits}) == (False, {"weak"})
+    assert few.hits[0].probability == answer.hits[-1].probability
+
+
+def test_a_later_page_is_judged_as_the_first(kit, store, calibrated):
+    kit.put(store, [f"n{i}" for i in range(40)])
+    query = kit.FakeModel().encode_texts(["red dog"])
+    whole = kit.search(calibrated(store), query, SearchRequest(k=40), "text", "red dog")
+    first = kit.search(calibrated(store), query, SearchRequest(k=25), "text", "red dog")
+    second = kit.search(calibrated(store), query, SearchRequest(k=25, cursor=first.next), "text", "red dog")
+    assert [hit.fit for answer in (first, second) for hit in answer.hits] == [hit.fit for hit in whole.hits]
+    assert {hit.fit for hit in whole.hits} >= {"strong", "weak"}  # else the test would be vacuous
+
+
+def test_texts_for_a_photo_are_judged_by_what_is_known_of_each_text(kit, store, calibrated):
+    kit.put(store, ["n0"], [f"t{i}" for i in range(20)])
+    searcher = calibrated(store)
+    query = kit.FakeModel().encodings(["q"], "image")
+    answer = kit.search(searcher, query, SearchRequest("text", k=20), "image")
+    for hit in answer.hits:
+        vector = kit.vectors_of(hit.entry.text)[0]
+        assert hit.probability == pytest.approx(sigmoid(vector @ query.vectors[0] - vector[0]), abs=1e-4)
+
+
+def test_hits_are_not_judged_without_a_calibration_or_among_their_own_kind(kit, store, calibrated):
+    kit.put(store, [f"n{i}" for i in range(5)], ["t"])
+    query = kit.FakeModel().encode_texts(["red dog"])
+    answers = [
+        kit.search(Searcher(store, kit.FakeModel()), query, SearchRequest(), "text", "red dog"),
+        kit.search(calibrated(store), query, SearchRequest(), "image"),
+        kit.search(calibrated(store), query, SearchRequest(), "text"),  # a vector without its text
+    ]
+    for answer in answers:
+        assert answer.found
+        assert {(hit.fit, hit.probability, hit.stands_out) for hit in answer.hits} == {(None, None, True)}
+
+
+def test_an_image_with_all_words_is_certain(kit, store, calibrated):
+    kit.put(store, ["n0"], ["red dog"])
+    kit.put(store, [f"m{i}" for i in range(20)], folder="b")
+    searcher = calibrated(store)
+    for mode in ("words", "both"):
+        (answer,) = searcher.search_texts(["red dog"], SearchRequest(k=30, mode=mode))
+        hit = next(hit for hit in answer.hits if hit.entry.key == "a/0-n0")
+        assert (answer.found, hit.fit, hit.probability) == (True, "strong", None)
 
 
 def test_an_ivf_finds_similar_images_among_rounded_vectors(kit, store, monkeypatch):

@@ -136,7 +136,7 @@ def ranking_of(scores, hit_of=None, tier=None, taken=None):
         made.append(Plain(rows if hit_of is None else hit_of))
         return made[-1]
 
-    return Ranking(10 * rows, extend, new, 0.0, tier), made
+    return Ranking(10 * rows, extend, new, tier), made
 
 
 def test_candidates_are_taken_and_looked_at_as_they_are_needed():

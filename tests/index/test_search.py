@@ -9,10 +9,13 @@ from diptych.index import search
 from diptych.index.entries import Filters, SearchRequest
 from diptych.index.query import Query
 from diptych.index.query_plan import QueryPlan
-from diptych.index.search import Searcher, open_store
+from diptych.index.search import CALIBRATE, NOT_JUDGED, Searcher, open_store
 from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.writer import Writer
+from diptych.models.calibration.calibration import Calibration, LogisticFit
 from diptych.models.engines.engine import Encodings
+
+UNJUDGED = f"{NOT_JUDGED}; {CALIBRATE}"
 
 
 def test_a_batch_of_different_requests_equals_single_queries(kit, store):
@@ -105,7 +108,8 @@ def test_a_message_explains_an_answer_without_hits(kit, store, monkeypatch):
     similar = searcher.search_similar(1, SearchRequest())
     assert (similar.hits, similar.searched) == ((), 2)
     assert similar.message == "There is nothing else: every entry is a copy of this one."
-    monkeypatch.setattr("diptych.index.query_plan.thresholds", lambda scores, *_: np.full(len(scores), np.inf))
+    never = LogisticFit(np.zeros(7, np.float32), -9.0)
+    searcher.calibration = Calibration("fake", never, never, np.ones((1, kit.SIZE), np.float32), {})
     (unrelated,) = searcher.search_texts(["red"], SearchRequest())
     assert (unrelated.found, unrelated.message) == (False, "Nothing stands out; these are the nearest.")
 
@@ -204,12 +208,12 @@ def test_an_ivf_is_used_stored_and_rebuilt_when_it_is_stale(kit, store, tmp_path
 
 def test_without_faiss_a_large_index_is_searched_exactly_and_a_note_says_so(kit, store, monkeypatch):
     kit.put(store, ["a", "b"])
-    assert Searcher(store, kit.FakeModel(), ivf_above=1).notes() == []
+    assert Searcher(store, kit.FakeModel(), ivf_above=1).notes() == [UNJUDGED]
     monkeypatch.setattr(search.ivf_cache, "available", lambda: False)
     searcher = Searcher(store, kit.FakeModel(), ivf_above=1)
     assert searcher.search_texts(["x"], SearchRequest())[0].method == "exact"
     assert "pip install 'diptych[faiss]'" in searcher.notes()[0]
-    assert Searcher(store, kit.FakeModel()).notes() == []
+    assert Searcher(store, kit.FakeModel()).notes() == [UNJUDGED]
     with pytest.raises(DiptychError, match="faiss"):
         Searcher(store, kit.FakeModel(), ivf="always")
 

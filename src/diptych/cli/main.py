@@ -13,6 +13,7 @@ import typer
 
 from diptych import __version__
 from diptych.cli import (
+    calibrate,
     compare,
     data,
     demo,
@@ -60,6 +61,7 @@ app.command("fuse")(fuse.command)
 app.command("mine")(mine.command)
 app.command("evaluate")(evaluate.command)
 app.command("compare")(compare.command)
+app.command("calibrate")(calibrate.command)
 app.command("encode")(encode.command)
 app.command("open")(open.command)
 app.add_typer(index.app, name="index")

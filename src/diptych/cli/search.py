@@ -138,11 +138,11 @@ def _print_notes(searcher: Searcher, answer: Answer, to: str) -> None:
 
 def _table(store: IndexStore, answer: Answer, to: str) -> Table:
     captions = store.captions([hit.entry.id for hit in answer.hits]) if to == "images" else {}
-    table = Table("", "id", "score", "image" if to == "images" else "of", "near", "text", box=None, pad_edge=False)
+    table = Table("", "id", "fit", "image" if to == "images" else "of", "near", "text", box=None, pad_edge=False)
     for number, hit in enumerate(answer.hits, 1):
         text = hit.entry.text or next(iter(captions.get(hit.entry.id, [])), "")
         near = f"+{len(hit.near)}" if hit.near else ""
-        cells = [str(number), str(hit.entry.id), f"{hit.score:.3f}", _name(hit.entry), near, text]
+        cells = [str(number), str(hit.entry.id), hit.fit or f"{hit.score:.3f}", _name(hit.entry), near, text]
         style = "" if hit.stands_out else "dim"
         table.add_row(*(Text(printable(cell)) for cell in cells), style=style)
     return table

@@ -12,6 +12,7 @@ from diptych.errors import DataError
 
 Kind = Literal["image", "text"]
 Mode = Literal["meaning", "words", "both"]
+Fit = Literal["strong", "likely", "possible", "weak"]
 
 DEFAULT_K = 10  # hits per answer
 EMPTY_QUERY = "is empty; describe what to look for, such as 'two dogs on a beach'"
@@ -130,19 +131,28 @@ class SearchRequest:
 class Hit:
     """An entry that was found, and its score; `near` are the ids of its near-duplicates, which it represents.
 
-    A hit stands out if its score is higher than entries that are unrelated to the query are expected to reach.
+    `probability` is that of the text describing the photo, and `fit` the same in words (see `index.relevance`); both
+    are None for a hit that is not judged.
     """
 
     entry: Entry
     score: float
-    stands_out: bool = True
+    fit: Fit | None = None
+    probability: float | None = None
     near: tuple[int, ...] = ()
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether the hit fits the query; one that is not judged does."""
+        return self.fit != "weak"
 
     def to_json(self) -> dict[str, Any]:
         """The entry with its score."""
         return {
             **self.entry.to_json(),
             "score": self.score,
+            "fit": self.fit,
+            "probability": self.probability,
             "stands_out": self.stands_out,
             "near": list(self.near),
         }

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
-from diptych.index.relevance import Background, estimate_background
 
 BLOCK = 8192  # entries per product of several queries: large enough to be fast, and the scores fit into the cache
 SAMPLE = 4096  # entries in the sample
@@ -81,20 +80,10 @@ class Pool:
         return self.vectors[self.sample]
 
     @cached_property
-    def background(self) -> Background | None:
-        """How the entries score each other."""
-        return estimate_background(self.sampled)
-
-    @cached_property
-    def background_of_cosines(self) -> Background | None:
-        """How the entries score each other by their cosines."""
-        return self.background if self.is_unit else estimate_background(self.sampled / self.norms[self.sample, None])
-
-    @cached_property
     def _largest(self) -> float:
         return float(self.norms.max(initial=1.0))
 
-    def sample_scores(self, queries: Floats, cosine: bool) -> Floats:
+    def _sample_scores(self, queries: Floats, cosine: bool) -> Floats:
         """Each query's scores with the sample: (queries, sample)."""
         scores = queries @ self.sampled.T
         return scores / self.norms[self.sample] if cosine and not self.is_unit else scores
@@ -110,18 +99,15 @@ class Pool:
         order = np.lexsort((rows, -scores))[:k]
         return RankedRows(rows[order], scores[order])
 
-    def top(
-        self, queries: Floats, k: int, cosine: bool = False, sample_scores: Floats | None = None
-    ) -> list[RankedRows]:
+    def top(self, queries: Floats, k: int, cosine: bool = False) -> list[RankedRows]:
         """The k best entries of each query, (queries, size), by inner product.
 
         With `cosine`, products are divided by the lengths of the entries' vectors; queries should have length one.
-        `sample_scores` are the queries' scores with the sample, if they are already known.
         """
         k = min(k, len(self))
         if not k or not len(queries):
             return [RankedRows(np.zeros(0, np.int64), np.zeros(0, np.float32)) for _ in queries]
-        scores = self.sample_scores(queries, cosine) if sample_scores is None else sample_scores
+        scores = self._sample_scores(queries, cosine)
         slack = _SLACK * np.linalg.norm(queries, axis=1) * (1 if cosine else self._largest)
         least = _kth_best(scores, k) - slack  # (queries,)
         blocks = self._above(queries, least, cosine, k, slack)

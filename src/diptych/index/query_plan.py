@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
 from diptych.index.backend import IndexStore
@@ -19,24 +18,35 @@ from diptych.index.exact import Pool, RankedRows
 from diptych.index.groups import new_groups
 from diptych.index.ivf import Ivf
 from diptych.index.query import Cursor, Query
+from diptych.index.query_text import parse
 from diptych.index.ranking import Candidates, Method, Ranking
-from diptych.index.relevance import EQUAL, thresholds
+from diptych.index.relevance import Judgement, judge, not_judged
 from diptych.model import Model
+from diptych.models.calibration.calibration import Calibration, LogisticFit
 from diptych.models.engines.engine import Encodings
+
+_FIRST = 16  # candidates among which the best hit is
 
 
 class QueryPlan:
     """How queries of one kind are answered from a pool of entries of one kind.
 
-    `pool` holds the entries that pass the filters, of which there is at least one, and `unfiltered` all entries of the
-    kind. Models whose score is not an inner product re-rank the best `rerank` candidates, then the next as many.
+    `pool` holds the entries that pass the filters, of which there is at least one. Models whose score is not an inner
+    product re-rank the best `rerank` candidates, then the next as many. Hits are judged by the model's `calibration`.
     """
 
     def __init__(
-        self, store: IndexStore, model: Model, pool: Pool, unfiltered: Pool, *, ivf: Ivf | None, rerank: int
+        self,
+        store: IndexStore,
+        model: Model,
+        pool: Pool,
+        *,
+        ivf: Ivf | None,
+        rerank: int,
+        calibration: Calibration | None = None,
     ) -> None:
         self._store, self._model = store, model
-        self.pool, self._unfiltered = pool, unfiltered
+        self.pool, self._calibration = pool, calibration
         self._ivf, self._rerank = ivf, rerank
 
     def rankings(self, queries: Sequence[Query], encoded: Encodings, least: int = 0) -> list[Ranking]:
@@ -45,25 +55,22 @@ class QueryPlan:
         First pages share a product, in which an IVF may choose the candidates; later pages are exact.
         """
         cosine = _is_cosine(queries[0])
-        norms = np.linalg.norm(encoded.vectors, axis=1).astype(np.float32)
         if cosine:
-            directions = (encoded.vectors / np.where(norms > 0, norms, 1)[:, None]).astype(np.float32, copy=False)
-            encoded, norms = replace(encoded, vectors=directions), np.ones_like(norms)
-        sample_scores = self.pool.sample_scores(encoded.vectors, cosine)
-        threshold = self._thresholds(encoded.vectors, norms, cosine, sample_scores)
+            norms = np.linalg.norm(encoded.vectors, axis=1, keepdims=True)
+            directions = (encoded.vectors / np.where(norms > 0, norms, 1)).astype(np.float32, copy=False)
+            encoded = replace(encoded, vectors=directions)
         rankings = [
             Ranking(
                 self.pool.ids,
                 functools.partial(self.extend, query, encoded.take([row])),
                 functools.partial(new_groups, self._store, self.pool, query.request),
-                float(threshold[row]),
                 self._tier(query),
             )
             for row, query in enumerate(queries)
         ]
         if queries[0].request.cursor is None:
             depths = [max(least, 2 * query.request.k + 16, self._tier(query) or 0) for query in queries]
-            ranked, method = self._first_products(encoded.vectors, max(depths), cosine, sample_scores)
+            ranked, method = self._first_products(encoded.vectors, max(depths), cosine)
             for row, (query, ranking, depth) in enumerate(zip(queries, rankings, depths, strict=True)):
                 best = RankedRows(ranked[row].rows[:depth], ranked[row].scores[:depth])
                 ranking.found = self._candidates(query, encoded.take([row]), best, 0, method)
@@ -81,7 +88,7 @@ class QueryPlan:
         cursor = query.cursor()
         start = 0 if cursor is None else ranking.start(cursor)
         places, more = ranking.page(start, query.request.k)
-        hits = self._hits(ranking, places)
+        hits = self._hits(query, ranking, places)
         last = Cursor(query.digest, int(places[-1]) + 1, hits[-1].entry.id, hits[-1].score) if more else None
         return Answer(
             tuple(hits),
@@ -91,26 +98,39 @@ class QueryPlan:
             next=None if last is None else str(last),
         )
 
-    def _hits(self, ranking: Ranking, places: Integers) -> list[Hit]:
+    def _hits(self, query: Query, ranking: Ranking, places: Integers) -> list[Hit]:
         found = ranking.found
         entries = self._store.entries(self.pool.ids[found.rows[places]])
+        judged = self._judgements(query, found, places)
         return [
-            Hit(
-                entry,
-                float(found.scores[place]),
-                bool(found.products[place] >= ranking.threshold),
-                tuple(ranking.near(place).tolist()),
-            )
-            for entry, place in zip(entries, places.tolist(), strict=True)
+            Hit(entry, float(found.scores[place]), fits.fit, fits.probability, tuple(ranking.near(place).tolist()))
+            for entry, place, fits in zip(entries, places.tolist(), judged, strict=True)
         ]
 
-    def _thresholds(self, queries: Floats, norms: Floats, cosine: bool, sample_scores: Floats) -> NDArray[np.float64]:
-        """The product from which a hit stands out, per query; a filtered pool is judged by the unfiltered index."""
-        unfiltered = self._unfiltered
-        scores = sample_scores if unfiltered is self.pool else unfiltered.sample_scores(queries, cosine)
-        if cosine:
-            return np.minimum(thresholds(scores, norms, len(self.pool), unfiltered.background_of_cosines), EQUAL)
-        return thresholds(scores, norms, len(self.pool), unfiltered.background)
+    def _judgements(self, query: Query, found: Candidates, places: Integers) -> list[Judgement]:
+        """How well the hits at some places fit, of a page that may begin after the best hits."""
+        first = np.arange(min(_FIRST, len(found.rows)))
+        if query.encoding is None:
+            return judge(found.products[places], np.inf)
+        if self._calibration is None or _is_cosine(query) or (query.kind == "text" and query.text is None):
+            return not_judged(places)
+        hits, answers = self._calibration.hits, self._calibration.answers
+        best = float(self._probabilities(query, found, first, self._calibration, answers).max(initial=0))
+        return judge(self._probabilities(query, found, places, self._calibration, hits), best)
+
+    def _probabilities(
+        self, query: Query, found: Candidates, places: Integers, calibration: Calibration, fit: LogisticFit
+    ) -> Floats:
+        """The probability of each of some candidates; infinite for one that has all words of the query."""
+        rows, products = found.rows[places], found.products[places]
+        if query.kind == "text":
+            assert query.encoding is not None
+            about = calibration.describe_texts(query.encoding.vectors, [parse(query.text or "").wanted])
+        else:
+            texts = [entry.text or "" for entry in self._store.entries(self.pool.ids[rows])]
+            about = calibration.describe_texts(self.pool.vectors[rows], texts)
+        scores = np.where(np.isfinite(products), products, 0)
+        return np.where(np.isfinite(products), fit.probabilities(scores, about), products)
 
     def _tier(self, query: Query) -> int | None:
         """How many candidates are re-ranked together; None if inner products are the scores."""
@@ -118,9 +138,7 @@ class QueryPlan:
             return None
         return max(self._rerank, 2 * query.request.k + 16)
 
-    def _first_products(
-        self, queries: Floats, count: int, cosine: bool, sample_scores: Floats
-    ) -> tuple[list[RankedRows], Method]:
+    def _first_products(self, queries: Floats, count: int, cosine: bool) -> tuple[list[RankedRows], Method]:
         """The best rows by inner product: from the IVF, if any, and else by exact search."""
         pool, ivf = self.pool, self._ivf
         count = min(count, len(pool))
@@ -129,7 +147,7 @@ class QueryPlan:
             if all(len(found) >= count for found in rows):
                 ranked = (pool.rank(query, found, count, cosine) for query, found in zip(queries, rows, strict=True))
                 return list(ranked), "ivf"
-        return pool.top(queries, count, cosine, sample_scores), "exact"
+        return pool.top(queries, count, cosine), "exact"
 
     def _candidates(self, query: Query, encoded: Encodings, best: RankedRows, since: int, method: Method) -> Candidates:
         """The best rows as candidates, re-ranked tier by tier if the model asks for it, except tiers before `since`."""

@@ -27,7 +27,8 @@ Method = Literal["exact", "ivf"]
 class Candidates:
     """Candidates of one query, best first: rows of the pool, the scores to show, and the inner products.
 
-    `more` is whether the pool has further rows.
+    A product is infinite for a row that has all words of the query, and minus infinity if it is not known. `more` is
+    whether the pool has further rows.
     """
 
     rows: Integers
@@ -50,7 +51,7 @@ class Ranking:
 
     `extend(depth, since)` returns at least `depth` candidates, if the pool has them; a longer list begins as a shorter
     one, and candidates before `since` may be in any order. Each `tier` candidates are in the order of their scores,
-    which are `relative` if they change with the other entries. `threshold` is the product from which a hit stands out.
+    which are `relative` if they change with the other entries.
     """
 
     def __init__(
@@ -58,13 +59,12 @@ class Ranking:
         ids: Integers,
         extend: Callable[[int, int], Candidates],
         groups: Callable[[], Groups],
-        threshold: float,
         tier: int | None = None,
         *,
         relative: bool = False,
     ) -> None:
         self._ids, self.extend, self._new_groups = ids, extend, groups
-        self.threshold, self._tier, self._relative = threshold, tier, relative
+        self._tier, self._relative = tier, relative
         no_scores = np.zeros(0, np.float32)
         self.found = Candidates(np.zeros(0, np.int64), no_scores, no_scores, True, "exact")
         self._begin = 0

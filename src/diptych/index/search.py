@@ -6,6 +6,7 @@ that Python, the command line and the HTTP service agree.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,12 +30,16 @@ from diptych.index.query_plan import QueryPlan
 from diptych.index.query_reader import QueryReader
 from diptych.index.query_text import parse
 from diptych.index.ranking import Ranking
+from diptych.index.relevance import calibration_of
 from diptych.index.word_plan import WordPlan, word_store
 from diptych.model import Model
 from diptych.models.address import names_pair, run_folder
+from diptych.models.calibration.calibration import Calibration
 from diptych.models.engines.engine import Encodings
 
 RERANK = 1000
+CALIBRATE = "to make one: diptych calibrate RUN DATA"
+NOT_JUDGED = "hits are not judged, because the model has no calibration"
 
 UseIvf = Literal["auto", "always", "never"]
 
@@ -77,6 +82,11 @@ class Searcher:
     def model_matches(self) -> bool:
         """Whether the index still belongs to this model; another process may have rebuilt it with another one."""
         return self.store.spec.identity == self.model.identity
+
+    @functools.cached_property
+    def calibration(self) -> Calibration | None:
+        """What hits are judged by, if the model has it; see `notes`."""
+        return calibration_of(self.model)
 
     def refresh(self) -> None:
         """Drop what is in memory if the index has changed; it is loaded again when needed."""
@@ -128,6 +138,11 @@ class Searcher:
 
     def notes(self) -> list[str]:
         """What a person should know about how this index is searched."""
+        if self.calibration is not None:
+            return self._speed_notes()
+        return [*self._speed_notes(), NOT_JUDGED if self.store.spec.rescores else f"{NOT_JUDGED}; {CALIBRATE}"]
+
+    def _speed_notes(self) -> list[str]:
         is_large = self.store.cache_path is not None and max(self.store.counts().values()) > self._ivf_above
         if self._ivf == "auto" and is_large and not ivf_cache.available():
             return [f"searching all entries exactly; a faster search of this many {ivf_cache.NEEDS_FAISS}"]
@@ -195,8 +210,10 @@ class Searcher:
             self.refresh()
             loaded = self._loaded
             try:
-                pool, ivf, unfiltered = loaded.pool(to, filters), self._ivf_for(loaded, to), loaded.pool(to)
-                plan = QueryPlan(self.store, self.model, pool, unfiltered, ivf=ivf, rerank=self._rerank)
+                pool, ivf = loaded.pool(to, filters), self._ivf_for(loaded, to)
+                plan = QueryPlan(
+                    self.store, self.model, pool, ivf=ivf, rerank=self._rerank, calibration=self.calibration
+                )
                 answers = self._answers(loaded, plan, group) if len(pool) else [Answer((), False, 0) for _ in group]
                 if loaded.instance == self.store.instance:  # ids start again in an index that replaces this one
                     return answers

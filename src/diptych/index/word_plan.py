@@ -46,15 +46,13 @@ class WordPlan:
         begin = functools.partial(Ranking, self._pool.ids, relative=True)
         groups = functools.partial(new_groups, self._store, self._pool, query.request)
         if query.encoding is None:
-            found = Candidates(with_all, scores[places], np.ones(len(places), np.float32), False, "exact")
-            return begin(lambda *_: found, groups, 0.0)
+            found = Candidates(with_all, scores[places], np.full(len(places), np.inf, np.float32), False, "exact")
+            return begin(lambda *_: found, groups)
         head = max(_FUSED, 2 * query.request.k)
         by_words = self._in_pool(words.by_words(text, every=False)[0])[1][:head]
         (by_meaning,) = self._plan.rankings([query], query.encoding, head)
         fused = functools.partial(_fuse, by_words=by_words, with_all=with_all, head=head)
-        ranking = begin(
-            lambda depth, since: fused(by_meaning.extend(max(depth, head), since)), groups, by_meaning.threshold
-        )
+        ranking = begin(lambda depth, since: fused(by_meaning.extend(max(depth, head), since)), groups)
         if len(by_meaning.found.rows):
             ranking.found = fused(by_meaning.found)
         return ranking

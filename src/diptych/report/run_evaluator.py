@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from diptych.data.corpus import Corpus
-from diptych.errors import RunError
+from diptych.errors import DataError, RunError
 from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.evaluation.localisation.phrase_metrics import GroundingResult
 from diptych.evaluation.metrics.average_precision import average_precision_applies, ranks_with_precision
@@ -15,6 +16,7 @@ from diptych.evaluation.metrics.recall import metrics_from_ranks
 from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.runs import encoded_score, evaluate_encoded, validation_metrics
 from diptych.model import Model
+from diptych.models.calibration.calibrate import calibrate
 from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.progress import ProgressDisplay, no_progress
 from diptych.report.baselines import Baseline, BaselineComparison, compare_with_baselines
@@ -47,7 +49,7 @@ class RunEvaluator:
     on_skipped: Callable[[dict[str, str]], None] | None = None
 
     def write_report(self, run: Path, model: Model, split: str = "val") -> ReportedRun:
-        """Measure a run on a split, write its report, and return what was measured."""
+        """Measure a run on a split, write its report, calibrate it if it can be, and return what was measured."""
         part = self.corpus.split(split)
         if trained_on_phrases(run):
             found = self._localise(run, model, part, split)
@@ -55,6 +57,8 @@ class RunEvaluator:
             return ReportedRun(found.metrics)
         encoded = self._encode(run, model, part, split)
         result = evaluate_encoded([encoded])
+        with suppress(DataError):  # too few photos, or a model without a calibration: searches say so
+            calibrate(model.engine, model.identity, encoded, run)
         negatives = hard_negatives_section(run, model, self.corpus)
         write_report(run, encoded, result, split, hard_negatives=negatives, stores=model.stores)
         return ReportedRun(result.metrics.to_json(), encoded, result)

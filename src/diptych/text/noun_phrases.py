@@ -40,6 +40,8 @@ _BREAKS = _words(
     "together away apart ready alone ahead front nearby airborne upside too still only even almost already how why "
     "seen made held caught taken shown thrown given done gone stuck asleep"
 )
+FUNCTION_WORDS = _DETERMINERS | _BREAKS | _NUMBERS | _words("and of not s t very each next near other looks seems")
+"""Words that say nothing of what a photo shows."""
 _VERBS = _words(
     "act aim appear approach argue arrive ask attack attempt attend balance bark bat bathe be become begin bend bite "
     "blow bounce bow brush build carry catch celebrate chase chat check cheer chew clap clean climb come compete "

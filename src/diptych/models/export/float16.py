@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from diptych.models.address import ModelFiles
+from diptych.models.calibration.calibration import copy_calibration
 from diptych.models.engines.torch_engine import TorchEngine
 from diptych.models.export.exported import new_folder
 from diptych.models.storage import load_tensors, matcher_header, save_tensors
@@ -40,6 +41,8 @@ def export_float16(run: str | Path, into: Path) -> None:
         halves = {name: halved(tensor) for name, tensor in tensors.items()}
         save_tensors(temporary / "best" / "weights.safetensors", halves, about)
         TorchEngine.open(temporary, "cpu")
+        if files.pair is None:
+            copy_calibration(folder, temporary, ModelFiles.find(temporary).identity())
 
 
 def halved(tensor: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ import diptych
 from diptych.errors import RunError
 from diptych.files import file_hash, write_json
 from diptych.models.address import ModelFiles
+from diptych.models.calibration.calibration import copy_calibration
 from diptych.models.engines.onnx_engine import TextSide
 from diptych.models.engines.onnx_graph import Graph
 from diptych.models.engines.torch_engine import TorchEngine
@@ -69,6 +70,8 @@ def export_onnx(run: str | Path, into: Path) -> float:
             write_graph(text_graph(engine.matcher), temporary / TEXT)
             size, difference = checked(engine, Graph(temporary / IMAGE), Graph(temporary / TEXT))
         _write_card(temporary, files, engine, size, exported_files(temporary))
+        if files.pair is None:
+            copy_calibration(files.folder, temporary, files.identity())
     return difference
 
 

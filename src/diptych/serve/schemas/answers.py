@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from diptych.index.entries import Kind
+from diptych.index.entries import Fit, Kind
 
 
 class Problem(BaseModel):
@@ -82,9 +82,14 @@ class EntryDetails(EntryAbout):
 
 
 class FoundEntry(EntryAbout):
-    """An entry that was found; `near` are the ids of its near-duplicates."""
+    """An entry that was found; `near` are the ids of its near-duplicates.
+
+    `probability` is that of the text describing the photo, and `fit` the same in words; null if it is not judged.
+    """
 
     score: float
+    fit: Fit | None
+    probability: float | None
     stands_out: bool
     near: list[int]
 
