@@ -29,6 +29,7 @@ ROUTES = [
     "/search/batch",
     "/home",
     "/folders",
+    "/examples",
     "/encode",
     "/similar",
     "/image/{id}",

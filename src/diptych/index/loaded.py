@@ -30,6 +30,7 @@ class LoadedIndex:
     def __init__(self, store: IndexStore) -> None:
         self.generation, self.instance = store.generation, store.instance
         self.ivfs: dict[Kind, Ivf | None] = {}
+        self.examples: tuple[str, ...] | None = None  # of queries, once they are chosen
         self._store = store
         self._lock = threading.Lock()
         self._pools: dict[Kind, Pool] = {}

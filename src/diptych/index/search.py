@@ -22,6 +22,7 @@ from diptych.index import ivf as ivf_cache
 from diptych.index.backend import IndexStore, locate
 from diptych.index.decoding import photo_options
 from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, SearchRequest
+from diptych.index.examples import EncodedPhrases, choose_examples
 from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
 from diptych.index.query import Query
@@ -73,7 +74,8 @@ class Searcher:
         self._ivf_above = ivf_above
         self._build_ivf = build_ivf
         self._rerank = rerank
-        self._lock = threading.Lock()
+        self._lock, self._examples_lock = threading.Lock(), threading.Lock()
+        self._phrases: EncodedPhrases | None = None
         self._loaded = LoadedIndex(store)
         self._reader = QueryReader(store, model)
         self._build_failure: str | None = None
@@ -87,6 +89,19 @@ class Searcher:
     def calibration(self) -> Calibration | None:
         """What hits are judged by, if the model has it; see `notes`."""
         return calibration_of(self.model)
+
+    def examples(self) -> tuple[str, ...]:
+        """Examples of queries that several photos of the index fit, made from the index; none without a calibration."""
+        if self.calibration is None:
+            return ()
+        self.refresh()
+        loaded = self._loaded
+        with self._examples_lock:
+            if self._phrases is None:
+                self._phrases = EncodedPhrases.of(self.model, self.calibration)
+            if loaded.examples is None:
+                loaded.examples = choose_examples(loaded.pool("image"), self._phrases, self.calibration)
+        return loaded.examples
 
     def refresh(self) -> None:
         """Drop what is in memory if the index has changed; it is loaded again when needed."""

@@ -14,7 +14,7 @@ from diptych.serve.errors import RequestError, add_error_handlers
 from diptych.serve.metrics import MeasureRequests
 from diptych.serve.middleware import LOOPBACK, Guard, HeadAsGet
 from diptych.serve.openapi import document_errors
-from diptych.serve.routes import albums, details, encode, entries, export, home, info, originals, search
+from diptych.serve.routes import albums, details, encode, entries, examples, export, home, info, originals, search
 from diptych.serve.service import Service
 
 PAGE_FOLDER = Path(__file__).parent / "page"
@@ -46,7 +46,7 @@ def create_app(indexes: Mapping[str, Searcher], hosts: Iterable[str] = ()) -> Fa
         redoc_url=None,
         lifespan=lifespan,
     )
-    for routes in (search, home, encode, entries, details, originals, albums, export, info):
+    for routes in (search, home, examples, encode, entries, details, originals, albums, export, info):
         routes.add_routes(app, service)
     _add_page(app)
     add_error_handlers(app)

@@ -128,6 +128,13 @@ class HomeAnswer(BaseModel):
     next: str | None
 
 
+class ExamplesAnswer(BaseModel):
+    """Examples of queries, made from the index; none if its model has no calibration."""
+
+    index: str
+    examples: list[str]
+
+
 class FolderAbout(BaseModel):
     """A folder: its path in the source, the number of images in it and below, and whether it has folders."""
 

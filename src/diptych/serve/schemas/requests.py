@@ -209,6 +209,14 @@ class HomeParameters(BaseModel):
     cursor: Cursor = ""
 
 
+class ExamplesParameters(BaseModel):
+    """The index that examples of queries are made from."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    index: Name = Field("", description="The name of an index; defaults to the first")
+
+
 class FolderParameters(BaseModel):
     """The folder whose folders are listed; without one, the top of the source."""
 
