@@ -33,6 +33,7 @@ WORKS = [
     "search photos.diptych red circle",
 ]
 NEEDS_TORCH = [
+    "calibrate starter scenes:train=4,val=4,test=4",
     "compare starter starter scenes:train=4,val=4,test=4",
     "demo --into demo",
     "encode starter scenes:train=4,val=4,test=4 --into encodings.safetensors",

@@ -57,7 +57,7 @@ def find(package: str, name: str, kind: type[Kind]) -> type[Kind] | None:
     """The settings class of this kind and name, if there is one; only its own module is imported."""
     if ":" in name:
         return _plugin_class(plugins.load_reference(name), kind)
-    if name in plugin_names(package):
+    if name not in module_names(package) and name in plugin_names(package):  # listing plug-ins takes a while
         group, prefix = _GROUPS[package]
         return _plugin_class(plugins.load_installed(group, prefix + name), kind)
     return _built_in(package, name, kind)

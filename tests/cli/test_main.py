@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from diptych.cli.main import app, main
+from diptych.cli.main import COMMANDS, app, main
 
 SCENES = "scenes:train=24,val=6,test=6,texts=2"
 
@@ -78,3 +78,25 @@ def test_a_run_on_phrases_is_indexed_and_searched_as_any_other(
     assert len(found) == 3
     assert found[0]["score"] >= found[2]["score"]
     assert invoke("search", index, "--like", found[0]["id"], "--to", "texts", "--device", "cpu").exit_code == 0
+
+
+def test_only_the_requested_command_is_imported():
+    program = """if True:
+        import sys
+        from diptych.cli.main import main
+        sys.argv = ["diptych", "search", "none.diptych", "dog"]
+        try:
+            main()
+        except SystemExit:
+            pass
+        print([name for name in ("train", "evaluate", "serve", "search") if f"diptych.cli.{name}" in sys.modules])
+    """
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout == "['search']\n"
+    assert ended.stderr.count("\n") == 1
+
+
+def test_every_command_is_in_the_help_in_order(invoke):
+    shown = invoke("--help").output
+    places = [shown.index(f" {name} ") for name in COMMANDS]
+    assert places == sorted(places)

@@ -1,43 +1,23 @@
 """The command line; each command is a thin shell around functions of the library.
 
-Commands import what they need when they run: importing torch takes seconds, which help and completion should not wait
-for.
+Only the module of the requested command is imported, and commands import what they need when they run: importing torch
+takes seconds, which help and completion should not wait for.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 import typer
 
 from diptych import __version__
-from diptych.cli import (
-    calibrate,
-    compare,
-    data,
-    demo,
-    doctor,
-    encode,
-    evaluate,
-    explain,
-    export,
-    features,
-    fuse,
-    index,
-    localize,
-    make,
-    mine,
-    open,
-    recipes,
-    search,
-    serve,
-    sweep,
-    train,
-    watch,
-)
 from diptych.cli.console import print_error, show_warnings
-from diptych.cli.search_words import SearchCommand
 from diptych.errors import DiptychError
 from diptych.optional import needs_train
 
@@ -45,36 +25,42 @@ from diptych.optional import needs_train
 # working threads: on a busy machine, training becomes several times slower.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
-app = typer.Typer(
-    name="diptych",
-    help="Image-text matching: train, evaluate and search in both directions.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    add_completion=True,
+# One module each, which has a `command`, or an `app` of several; the order is that of the help.
+COMMANDS = (
+    *("features", "train", "sweep", "make", "fuse", "mine", "evaluate", "calibrate", "compare"),
+    *("encode", "open", "index", "watch", "search", "serve", "localize", "explain", "export", "data", "recipes", "doctor", "demo"),
 )
-app.command("features")(features.command)
-app.command("train")(train.command)
-app.command("sweep")(sweep.command)
-app.command("make")(make.command)
-app.command("fuse")(fuse.command)
-app.command("mine")(mine.command)
-app.command("evaluate")(evaluate.command)
-app.command("compare")(compare.command)
-app.command("calibrate")(calibrate.command)
-app.command("encode")(encode.command)
-app.command("open")(open.command)
-app.add_typer(index.app, name="index")
-app.command("watch")(watch.command)
-app.command("search", cls=SearchCommand)(search.command)
-app.command("serve")(serve.command)
-app.command("localize")(localize.command)
-app.command("explain")(explain.command)
-app.command("export")(export.command)
-app.add_typer(data.app, name="data")
-app.add_typer(recipes.app, name="recipes")
-app.command("doctor")(doctor.command)
-app.command("demo")(demo.command)
+
+
+def command_line(names: Sequence[str] = COMMANDS) -> typer.Typer:
+    """The command line with these commands."""
+    made = typer.Typer(
+        name="diptych",
+        help="Image-text matching: train, evaluate and search in both directions.",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        add_completion=True,
+    )
+    made.callback()(options)
+    for name in names:
+        module = import_module(f"diptych.cli.{name}")
+        if hasattr(module, "app"):
+            made.add_typer(module.app, name=name)
+        else:
+            made.command(name, cls=getattr(module, "COMMAND_CLASS", None))(module.command)
+    return made
+
+
+@cache
+def _whole() -> typer.Typer:
+    return command_line()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return _whole()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _print_version(requested: bool) -> None:
@@ -83,7 +69,6 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
@@ -95,7 +80,7 @@ def main() -> None:
     show_warnings()
     try:
         with needs_train():
-            app()
+            _requested(sys.argv[1:])()
     except DiptychError as error:
         print_error(str(error))
         sys.exit(1)
@@ -109,3 +94,15 @@ def main() -> None:
             raise
         print_error("out of memory; use smaller batches (--set stage.1.batches.size=64) or --device cpu")
         sys.exit(1)
+
+
+def _requested(words: Sequence[str]) -> typer.Typer:
+    """The command line with the command that these words begin with, or with all commands."""
+    if not words or words[0] not in COMMANDS:
+        return _whole()
+    if words[0] in ("search", "serve"):
+        gc.disable()  # importing modules leaves no garbage; `serve` enables it again before it serves
+    if words[0] == "search":
+        # Read when NumPy is imported. A query is one row, for which threads would wait longer than they compute.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    return command_line(words[:1])

@@ -15,7 +15,7 @@ from rich.text import Text
 from diptych.cli.console import print_note, printable, stdout
 from diptych.cli.options import AllowCode, Device, Download
 from diptych.cli.search_paths import print_paths, with_paths
-from diptych.cli.search_words import query_text
+from diptych.cli.search_words import SearchCommand, query_text
 from diptych.data.video_header import clock
 from diptych.errors import DataError
 from diptych.index.entries import DEFAULT_K, Mode
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from diptych.index.entries import Answer, Entry, SearchRequest
     from diptych.index.search import Searcher
 
+COMMAND_CLASS = SearchCommand
 _WIDE = 10_000  # columns if a program reads the table: no name or caption is truncated
 
 

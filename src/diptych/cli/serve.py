@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Annotated
 
@@ -57,6 +58,8 @@ def command(
         print_result(f"serving {', '.join(searchers)} at {url_of(listening)}")
         if host in ("0.0.0.0", "::"):
             print_note("requests under another host name are refused; allow names with --allow-host NAME")
+        gc.freeze()
+        gc.enable()
         try:
             server.run(sockets=[listening])
         except KeyboardInterrupt:

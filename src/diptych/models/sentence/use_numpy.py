@@ -16,12 +16,14 @@ from diptych.models.sentence.use_package import (
     FEATURES,
     NEIGHBOURS,
     PIECE,
+    ROWS,
     Layers,
     UseArrays,
     weights_file,
 )
 
 _EPSILON = 1e-12
+_FIRST_ROWS = 512
 _TOKENS_AT_ONCE = 768  # so that what is computed at a time fits into the cache
 
 Floats = NDArray[np.float32]
@@ -36,7 +38,7 @@ class NumpyUSE:
         self.size = PIECE if layers == "last" else 3 * PIECE
         self._arrays = UseArrays(weights_file())
         self._array = cache(self._arrays.array)
-        self._chunk = cache(self._arrays.chunk)
+        self._chunks: dict[int, NDArray[np.uint8]] = {}
 
     def __call__(self, ids: Integers, lengths: Integers) -> Floats:
         """Encode padded ids, (texts, length), of these lengths: (texts, size)."""
@@ -63,10 +65,19 @@ class NumpyUSE:
         """The vectors of pieces: (texts, length, PIECE)."""
         chunks, scale, low = ids % CHUNKS, self._array("scale"), self._array("lo")
         pieces = np.empty((*ids.shape, PIECE), np.float32)
-        for chunk in np.unique(chunks):
+        for chunk in set(chunks.ravel().tolist()):
             here = chunks == chunk
-            pieces[here] = self._chunk(int(chunk))[ids[here] // CHUNKS] * scale[chunk] + low[chunk]
+            rows = ids[here] // CHUNKS
+            pieces[here] = self._table(chunk, int(rows.max()))[rows] * scale[chunk] + low[chunk]
         return pieces
+
+    def _table(self, chunk: int, row: int) -> NDArray[np.uint8]:
+        """The rows of a chunk up to this one, at least."""
+        known = self._chunks.get(chunk)
+        if known is None or len(known) <= row:
+            # Twice as many as needed, so that a chunk is read a few times at most.
+            known = self._chunks[chunk] = self._arrays.chunk(chunk, min(ROWS, max(_FIRST_ROWS, 2 * (row + 1))))
+        return known
 
     def _with_neighbours(self, pieces: Floats, mask: Floats) -> Floats:
         """Each piece beside what the branches make of it and its neighbours: (texts, length, FEATURES)."""

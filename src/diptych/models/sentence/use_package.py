@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
-from numpy.lib.format import read_array
+from numpy.lib.format import read_array, read_array_header_1_0, read_magic
 from numpy.typing import NDArray
 
 from diptych.errors import DiptychError, one_line
@@ -53,6 +55,7 @@ class UseArrays:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._archive: ZipFile | None = None
 
     def array(self, name: str) -> NDArray[np.float32]:
         """A matrix or a vector, of the expected shape."""
@@ -64,19 +67,27 @@ class UseArrays:
             )
         return values
 
-    def chunk(self, number: int) -> NDArray[np.uint8]:
-        """A chunk of the table of pieces: (ROWS, PIECE)."""
+    def chunk(self, number: int, rows: int = ROWS) -> NDArray[np.uint8]:
+        """The first rows of a chunk of the table of pieces: (rows, PIECE). Frequent pieces come first."""
         name = f"q{number + 1}"
-        values = self._read(name)
-        if values.shape != (ROWS, PIECE):
-            raise self._damaged(f"{name} has the shape {values.shape}, not {(ROWS, PIECE)}")
-        return values
+        with self._opened(name) as file:
+            shape, _, dtype = read_array_header_1_0(file) if read_magic(file) == (1, 0) else ((), False, None)
+            if shape != (ROWS, PIECE) or dtype != np.uint8:
+                raise self._damaged(f"{name} has the shape {shape}, not {(ROWS, PIECE)}")
+            return np.frombuffer(file.read(rows * PIECE), np.uint8).reshape(rows, PIECE)
 
     def _read(self, name: str) -> NDArray[Any]:
+        with self._opened(name) as file:
+            values: NDArray[Any] = read_array(file, allow_pickle=False)
+            return values
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[IO[bytes]]:
         try:
-            with ZipFile(self.path) as archive, archive.open(f"{name}.npy") as file:
-                values: NDArray[Any] = read_array(file, allow_pickle=False)
-                return values
+            if self._archive is None:
+                self._archive = ZipFile(self.path)
+            with self._archive.open(f"{name}.npy") as file:
+                yield file
         except (OSError, KeyError, TypeError, ValueError, RuntimeError, EOFError, BadZipFile) as reason:
             raise self._damaged(one_line(reason)) from None
 
@@ -97,11 +108,23 @@ def weights_digest() -> str:
 @cache
 def package_weights() -> PackageWeights:
     """The installed package, and the digest of its weights."""
-    digest = weights_digest()
+    return PackageWeights(PACKAGE, _installed_version(), weights_digest())
+
+
+def check_package(digest: str, version_of_digest: str, path: Path) -> None:
+    """Refuse the installed weights if a file was made with others, whose digest and version it notes.
+
+    A release of a package never changes, so that weights of the same version are not read to compare them.
+    """
+    if not version_of_digest or _installed_version() != version_of_digest:
+        package_weights().check(digest, version_of_digest, path)
+
+
+def _installed_version() -> str:
     try:
-        return PackageWeights(PACKAGE, version(PACKAGE), digest)
+        return version(PACKAGE)
     except PackageNotFoundError:  # a copy of the module without the package's metadata
-        return PackageWeights(PACKAGE, "", digest)
+        return ""
 
 
 def weights_file() -> Path:

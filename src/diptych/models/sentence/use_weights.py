@@ -42,7 +42,7 @@ def _read(path: Path) -> dict[str, Tensor]:
     tensors = {name: torch.from_numpy(arrays.array(name)) for name in SHAPES}
     table = torch.empty(CHUNKS * ROWS, PIECE, dtype=torch.uint8)
     for chunk in range(CHUNKS):
-        table[chunk::CHUNKS] = torch.from_numpy(arrays.chunk(chunk))
+        table[chunk::CHUNKS] = torch.tensor(arrays.chunk(chunk))
     return _joined(tensors, table)
 
 

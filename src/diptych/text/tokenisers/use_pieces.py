@@ -10,17 +10,19 @@ looked up: no piece has a blank after its first character, so words are split on
 
 from __future__ import annotations
 
-from array import array
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 UNKNOWN, BEGIN, END = 0, 1, 2
 BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
 _WORDS = 50_000  # whose splits are kept
 _UNKNOWN_COST = 10.0  # below the least likely piece
-_PIECE, _SCORE = b"\x0a", b"\x15"  # the tags of a piece's two fields: its characters, and log p as a float32
+_PIECE, _SCORE = 0x0A, 0x15  # the tags of a piece's two fields: its characters, and log p as a float32
 
 
 class UsePieces:
@@ -28,10 +30,11 @@ class UsePieces:
 
     def __init__(self, file: Path) -> None:
         data = file.read_bytes()
-        self.pieces, self._scores, rest = _read_pieces(data)
+        self.pieces, scores, rest = _read_pieces(data)
+        self._scores = scores.tolist()
         self._numbers = {piece: number for number, piece in enumerate(self.pieces)}
         self._longest = max(map(len, self.pieces))
-        self._unknown_score = min(self._scores) - _UNKNOWN_COST
+        self._unknown_score = float(scores.min()) - _UNKNOWN_COST
         self._normalise = _normaliser(data, rest)
         self._split_word = lru_cache(_WORDS)(self._best_split)
 
@@ -65,33 +68,21 @@ class UsePieces:
         return tuple(ids[::-1])
 
 
-def _read_pieces(data: bytes) -> tuple[list[str], array[float], int]:
+def _read_pieces(data: bytes) -> tuple[list[str], NDArray[np.float32], int]:
     """The pieces, their scores, and where the fields after the pieces begin."""
-    pieces, scores, place = [], bytearray(), 0
-    while data[place : place + 1] == _PIECE:
-        size, begin = _varint(data, place + 1)
-        place = begin + size
-        length, begin = _varint(data, begin + 1)
-        pieces.append(data[begin : begin + length].decode())
-        begin += length
-        scores += data[begin + 1 : begin + 5] if data[begin : begin + 1] == _SCORE and begin < place else bytes(4)
-    values = array("f")
-    values.frombytes(bytes(scores))
-    return pieces, values, place
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """A number in the variable length of protocol buffers, and the place after it."""
-    value = data[place]
-    if value < 0x80:
-        return value, place + 1
-    shift, value = 7, value & 0x7F
-    while True:
-        place += 1
-        value |= (data[place] & 0x7F) << shift
-        if data[place] < 0x80:
-            return value, place + 1
-        shift += 7
+    places, place = [], 0
+    while data[place] == _PIECE:
+        places.append(place)
+        place += 2 + data[place + 1]
+    # A tag, the size of the rest, the tag and the length of the characters, the characters, a tag, and the score.
+    values = np.frombuffer(data, np.uint8)
+    begins = np.array(places) + 4
+    ends = begins + values[begins - 1]
+    if (values[begins - 3] >= 0x80).any() or (values[ends] != _SCORE).any():
+        raise ValueError("some pieces are not a text of less than 128 bytes and its score")
+    scores = values[ends[:, None] + np.arange(1, 5)].view("<f4").reshape(-1)
+    texts = [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    return b"\0".join(texts).decode().split("\0"), scores, place
 
 
 def _normaliser(data: bytes, rest: int) -> Any:
