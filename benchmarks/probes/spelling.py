@@ -16,6 +16,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 
 from diptych.data.open import open_corpus
 from diptych.text.spelling.correction import Corrector, OwnWords
@@ -93,7 +94,7 @@ def report(name: str, corrector: Corrector, words: list[str], captions: list[str
 
 def report_languages(corrector: Corrector, languages: list[str]) -> None:
     """Print how often a word of another language gets a suggestion, or is not searched for."""
-    import wordfreq
+    wordfreq = import_module("wordfreq")
 
     for language in languages:
         words = [word for word in wordfreq.top_n_list(language, 20_000) if re.fullmatch(r"[^\W\d_]{3,}", word)][::5]

@@ -53,8 +53,9 @@ class EngineSource:
         cls, address: str | Path, device: str, stores: Path | None, **options: Unpack[ModelOptions]
     ) -> EngineSource:
         """The source of the model at an address."""
-        quality, snapshot = options.pop("quality", "best"), options.get("snapshot", "best")
-        return cls(ModelFiles.find(address, **options), device, snapshot, stores, quality)
+        snapshot = options.get("snapshot", "best")
+        files = ModelFiles.find(address, snapshot, download=options.get("download", False))
+        return cls(files, device, snapshot, stores, options.get("quality", "best"))
 
     @property
     def has_graphs(self) -> bool:
