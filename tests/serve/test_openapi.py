@@ -55,7 +55,22 @@ def test_the_document_names_all_routes(schema):
     search = schema.raw_schema["paths"]["/search"]
     assert set(search) == {"get", "post"}  # HEAD is not listed
     assert {parameter["name"] for parameter in search["get"]["parameters"]} == {
-        *("text", "index", "to", "k", "folder", "since", "until", "split", "where", "mode", "cursor", "album")
+        *(
+            "text",
+            "index",
+            "to",
+            "k",
+            "folder",
+            "since",
+            "until",
+            "split",
+            "where",
+            "mode",
+            "cursor",
+            "album",
+            "more",
+            "less",
+        )
     }
     assert set(search["post"]["responses"]) == {"200", "400", "403", "404", "408", "413", "415", "422", "503"}
 

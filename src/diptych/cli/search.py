@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -38,6 +39,12 @@ def command(
     ] = None,
     image: Annotated[Path | None, typer.Option(help="Search with an image file instead of words.")] = None,
     like: Annotated[int | None, typer.Option(metavar="ID", help="Search with an entry of the index.")] = None,
+    more: Annotated[
+        list[int] | None, typer.Option(metavar="ID", help="More like this image of the index; repeatable.")
+    ] = None,
+    less: Annotated[
+        list[int] | None, typer.Option(metavar="ID", help="Less like this image of the index; repeatable.")
+    ] = None,
     mode: Annotated[
         Mode, typer.Option(help="Find images by the model, by exact words in captions, names and folders, or by both.")
     ] = "meaning",
@@ -50,6 +57,9 @@ def command(
     since: Annotated[str | None, typer.Option(metavar="DAY", help="Only images since a day, as 2026-11-16.")] = None,
     until: Annotated[str | None, typer.Option(metavar="DAY", help="Only images until a day.")] = None,
     split: Annotated[str | None, typer.Option(help="Only this split.")] = None,
+    album: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only images of this album; Favourites is one.")
+    ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN=VALUE", help="Only images with this value in the source's table; repeatable."),
@@ -82,25 +92,35 @@ def command(
 
         diptych search photos.diptych --like 17 --folder 2025/summer
 
+        diptych search photos.diptych a dog --more 17 --more 4 --less 9
+
+        diptych search photos.diptych sunset --album Holiday --paths
+
         diptych search photos.diptych red car -0 | xargs -0 cp -t red-cars
     """
     text = query_text(words)
-    if sum(query is not None for query in (text, image, like)) != 1:
-        raise DataError("search with a text, with --image or with --like: exactly one of the three")
+    given = sum(query is not None for query in (text, image, like))
+    if given > 1 or not (given or more):
+        raise DataError("search with a text, with --image or with --like: exactly one of the three; or with --more")
     if sheet is not None and (to == "texts" or sheet.suffix != ".png" or not sheet.parent.is_dir()):
         raise DataError(f"--sheet {sheet}: name a .png file in an existing folder, and search for images")
     if (paths or null) and (as_json or to == "texts"):
         raise DataError("--paths prints files only: search for images, and leave out --json, which has the paths too")
-    from diptych.index.entries import Filters, SearchRequest, column_filters
+    from diptych.index.albums import find_album
+    from diptych.index.entries import Filters, Kind, SearchRequest, column_filters
     from diptych.index.search import open_index
     from diptych.machine import keep_freed_memory
 
     keep_freed_memory()
     filters = Filters(folder, since, until, split, column_filters(where or []))
-    request = SearchRequest("image" if to == "images" else "text", k, filters, mode=mode, cursor=cursor)
+    kind: Kind = "image" if to == "images" else "text"
+    marked = tuple(more or ()), tuple(less or ())
+    request = SearchRequest(kind, k, filters, mode=mode, cursor=cursor, more=marked[0], less=marked[1])
     searcher = open_index(index, run, device, ivf=ivf, build_ivf=False, rerank=rerank)
     store = searcher.store
     try:
+        if album is not None:
+            request = replace(request, filters=replace(filters, album=find_album(store, album)))
         answer = _answer(searcher, request, text, image, like)
         _print_notes(searcher, answer, to)
         if paths or null:
@@ -123,8 +143,7 @@ def _answer(
         return searcher.search_texts([text], request)[0]
     if image is not None:
         return searcher.search_file(image, request)
-    assert like is not None
-    return searcher.search_similar(like, request)
+    return searcher.search_more(request) if like is None else searcher.search_similar(like, request)
 
 
 def _print_notes(searcher: Searcher, answer: Answer, to: str) -> None:

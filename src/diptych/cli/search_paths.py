@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from diptych.cli.console import print_note
 
 if TYPE_CHECKING:
-    from diptych.index.entries import Answer
+    from diptych.index.entries import Answer, Entry
 
 
 def with_paths(answer: Answer) -> dict[str, Any]:
@@ -22,8 +23,13 @@ def with_paths(answer: Answer) -> dict[str, Any]:
 
 def print_paths(answer: Answer, end: str) -> None:
     """Print the path of each hit, followed by `end`, exactly as the file system has it."""
-    paths = [hit.entry.path for hit in answer.hits]
-    files = list(dict.fromkeys(path for path in paths if path is not None))  # a video may have several hits
+    write_paths([hit.entry for hit in answer.hits], end)
+
+
+def write_paths(entries: Sequence[Entry], end: str) -> None:
+    """Print the path of the file of each image, followed by `end`, exactly as the file system has it."""
+    paths = [entry.path for entry in entries]
+    files = list(dict.fromkeys(path for path in paths if path is not None))  # a video may have several images
     if missing := paths.count(None):
         print_note(f"{missing:,} of {len(paths):,} images are not in a file and have no path")
     try:

@@ -7,6 +7,7 @@ file is missing for a time is in its albums when it returns. The favourites are 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -76,6 +77,10 @@ class AlbumStore(Protocol):
 
     def has_album(self, album: int) -> bool:
         """Whether there is an album with this id."""
+        ...
+
+    def ids_of(self, names: Sequence[str]) -> dict[str, int]:
+        """The ids of images by their keys, or by the paths of their files below the indexed folder."""
         ...
 
     def edit_albums(self) -> AbstractContextManager[AlbumEditor]:

@@ -15,6 +15,7 @@ Mode = Literal["meaning", "words", "both"]
 Fit = Literal["strong", "likely", "possible", "weak"]
 
 DEFAULT_K = 10  # hits per answer
+MAX_MARKED = 100  # images that people want more of, and of those that they want less of
 EMPTY_QUERY = "is empty; describe what to look for, such as 'two dogs on a beach'"
 
 
@@ -110,6 +111,7 @@ class SearchRequest:
     `without` excludes one entry and its exact copies, for a search for entries similar to it. `excluded` are phrases
     that the captions of a hit must not contain; a search by text adds those that its text excludes (`dog -snow`).
     `mode` is how a text finds images: by the model, by its exact words in captions, names and folders, or by both.
+    `more` and `less` are the ids of images that people want more and less of, with or without a text or an image.
     `cursor` is `Answer.next` of the page before, of a request that is the same otherwise; without it, the best hits are
     returned.
     """
@@ -121,6 +123,8 @@ class SearchRequest:
     excluded: tuple[str, ...] = ()
     mode: Mode = "meaning"
     cursor: str | None = None
+    more: tuple[int, ...] = ()
+    less: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(Mode):

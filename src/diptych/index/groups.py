@@ -31,7 +31,8 @@ class AllowedGroups:
         self, store: IndexStore, pool: Pool, request: SearchRequest, add: Callable[[Integers, Integers], Integers]
     ) -> None:
         self._store, self._pool, self._request, self._add = store, pool, request, add
-        self._without = None if request.without is None else store.contents_of([request.without])[0]
+        hidden = (*request.less, *(() if request.without is None else (request.without,)))
+        self._hidden = store.contents_of(hidden) if hidden else np.zeros(0, np.int64)
 
     def add(self, rows: Integers) -> Integers:
         """For each further row the row of the hit that represents it, or -1 if it is excluded."""
@@ -43,7 +44,7 @@ class AllowedGroups:
         return hit_of
 
     def _allowed(self, ids: Integers, contents: Integers) -> NDArray[np.bool_]:
-        allowed = np.ones(len(ids), bool) if self._without is None else contents != self._without
+        allowed = ~np.isin(contents, self._hidden)
         if self._request.excluded and isinstance(self._store, WordStore):
             images = ids
             if self._request.to == "text":

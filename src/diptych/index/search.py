@@ -23,6 +23,7 @@ from diptych.index.backend import IndexStore, locate
 from diptych.index.decoding import photo_options
 from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, SearchRequest
 from diptych.index.examples import EncodedPhrases, choose_examples
+from diptych.index.feedback import with_feedback
 from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
 from diptych.index.query import Query
@@ -141,6 +142,12 @@ class Searcher:
         kind, encoded = self.store.encoded(id)
         return self.search([Query(encoded, kind, replace(request, without=id))])[0]
 
+    def search_more(self, request: SearchRequest) -> Answer:
+        """Images like those in `request.more`, and unlike those in `request.less`, without a text."""
+        if not request.more:
+            raise DataError("more: name an image of the index to find more like it")
+        return self.search([Query(None, "image", request)])[0]
+
     def unknown_words(self, text: str) -> tuple[str, ...]:
         """The words of a text that the model does not know, each once, in the order of the text."""
         return self._unknown_words(self._words(text))
@@ -190,11 +197,11 @@ class Searcher:
             request = replace(request, mode="words")
         checked = replace(query, request=request, encoding=None if request.mode == "words" else query.encoding)
         checked.cursor()
-        return checked
+        return with_feedback(checked, self.store, self.model)
 
     def _is_searchable(self, query: Query) -> bool:
         """Whether a query has a word that the model knows, and one that is not merely a mistyped or made-up word."""
-        if query.text is None:
+        if query.text is None or query.request.more:
             return True
         words = self._words(parse(query.text).wanted)
         return len(self._unknown_words(words)) < len(words) and self._reader.read(query.text).is_searchable

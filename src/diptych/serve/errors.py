@@ -96,6 +96,8 @@ def describe_first(mistakes: Sequence[Mapping[str, Any]]) -> str:
         message = "input should be an object"
     if first["type"] == "value_error":
         message = str(first["ctx"]["error"])
+        if not field:  # about several fields
+            return message
     return f"{field[:100] or 'the body'}: {message[:1].lower()}{message[1:]}"
 
 

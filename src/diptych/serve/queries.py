@@ -68,12 +68,18 @@ class Upload:
     prepared: NDArray[Any] | Encodings = field(compare=False)
 
 
+Subject = str | Upload | int | None
+
+
 @dataclass(frozen=True)
 class EncodingQuery:
-    """A text, an uploaded photo, or the id of an entry, encoded by the model of an index."""
+    """A text, an uploaded photo, or the id of an entry, encoded by the model of an index.
+
+    A search may have no subject: its request then names images to find more like them.
+    """
 
     index: str
-    subject: str | Upload | int
+    subject: Subject
 
     @property
     def text(self) -> str | None:
@@ -96,7 +102,7 @@ class SearchResult:
     captions: Mapping[int, Sequence[str]]
 
 
-EncodedQuery = tuple[Encodings | None, Kind]  # one row, and what it encodes; no row for a search by words alone
+EncodedQuery = tuple[Encodings | None, Kind]  # one row, and what it encodes; no row without one
 QueryResult = SearchResult | Encodings  # of a SearchQuery, and of an EncodingQuery
 
 
@@ -139,7 +145,9 @@ class QueryRunner:
             encoded |= self._encode_texts(model, group)
             encoded |= self._encode_photos(model, group)
         for query in queries:
-            if isinstance(query.subject, int):
+            if query.subject is None:
+                encoded[query] = None, "image"
+            elif isinstance(query.subject, int):
                 encoded[query] = self._stored(query.index, query.subject)
         return [encoded[query] for query in queries]
 

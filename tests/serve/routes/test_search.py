@@ -234,3 +234,31 @@ def test_a_cursor_of_another_search_is_refused(kit, client):
     for other in (cursor[:-1], "x", "é", cursor):
         response = client.get("/search", params={"text": "blue", "cursor": other})
         assert kit.error_of(response, 422) == expected
+
+
+def test_more_and_less_turn_a_search(kit, client):
+    ids = {hit["key"]: hit["id"] for hit in client.get("/search?text=red").json()["hits"]}
+    red, green, blue = (ids[key] for key in ("red.jpg", "green.jpg", "below/blue.jpg"))
+    assert kit.keys(client.get(f"/search?text=red&more={green}"))[:2] == ["red.jpg", "green.jpg"]
+    in_url = kit.keys(client.get(f"/search?more={green},{blue}&less={red}"))
+    assert kit.keys(client.get(f"/search?more={green}&more={blue}&less={red}")) == in_url
+    assert sorted(in_url) == ["below/blue.jpg", "green.jpg"]  # what is not liked is not shown
+    assert kit.keys(client.post("/search", json={"more": [green, blue], "less": [red]})) == in_url
+    assert client.get(f"/search?more={green}").json()["text"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "reason"),
+    [
+        ("", 422, "text is missing; describe what to look for, or name images"),
+        ("less=1", 422, "text is missing"),
+        ("more=4711", 404, "no entry 4711"),
+        ("more=x", 422, "more.0"),
+        ("text=a&more=1&less=1", 422, "in both more and less"),
+        ("text=a&more=1&to=text", 422, "search for images"),
+        ("text=a&more=1&mode=words", 422, "choose another mode"),
+        ("text=a&more=" + ",".join(["1"] * 101), 422, "at most 100"),
+    ],
+)
+def test_wrong_feedback_is_named(kit, client, query, status, reason):
+    assert reason in kit.error_of(client.get(f"/search?{query}"), status)

@@ -6,7 +6,7 @@ A change of an album leaves the generation of the index as it is, because entrie
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -65,6 +65,16 @@ def album_names(database: Database, image: int) -> dict[int, str]:
 def has_album(database: Database, album: int) -> bool:
     """Whether there is an album with this id."""
     return bool(database.rows("SELECT 1 FROM albums WHERE id = ?", (int(album),)))
+
+
+def ids_of(database: Database, names: Sequence[str]) -> dict[str, int]:
+    """The ids of images by their keys, or by the paths of their files below the indexed folder."""
+    statement = (
+        "SELECT {0}, id FROM entries WHERE kind = 'image' AND {0} IN (SELECT value FROM json_each(?)) ORDER BY id DESC"
+    )
+    wanted = (json.dumps(list(names)),)
+    by_path, by_key = (dict(database.rows(statement.format(column), wanted)) for column in ("path", "key"))
+    return {**by_path, **by_key}
 
 
 def locked(path: Path) -> AbstractContextManager[None]:

@@ -273,6 +273,10 @@ class Store:
         """Whether there is an album with this id."""
         return albums.has_album(self.database, album)
 
+    def ids_of(self, names: Sequence[str]) -> dict[str, int]:
+        """The ids of images by their keys, or by the paths of their files below the indexed folder."""
+        return albums.ids_of(self.database, names)
+
     def edit_albums(self) -> AbstractContextManager[AlbumEditor]:
         """An editor of the albums, whose changes are all made at the end of the block, or none of them."""
         return albums.editing(self.path)

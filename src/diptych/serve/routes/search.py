@@ -26,7 +26,7 @@ from diptych.serve.openapi import (
     read_json,
     read_parameters,
 )
-from diptych.serve.queries import SearchQuery, SearchResult, Upload
+from diptych.serve.queries import SearchQuery, SearchResult, Subject
 from diptych.serve.schemas.answers import BatchAnswer, SearchAnswer
 from diptych.serve.schemas.fields import MAX_CHARACTERS, MAX_QUERIES
 from diptych.serve.schemas.requests import (
@@ -136,12 +136,12 @@ def _add_similar(app: FastAPI, service: Service) -> None:
         return await respond(service, options, upload, started)
 
 
-async def respond(service: Service, options: SearchOptions, subject: str | Upload | int, started: float) -> Response:
+async def respond(service: Service, options: SearchOptions, subject: Subject, started: float) -> Response:
     """The response to a search that was received at `started`."""
     return Response(await answer(service, options, subject, started), media_type="application/json")
 
 
-async def answer(service: Service, options: SearchOptions, subject: str | Upload | int, started: float) -> bytes:
+async def answer(service: Service, options: SearchOptions, subject: Subject, started: float) -> bytes:
     """The answer to a search that was received at `started`, as JSON."""
     without = subject if isinstance(subject, int) else None
     query = SearchQuery(service.index_name(options.index), subject, options.request(without))

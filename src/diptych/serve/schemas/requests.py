@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import Self
 
 from diptych.index.entries import Filters, Kind, Mode, SearchRequest, column_filters
 from diptych.serve.schemas.fields import (
@@ -18,6 +19,7 @@ from diptych.serve.schemas.fields import (
     Cursor,
     Day,
     Id,
+    Ids,
     Name,
     Words,
 )
@@ -68,16 +70,24 @@ class UrlOptions(SearchOptions):
 
 
 class TextOptions(SearchOptions):
-    """What a search by text has besides."""
+    """What a search by text has besides; `more` and `less` are images that people want more and less of."""
 
-    text: Words
+    text: Words | None = None
     mode: Mode = Field(
         "meaning", description="Find images by the model, by exact words in captions, names and folders, or by both"
     )
+    more: Ids = []
+    less: Ids = []
+
+    @model_validator(mode="after")
+    def _has_something_to_find(self) -> Self:
+        if self.text is None and not self.more:
+            raise ValueError("text is missing; describe what to look for, or name images to find more like them")
+        return self
 
     def request(self, without: int | None = None) -> SearchRequest:
         """The same options as the index takes them; a DataError if one is invalid."""
-        return replace(super().request(without), mode=self.mode)
+        return replace(super().request(without), mode=self.mode, more=tuple(self.more), less=tuple(self.less))
 
 
 class SearchParameters(UrlOptions, TextOptions):
