@@ -443,6 +443,51 @@ def test_rebuilding_leaves_the_old_file_until_the_new_one_is_complete(photos, tm
     assert sorted(file.name for file in tmp_path.iterdir()) == ["an.diptych", "an.diptych.damaged", "photos"]
 
 
+def favourites(index):
+    """The keys of the favourites."""
+    store = Store.open(index)
+    keys = {entry.key for entry in store.entries(store.matching("image", Filters(album=0)))}
+    store.close()
+    return keys
+
+
+def mark(index, *keys):
+    """Make images favourites."""
+    known = ids(index)
+    store = Store.open(index)
+    with store.edit_albums() as edit:
+        edit.add(0, [known[key] for key in keys])
+    store.close()
+
+
+@pytest.mark.parametrize("again", [sync, lambda model, _, index: rebuild(index, model)], ids=["sync", "rebuild"])
+def test_favourites_survive_edits_and_renames(photos, tmp_path, again):
+    index, model = tmp_path / "index", Fake()
+    sync(model, str(photos), index)
+    mark(index, "2.png", "4.png", "6.png")
+    put(photos / "2.png", 20)  # edited
+    (photos / "4.png").rename(photos / "four.png")
+    (photos / "6.png").unlink()
+    again(model, str(photos), index)
+    assert favourites(index) == {"2.png", "four.png"}
+    put(photos / "back.png", 6)
+    again(model, str(photos), index)
+    assert favourites(index) == {"2.png", "four.png", "back.png"}
+
+
+@pytest.mark.parametrize("again", [sync, lambda model, _, index: rebuild(index, model)], ids=["sync", "rebuild"])
+def test_renumbered_images_do_not_pass_favourites_on(photos, tmp_path, again):
+    index, model = tmp_path / "index", Fake()
+    sync(model, str(photos), index)
+    mark(index, "2.png")
+    (photos / "6.png").unlink()
+    (photos / "4.png").rename(photos / "6.png")
+    (photos / "2.png").rename(photos / "4.png")
+    put(photos / "2.png", 30)  # a new one in front
+    again(model, str(photos), index)
+    assert favourites(index) == {"4.png"}
+
+
 if __name__ == "__main__":
     update.IMAGES_PER_TRANSACTION = 2
     sync(Fake(pause=0.05), sys.argv[1], sys.argv[2], workers=1)
