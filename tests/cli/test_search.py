@@ -57,7 +57,7 @@ def index(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def opened(monkeypatch):
-    monkeypatch.setattr(Model, "load", lambda address, device: FakeModel(address))
+    monkeypatch.setattr(Model, "load", lambda address, device, **_: FakeModel(address))
     monkeypatch.setenv("COLUMNS", "200")
 
 
