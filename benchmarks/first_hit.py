@@ -38,6 +38,7 @@ class RandomVectors(Model):
     """The starter, except that a photo's vector is random."""
 
     reads_pictures, is_inner_product, decode_size, embedding_dim = True, True, 8, 1024
+    quality = "best"
 
     def __init__(self) -> None:
         super().__init__(engine=cast("Any", self))
