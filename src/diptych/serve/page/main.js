@@ -9,6 +9,7 @@ import { messageOf } from "./http.js";
 import { icon } from "./icons.js";
 import { watchKeys } from "./keys.js";
 import { Library } from "./library.js";
+import { notify } from "./notices.js";
 import { markOffers } from "./offers.js";
 import { Pane } from "./pane.js";
 import { NOTHING, NO_FILTERS, fromUrl, isEmpty, isSame, toUrl } from "./query.js";
@@ -95,6 +96,7 @@ function refine(ids, index, isMore) {
   const without = (/** @type {number[]} */ others) => others.filter((id) => !ids.includes(id));
   const more = [...new Set([...start, ...without(query.more), ...(isMore ? ids : [])])];
   const less = [...new Set([...without(query.less), ...(isMore ? [] : ids)])];
+  if (!more.length && !query.text.trim()) return notify("Search for something first, then say what to see less of.");
   selection.clear();
   change({ index, like: null, picture: null, to: "image", mode: "meaning", more, less });
 }
