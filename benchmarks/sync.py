@@ -28,7 +28,7 @@ class Fake(Model):
     """A model whose embeddings have four dimensions."""
 
     address, identity, embedding_dim, is_inner_product = "fake", "0" * 64, 4, True
-    reads_pictures, decode_size = True, None
+    reads_pictures, decode_size, quality = True, None, "best"
 
     def __init__(self) -> None:
         super().__init__(engine=cast("Any", self))  # as far as syncing needs one
