@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -157,3 +158,11 @@ def test_help_shows_an_example_of_each_form():
         assert f"diptych {example}" in shown
     assert "--storage" in done("starter", "Pictures", "--help")
     assert invoke("starter").exit_code == 2
+
+
+def test_words_in_pictures_are_read_when_asked_and_later_again(folder, monkeypatch):
+    reader = SimpleNamespace(read=lambda photo: "receipt")
+    monkeypatch.setattr("diptych.index.word_reading.RapidTextReader", lambda: reader)
+    first = done("starter", "Pictures", "--ocr")
+    assert re.search(r", words read in \d pictures", first)
+    assert "words read" not in done("starter", "Pictures")

@@ -118,6 +118,10 @@ def test_images_and_entries_find_texts_and_images(index):
     like = json.loads(invoke(index, "--like", hits[0]["id"], "--json", "-k", 9).stdout)["hits"]
     assert {hit["id"] for hit in like}.isdisjoint({hits[0]["id"]})
     assert "[b]again.png" in invoke(index, "--like", hits[1]["id"]).stdout
+    added = invoke(index, "a", "green", "cicrle", "--like", hits[0]["id"], "--json")
+    assert "did you mean: a green circle?" in added.stderr
+    assert json.loads(added.stdout)["hits"] != like
+    assert json.loads(invoke(index, "green", "--image", photo, "--json").stdout)["hits"][0] != hits[0]
     assert json.loads(invoke(index, "two dogs", "--to", "texts", "--json").stdout)["hits"][0]["text"] == "two dogs"
 
 
@@ -141,8 +145,8 @@ def test_a_note_says_that_nothing_stands_out(index, monkeypatch):
 
 
 def test_wrong_queries_are_one_line(index, tmp_path, monkeypatch):
-    assert "one of the three" in refused(index)
-    assert "one of the three" in refused(index, "x", "--like", 1)
+    assert "search with words" in refused(index)
+    assert "either, not both" in refused(index, "x", "--like", 1, "--image", "a.png")
     assert "query is empty" in refused(index, " ")
     assert "no such file" in refused(index, "--image", tmp_path / "none.jpg")
     assert "search for images" in refused(index, "x", "--to", "texts", "--sheet", tmp_path / "a.png")

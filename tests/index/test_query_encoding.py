@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from diptych.errors import DataError
-from diptych.index.query_encoding import SHARE, encode_query_texts, without
+from diptych.index.query_encoding import SHARE, TEXT_SHARE, add_text, encode_query_texts, without
+from diptych.models.engines.engine import Encodings
 
 numbers = st.floats(-9, 9, width=32)
 
@@ -45,3 +46,20 @@ def test_the_length_stays_and_the_excluded_cosine_never_grows(wanted, excluded):
     turned = without(wanted, excluded)
     assert np.linalg.norm(turned) == pytest.approx(np.linalg.norm(wanted), rel=1e-3, abs=1e-6)
     assert turned @ excluded.sum(0) <= wanted @ excluded.sum(0) + 1e-3 * (1 + np.abs(excluded).sum())
+
+
+def test_words_are_added_to_a_picture(kit):
+    picture, words = kit.vectors_of("photo"), kit.vectors_of("night")
+    added = add_text(kit.FakeModel(), Encodings(picture), "night").vectors
+    expected = unit((1 - TEXT_SHARE) * unit(picture[0]) + TEXT_SHARE * unit(words[0]))
+    np.testing.assert_allclose(added, expected[None], rtol=1e-5)
+    turned = add_text(kit.FakeModel(), Encodings(picture), "night -blue").vectors
+    assert not np.allclose(turned, added)
+
+
+def test_models_that_rescore_cannot_add_words(kit):
+    picture = kit.vectors_of("photo")
+    with pytest.raises(DataError, match=r"^'night': a model whose score is not an inner product cannot combine"):
+        add_text(kit.FakeModel(is_inner_product=False), Encodings(picture), "night")
+    with pytest.raises(DataError, match=r"^'night': a model that compares sets of vectors cannot combine"):
+        add_text(kit.FakeModel(), Encodings(picture, (picture,)), "night")

@@ -260,3 +260,42 @@ def test_excluded_words_turn_the_query_and_remove_captioned_hits(kit, store):
     assert searcher.search_similar(2, SearchRequest(k=50, excluded=("snow",))).hits
     with pytest.raises(DataError, match="only excludes"):
         searcher.search_texts(["dog", "-snow"], SearchRequest())
+
+
+def unit(vector):
+    return vector / np.linalg.norm(vector)
+
+
+def test_words_are_added_to_an_entry_and_to_a_photo(kit, store):
+    kit.put(store, [f"n{i}" for i in range(30)], ["red snow"])
+    searcher = Searcher(store, kit.FakeModel())
+    (first, *_) = store.vectors("image")[0].tolist()
+    plain = searcher.search_similar(first, SearchRequest())
+    added = searcher.search_similar(first, SearchRequest(added="red"))
+    assert kit.keys(plain) != kit.keys(added)
+    assert first not in [hit.entry.id for hit in added.hits]
+    vectors = dict(zip(*store.vectors("image"), strict=True))
+    query = 0.4 * unit(vectors[first]) + 0.6 * unit(kit.vectors_of("red")[0])
+    best = max((id for id in vectors if id != first), key=lambda id: float(unit(vectors[id]) @ query))
+    assert added.hits[0].entry.id == best
+    photo = Image.new("RGB", (1, 1), (1, 2, 3))
+    captioned = store.captioned(["snow"]).tolist()
+    answer = searcher.search_image(photo, SearchRequest(k=30, added="longword -snow"))
+    assert captioned[0] not in [hit.entry.id for hit in answer.hits]
+    assert answer.unknown_words == ("longword",)
+    assert searcher.search_image(photo, SearchRequest(added="red dgo")).suggestion == "red dog"
+
+
+def test_added_words_page_by_page(kit, store):
+    kit.put(store, [f"n{i}" for i in range(30)])
+    searcher = Searcher(store, kit.FakeModel())
+    first = searcher.search_similar(3, SearchRequest(added="red"))
+    second = searcher.search_similar(3, SearchRequest(added="red", cursor=first.next))
+    assert not {*kit.keys(first)} & {*kit.keys(second)}
+    with pytest.raises(DataError, match="cursor"):
+        searcher.search_similar(3, SearchRequest(added="blue", cursor=first.next))
+
+
+def test_blank_words_cannot_be_added():
+    with pytest.raises(DataError, match=r"^the added text is empty"):
+        SearchRequest(added=" ")

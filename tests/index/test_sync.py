@@ -554,3 +554,48 @@ def test_a_model_that_knows_one_quality_makes_an_index_of_that(tmp_path):
     store = Store.open(file)
     assert store.spec.quality == "best"
     store.close()
+
+
+class WordReader:
+    """Finds one word in every picture, its size."""
+
+    count = 0
+
+    def read(self, photo):
+        type(self).count += 1
+        return f"{photo.width}x{photo.height} receipt"
+
+
+def test_words_in_pictures_are_read_once_and_remembered(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr("diptych.index.word_reading.RapidTextReader", WordReader)
+    monkeypatch.setattr(WordReader, "count", 0)
+    index, model = tmp_path / "index", Fake()
+    assert sync(model, str(photos), index).words_read == 0
+    later = sync(model, str(photos), index, ocr=True)
+    assert (later.encoded, later.words_read, WordReader.count) == (0, 9, 9)
+    put(photos / "new.png", 77)
+    assert sync(model, str(photos), index).words_read == 1
+    assert sync(model, str(photos), index).words_read == 0
+    store = Store.open(index)
+    assert len(store.by_words("receipt", every=True)[0]) == 10
+    store.close()
+    (photos / "new.png").rename(photos / "newer.png")
+    sync(model, str(photos), index)
+    assert rebuild(index, model).words_read == 10
+    assert sync(model, str(photos), index, fresh=True).words_read == 10
+    put(photos / "last.png", 78)
+    assert sync(model, str(photos), index, ocr=False).words_read == 0
+    assert sync(model, str(photos), index).words_read == 0
+
+
+def test_an_interrupted_reading_of_words_continues(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr("diptych.index.word_reading.RapidTextReader", WordReader)
+    calls = iter(range(99))
+
+    def interrupt(*_):
+        if next(calls) == 12:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    first = sync(Fake(), str(photos), tmp_path / "index", workers=0, ocr=True, progress=interrupt)
+    assert (first.interrupted, first.encoded, first.words_read) == (True, 9, 4)
+    assert sync(Fake(), str(photos), tmp_path / "index").words_read == 5

@@ -96,5 +96,28 @@ def test_what_words_cannot_do_is_said(kit, searcher):
         searcher.search_similar(1, SearchRequest(mode="words"))
     with pytest.raises(DataError, match=r"^mode 'words' needs an index in an SQLite file"):
         word_store(SimpleNamespace(), SearchRequest(mode="words"), "dog")
-    with pytest.raises(DataError, match=r"^mode 'word': choose one of meaning, words, both$"):
+    with pytest.raises(DataError, match=r"^mode 'word': choose one of auto, meaning, words, both$"):
         SearchRequest(mode="word")
+
+
+def test_auto_is_both_once_words_in_pictures_were_read(kit, searcher):
+    store = searcher.store
+    assert find(searcher, "snow") == find(searcher, "snow", mode="meaning")
+    unread = store.unread_pictures()
+    store.add_picture_words([(content, "pizza" if content == unread[20][0] else "") for content, _ in unread])
+    assert find(searcher, "pizza").hits[0].entry.key == unread[20][1]
+    assert find(searcher, "pizza") == find(searcher, "pizza", mode="both")
+    assert find(searcher, "pizza", to="text") == find(searcher, "pizza", to="text", mode="meaning")
+    similar = searcher.search_similar(unread[0][0], SearchRequest())
+    assert similar == searcher.search_similar(unread[0][0], SearchRequest(mode="meaning"))
+    assert kit.keys(find(searcher, "pizza", mode="words")) == [unread[20][1]]
+
+
+def test_images_without_captions_do_not_lose_against_a_word_in_common(kit, store):
+    kit.put(store, ["n"], ["a dog in the red snow with a big ball"])
+    kit.put(store, [f"m{number}" for number in range(40)], folder="b")
+    searcher = Searcher(store, kit.FakeModel())
+    text = "dog cat bird horse sheep"
+    meaning, both = (kit.keys(find(searcher, text, mode=mode, k=41)) for mode in ("meaning", "both"))
+    assert both.index("a/0-n") >= min(meaning.index("a/0-n"), 1)
+    assert [key for key in both if key != "a/0-n"] == [key for key in meaning if key != "a/0-n"]

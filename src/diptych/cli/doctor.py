@@ -24,6 +24,7 @@ EXTRAS = {
     "video": "av",
     "tokenizers": "tokenizers",
     "regions": "cv2",
+    "ocr": "rapidocr",
     "faiss": "faiss",
     "watch": "watchfiles",
     "onnx": "onnxscript",

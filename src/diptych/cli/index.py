@@ -121,6 +121,15 @@ def sync_command(
         ),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Replace an existing index.")] = False,
+    ocr: Annotated[
+        bool | None,
+        typer.Option(
+            "--ocr/--no-ocr",
+            help="Read the words in pictures (receipts, signs, slides), so that they can be searched for. The index "
+            "remembers it; pictures that it has are read, too, without being encoded again.",
+            show_default=False,
+        ),
+    ] = None,
     workers: Workers = None,
     device: Device = "auto",
     _download: Download = False,
@@ -133,6 +142,8 @@ def sync_command(
     Examples:
 
         diptych index starter ~/Pictures
+
+        diptych index starter ~/Pictures --ocr
 
         diptych index starter ~/Pictures /media/card/DCIM --into all.diptych
 
@@ -162,6 +173,7 @@ def sync_command(
             storage=storage,
             fresh=fresh,
             quality=quality,
+            ocr=ocr,
             workers=workers,
             progress=progress,
         )

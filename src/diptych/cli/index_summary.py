@@ -19,8 +19,9 @@ def print_summary(result: SyncResult, file: str, again: str) -> None:
     """Print what was done, and what to do next; `again` is the command that continues."""
     name = quote(file)
     done = f"encoded {result.encoded:,}, kept {result.kept:,}, renamed {result.renamed:,}, removed {result.removed:,}"
+    words = f", words read in {result.words_read:,} pictures" if result.words_read else ""
     texts = f", {result.texts_encoded:,} new texts" if result.texts_encoded else ""
-    print_result(f"{file}: {done}{texts}")
+    print_result(f"{file}: {done}{texts}{words}")
     see = f"`diptych index status {name}` lists them"
     others = result.problems - result.files.skipped
     print_result(describe_files(result.files, see) + (f"; other problems: {others:,} ({see})" if others > 0 else ""))

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from diptych.index.search import Searcher
 
 COMMAND_CLASS = SearchCommand
+_MODE_HELP = (
+    "Find images by meaning, by exact words in captions, names, folders and pictures, or by both; auto is both if "
+    "words in pictures were read (`diptych index --ocr`), and else meaning."
+)
 _WIDE = 10_000  # columns if a program reads the table: no name or caption is truncated
 
 
@@ -37,8 +41,10 @@ def command(
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="What to search for, in words; quotes are not needed."),
     ] = None,
-    image: Annotated[Path | None, typer.Option(help="Search with an image file instead of words.")] = None,
-    like: Annotated[int | None, typer.Option(metavar="ID", help="Search with an entry of the index.")] = None,
+    image: Annotated[Path | None, typer.Option(help="Search with an image file; words are added to it.")] = None,
+    like: Annotated[
+        int | None, typer.Option(metavar="ID", help="Search with an entry of the index; words are added to it.")
+    ] = None,
     more: Annotated[
         list[int] | None, typer.Option(metavar="ID", help="More like this image of the index; repeatable.")
     ] = None,
@@ -46,8 +52,9 @@ def command(
         list[int] | None, typer.Option(metavar="ID", help="Less like this image of the index; repeatable.")
     ] = None,
     mode: Annotated[
-        Mode, typer.Option(help="Find images by the model, by exact words in captions, names and folders, or by both.")
-    ] = "meaning",
+        Mode,
+        typer.Option(help=_MODE_HELP),
+    ] = "auto",
     to: Annotated[Literal["images", "texts"], typer.Option(help="What to find.")] = "images",
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many hits.")] = DEFAULT_K,
     cursor: Annotated[
@@ -82,13 +89,15 @@ def command(
     _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
-    """Search an index for images or texts: by words, by an image file, or by one of its entries.
+    """Search an index for images or texts: by words, by an image file or an entry, or by a picture plus words.
 
     Examples:
 
         diptych search photos.diptych two dogs on a beach --sheet hits.png
 
         diptych search photos.diptych --image holiday.jpg --to texts -k 3
+
+        diptych search photos.diptych at night --image holiday.jpg
 
         diptych search photos.diptych --like 17 --folder 2025/summer
 
@@ -99,9 +108,10 @@ def command(
         diptych search photos.diptych red car -0 | xargs -0 cp -t red-cars
     """
     text = query_text(words)
-    given = sum(query is not None for query in (text, image, like))
-    if given > 1 or not (given or more):
-        raise DataError("search with a text, with --image or with --like: exactly one of the three; or with --more")
+    if image is not None and like is not None:
+        raise DataError("search with --image or with --like, not both; words may be added to either")
+    if text is None and image is None and like is None and not more:
+        raise DataError("search with words, with --image, with --like or with --more")
     if sheet is not None and (to == "texts" or sheet.suffix != ".png" or not sheet.parent.is_dir()):
         raise DataError(f"--sheet {sheet}: name a .png file in an existing folder, and search for images")
     if (paths or null) and (as_json or to == "texts"):
@@ -116,6 +126,8 @@ def command(
     kind: Kind = "image" if to == "images" else "text"
     marked = tuple(more or ()), tuple(less or ())
     request = SearchRequest(kind, k, filters, mode=mode, cursor=cursor, more=marked[0], less=marked[1])
+    if text is not None and (image is not None or like is not None):
+        request = replace(request, added=text)
     searcher = open_index(index, run, device, ivf=ivf, build_ivf=False, rerank=rerank)
     store = searcher.store
     try:
@@ -139,11 +151,11 @@ def command(
 def _answer(
     searcher: Searcher, request: SearchRequest, text: str | None, image: Path | None, like: int | None
 ) -> Answer:
-    if text is not None:
-        return searcher.search_texts([text], request)[0]
     if image is not None:
         return searcher.search_file(image, request)
-    return searcher.search_more(request) if like is None else searcher.search_similar(like, request)
+    if like is not None:
+        return searcher.search_similar(like, request)
+    return searcher.search_more(request) if text is None else searcher.search_texts([text], request)[0]
 
 
 def _print_notes(searcher: Searcher, answer: Answer, to: str) -> None:

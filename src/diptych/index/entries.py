@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from diptych.errors import DataError
 
 Kind = Literal["image", "text"]
-Mode = Literal["meaning", "words", "both"]
+Mode = Literal["auto", "meaning", "words", "both"]
 Fit = Literal["strong", "likely", "possible", "weak"]
 
 DEFAULT_K = 10  # hits per answer
@@ -110,7 +110,9 @@ class SearchRequest:
 
     `without` excludes one entry and its exact copies, for a search for entries similar to it. `excluded` are phrases
     that the captions of a hit must not contain; a search by text adds those that its text excludes (`dog -snow`).
-    `mode` is how a text finds images: by the model, by its exact words in captions, names and folders, or by both.
+    `added` are words that are added to a search with a picture, such as "at night" (see `query_encoding`).
+    `mode` is how a text finds images: by the model, by its exact words in captions, names and folders, or by both;
+    "auto" is both if words in pictures were read, and else meaning.
     `more` and `less` are the ids of images that people want more and less of, with or without a text or an image.
     `cursor` is `Answer.next` of the page before, of a request that is the same otherwise; without it, the best hits are
     returned.
@@ -121,12 +123,15 @@ class SearchRequest:
     filters: Filters = field(default_factory=Filters)
     without: int | None = None
     excluded: tuple[str, ...] = ()
-    mode: Mode = "meaning"
+    mode: Mode = "auto"
     cursor: str | None = None
     more: tuple[int, ...] = ()
     less: tuple[int, ...] = ()
+    added: str | None = None
 
     def __post_init__(self) -> None:
+        if self.added is not None and not self.added.strip():
+            raise DataError(f"the added text {EMPTY_QUERY}")
         if self.mode not in get_args(Mode):
             raise DataError(f"mode {self.mode!r}: choose one of {', '.join(get_args(Mode))}")
 

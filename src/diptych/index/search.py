@@ -27,13 +27,13 @@ from diptych.index.feedback import with_feedback
 from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
 from diptych.index.query import Query
-from diptych.index.query_encoding import encode_query_texts
+from diptych.index.query_encoding import add_text, encode_query_texts
 from diptych.index.query_plan import QueryPlan
 from diptych.index.query_reader import QueryReader
 from diptych.index.query_text import parse
 from diptych.index.ranking import Ranking
 from diptych.index.relevance import calibration_of
-from diptych.index.word_plan import WordPlan, word_store
+from diptych.index.word_plan import WordPlan, resolved_mode, word_store
 from diptych.model import Model
 from diptych.models.address import names_pair, run_folder
 from diptych.models.calibration.calibration import Calibration
@@ -129,7 +129,7 @@ class Searcher:
         return self.search([Query(encoded.take([row]), "text", request, text) for row, text in enumerate(texts)])
 
     def search_image(self, photo: Image.Image, request: SearchRequest) -> Answer:
-        """The answer for an upright RGB photo, which need not be in the index."""
+        """The answer for an upright RGB photo, which need not be in the index; `request.added` may add words to it."""
         engine = self.model.engine
         return self.search([Query(engine.encode_preprocessed([engine.preprocess(photo)]), "image", request)])[0]
 
@@ -191,11 +191,15 @@ class Searcher:
         if query.encoding is not None and not np.isfinite(query.encoding.vectors).all():
             raise ScoreError("the model's encoding of the query is not finite; is the model damaged?")
         request = _with_exclusions(query)
+        request = replace(request, mode=resolved_mode(self.store, request, query.text))
         if request.mode != "meaning":
             word_store(self.store, request, query.text)
         if request.mode == "both" and not self._is_searchable(query):
             request = replace(request, mode="words")
-        checked = replace(query, request=request, encoding=None if request.mode == "words" else query.encoding)
+        encoding = None if request.mode == "words" else query.encoding
+        if request.added is not None and encoding is not None:
+            encoding = add_text(self.model, encoding, request.added)
+        checked = replace(query, request=request, encoding=encoding)
         checked.cursor()
         return with_feedback(checked, self.store, self.model)
 
@@ -211,11 +215,12 @@ class Searcher:
 
         A text without a known word has no hits, because those that the model would find are arbitrary.
         """
-        if query.text is None:
+        text = query.text or query.request.added
+        if text is None:
             return replace(answer, message=_message(query, answer))
-        answer = replace(answer, suggestion=self._reader.read(query.text).suggestion)
+        answer = replace(answer, suggestion=self._reader.read(text).suggestion)
         if query.request.mode != "words":
-            parts = parse(query.text)
+            parts = parse(text)
             answer = replace(answer, unknown_words=self.unknown_words(" ".join([parts.wanted, *parts.excluded])))
             if not self._is_searchable(query):
                 answer = replace(answer, hits=(), found=False, next=None)
@@ -294,7 +299,8 @@ class Searcher:
 
 def _with_exclusions(query: Query) -> SearchRequest:
     """The request, with the words that the text of the query excludes."""
-    excluded = () if query.text is None else parse(query.text).excluded
+    text = query.text or query.request.added
+    excluded = () if text is None else parse(text).excluded
     return replace(query.request, excluded=query.request.excluded + excluded) if excluded else query.request
 
 

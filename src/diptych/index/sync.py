@@ -25,6 +25,7 @@ from diptych.index.spec import IndexSpec
 from diptych.index.sync_checks import check_listing, check_spec, nothing_readable
 from diptych.index.update import Update
 from diptych.index.vectors import Storage
+from diptych.index.word_reading import word_reading
 from diptych.machine import available_cores, interrupt_event
 from diptych.model import Model
 from diptych.models.address import names_pair
@@ -36,7 +37,7 @@ class SyncResult:
     """The number of images that a sync encoded, left unchanged (`kept`), renamed and removed.
 
     `problems` counts what was skipped, `interrupted` is whether the sync was stopped before it was complete, and
-    `files` accounts for every file of the source.
+    `files` accounts for every file of the source. `words_read` counts pictures.
     """
 
     encoded: int
@@ -46,6 +47,7 @@ class SyncResult:
     problems: int
     texts_encoded: int
     interrupted: bool = False
+    words_read: int = 0
     files: FileCounts = field(default_factory=FileCounts)
 
 
@@ -61,12 +63,13 @@ class SyncOptions:
     progress: ProgressCallback | None = None
     stop: threading.Event | None = None
     quality: Quality | None = None
+    ocr: bool | None = None
 
 
 _DEFAULT = SyncOptions()
 
 
-def sync(
+def sync(  # noqa: PLR0913 (each is an option of the command)
     model: Model,
     source: str | Corpus | Sequence[str] | SourceRequest,
     into: str | Path,
@@ -74,6 +77,7 @@ def sync(
     storage: Storage | None = None,
     fresh: bool = False,
     quality: Quality | None = None,
+    ocr: bool | None = None,
     workers: int | None = None,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
@@ -82,11 +86,12 @@ def sync(
     An index of another model, source, storage or quality is refused; with `fresh` a new index replaces it when it is
     complete. By default, an index keeps its storage and its quality; a new one is "float16" and "fast".
     Several folders of photos are one source; those that the index does not have are added to it. A `SourceRequest` also
-    says what to ignore, and which folders to remove.
+    says what to ignore, and which folders to remove. `ocr` is whether the words in pictures are read, which the index
+    remembers; None leaves that as it is.
     """
     if not isinstance(source, SourceRequest):
         source = SourceRequest((source,) if isinstance(source, str | Corpus) else tuple(source))
-    options = SyncOptions(workers, progress, quality=quality)
+    options = SyncOptions(workers, progress, quality=quality, ocr=ocr)
     return sync_sources(model, source, into, storage, fresh=fresh, options=options)
 
 
@@ -182,9 +187,12 @@ def _sync_into(
         check_listing(listing, store, source)
         with interrupt_event() if options.stop is None else nullcontext(options.stop) as interrupted:
             workers = available_cores() if options.workers is None else options.workers
+            reading = word_reading(store, source, workers, options.ocr)
             update = Update(store, spec, source, listing, model, workers)
             update.run(interrupted, options.progress)
-        result = _result(store, update)
+            if reading is not None and not update.interrupted:
+                update.interrupted = not reading.run(interrupted, options.progress)
+        result = replace(_result(store, update), words_read=0 if reading is None else reading.read)
         failure = (
             nothing_readable(store, source) if is_new and not update.interrupted and not _has_images(store) else None
         )
@@ -217,6 +225,8 @@ def _create(model: Model, source: Source, into: IndexLocation, storage: Storage)
 def _replace(model: Model, source: Source, into: IndexLocation, storage: Storage, options: SyncOptions) -> SyncResult:
     """Make an index beside another and replace that one; an unfinished one is continued."""
     beside = into.replacement()
+    if options.ocr is None:
+        options = replace(options, ocr=_reads_words(into) or None)
     if beside.exists():
         try:
             left = _spec_at(beside)
@@ -231,6 +241,17 @@ def _replace(model: Model, source: Source, into: IndexLocation, storage: Storage
     if not result.interrupted:
         into.replace(beside)
     return result
+
+
+def _reads_words(target: IndexLocation) -> bool:
+    """Whether an index wants the words in pictures read; not if it cannot be opened."""
+    try:
+        store = target.open()
+    except IndexFileError:
+        return False
+    wanted = bool(store.meta("ocr"))
+    store.close()
+    return wanted
 
 
 def _has_images(store: IndexStore) -> bool:

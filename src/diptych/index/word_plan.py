@@ -9,13 +9,14 @@ import numpy as np
 from diptych.data.corpus import Integers
 from diptych.errors import DataError
 from diptych.index.backend import IndexStore
-from diptych.index.entries import SearchRequest
-from diptych.index.fusion import SMOOTHING, fuse
+from diptych.index.entries import Mode, SearchRequest
+from diptych.index.fusion import SMOOTHING, WeightedRanking, fuse
 from diptych.index.groups import new_groups
 from diptych.index.query import Query
 from diptych.index.query_plan import QueryPlan
 from diptych.index.query_text import parse
 from diptych.index.ranking import Candidates, Ranking
+from diptych.index.word_coverage import content_words, coverage
 from diptych.index.words import WordStore
 
 _FUSED = 1000  # the best images of each ranking that are fused
@@ -32,6 +33,14 @@ def word_store(store: IndexStore, request: SearchRequest, text: str | None) -> W
     return store
 
 
+def resolved_mode(store: IndexStore, request: SearchRequest, text: str | None) -> Mode:
+    """The mode of a request: "auto" is "both" for a text if words were read in pictures, which the model cannot do."""
+    if request.mode != "auto":
+        return request.mode
+    is_by_text = text is not None and request.to == "image"
+    return "both" if is_by_text and isinstance(store, WordStore) and store.has_picture_words() else "meaning"
+
+
 class WordPlan:
     """How texts are ranked in a pool of images in mode "words" or "both"; `plan` ranks them by meaning."""
 
@@ -41,7 +50,8 @@ class WordPlan:
     def ranking(self, query: Query) -> Ranking:
         """The ranking of a text; a hit with all of its words stands out."""
         words, text = word_store(self._store, query.request, query.text), parse(query.text or "").wanted
-        ids, scores = words.by_words(text, every=True)
+        all_words = text if query.encoding is None else " ".join(content_words(text))
+        ids, scores = words.by_words(all_words, every=True)
         places, with_all = self._in_pool(ids)
         begin = functools.partial(Ranking, self._pool.ids, relative=True)
         groups = functools.partial(new_groups, self._store, self._pool, query.request)
@@ -49,13 +59,21 @@ class WordPlan:
             found = Candidates(with_all, scores[places], np.full(len(places), np.inf, np.float32), False, "exact")
             return begin(lambda *_: found, groups)
         head = max(_FUSED, 2 * query.request.k)
-        by_words = self._in_pool(words.by_words(text, every=False)[0])[1][:head]
+        by_words = self._weighted(words, text, head)
         (by_meaning,) = self._plan.rankings([query], query.encoding, head)
         fused = functools.partial(_fuse, by_words=by_words, with_all=with_all, head=head)
         ranking = begin(lambda depth, since: fused(by_meaning.extend(max(depth, head), since)), groups)
         if len(by_meaning.found.rows):
             ranking.found = fused(by_meaning.found)
         return ranking
+
+    def _weighted(self, store: WordStore, text: str, head: int) -> WeightedRanking:
+        """The rows with a word of a text, best first; what covers little of the text has little weight."""
+        words = content_words(text)
+        ids = store.by_words(" ".join(words), every=False)[0]
+        places, rows = self._in_pool(ids)
+        places, rows = places[:head], rows[:head]
+        return rows, coverage(store, words, ids[places], len(self._pool.ids)) ** 2
 
     def _in_pool(self, ids: Integers) -> tuple[Integers, Integers]:
         """Which of these ids are in the pool, as places in `ids`, and their rows in the pool, in the same order."""
@@ -67,10 +85,10 @@ class WordPlan:
         return places, rows[places]
 
 
-def _fuse(by_meaning: Candidates, by_words: Integers, with_all: Integers, head: int) -> Candidates:
+def _fuse(by_meaning: Candidates, by_words: WeightedRanking, with_all: Integers, head: int) -> Candidates:
     """The first `head` rows of both rankings as one, then the others by meaning; those with all words stand out."""
     best = by_meaning.rows[:head]
-    rows, scores = fuse([best, by_words])
+    rows, scores = fuse([(best, np.ones(len(best), np.float32)), by_words])
     products = np.full(len(rows), -np.inf, np.float32)
     order = np.argsort(rows)
     places = np.searchsorted(rows, by_meaning.rows, sorter=order)

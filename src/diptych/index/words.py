@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from diptych.data.corpus import Floats, Integers
 
@@ -23,10 +23,35 @@ class WordStore(Protocol):
         """
         ...
 
+    def has_picture_words(self) -> bool:
+        """Whether words were read in any picture."""
+        ...
+
     def has_word(self, word: str) -> bool:
         """Whether a word, in lower case and without accents, is in captions, names, folders or pictures."""
         ...
 
     def word_counts(self) -> Mapping[str, int]:
         """All words in captions, names, folders and pictures, with how often each occurs."""
+        ...
+
+
+@runtime_checkable
+class PictureWordStore(Protocol):
+    """An index, open for writing, that keeps the words in its pictures; an SQLite file is one."""
+
+    def meta(self, name: str) -> Any:
+        """A value that the index stores about itself."""
+        ...
+
+    def set_meta(self, name: str, value: Any) -> None:
+        """Store a value about the index itself."""
+        ...
+
+    def unread_pictures(self) -> list[tuple[int, str]]:
+        """The contents whose pictures were not read yet, each with the key of one of its images."""
+        ...
+
+    def add_picture_words(self, found: Sequence[tuple[int, str]]) -> None:
+        """Note the words of some contents, and make their images searchable by them."""
         ...

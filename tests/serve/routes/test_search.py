@@ -40,6 +40,22 @@ def test_a_search_for_similar_entries_excludes_the_entry_itself(kit, client):
     assert kit.keys(client.get("/similar", params={"id": ids["red.jpg"], "to": "text", "k": 1})) == ["red.jpg#0"]
 
 
+def test_words_are_added_to_an_entry_and_to_an_uploaded_image(kit, client):
+    ids = {hit["key"]: hit["id"] for hit in client.get("/search?text=thing").json()["hits"]}
+    plain, added = (
+        client.get("/similar", params={"id": ids["red.jpg"], "k": 1, **more}).json()
+        for more in ({}, {"text": "blue bleu"})
+    )
+    assert (plain["text"], added["text"]) == (None, "blue bleu")
+    assert added["hits"][0]["score"] != plain["hits"][0]["score"]
+    photo = kit.picture("red")
+    for text, best in (("blue", "below/blue.jpg"), ("green", "green.jpg")):
+        hits = client.post("/similar", params={"text": text}, content=photo).json()["hits"]
+        assert best in [hit["key"] for hit in hits][:2]
+    assert client.post("/similar?text=%20", content=photo).status_code == 422
+    assert client.get("/similar?id=1&text=").status_code == 422
+
+
 def test_an_uploaded_image_finds_similar_images_and_captions(kit, client):
     assert kit.keys(client.post("/similar?k=1", content=kit.picture("blue"))) == ["below/blue.jpg"]
     answer = client.post("/similar?k=1&to=text", content=kit.picture("lime", form="JPEG"))

@@ -20,7 +20,7 @@ from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.frames import file_key, number_names
 from diptych.index.sources.listing import Stamp
 from diptych.index.spec import IndexSpec
-from diptych.index.sqlite import albums, browse, details, words
+from diptych.index.sqlite import albums, browse, details, picture_words, words
 from diptych.index.sqlite.database import Database
 from diptych.index.vectors import decode, decode_set
 from diptych.models.engines.engine import Encodings
@@ -205,6 +205,18 @@ class Store:
         """The images with all of these words, or with at least one of them, best first, and their BM25 scores."""
         return words.by_words(self.database, text, every=every)
 
+    def has_picture_words(self) -> bool:
+        """Whether words were read in any picture."""
+        return picture_words.exist(self.database)
+
+    def unread_pictures(self) -> list[tuple[int, str]]:
+        """The contents whose pictures were not read yet, each with the key of one of its images."""
+        return picture_words.unread(self.database)
+
+    def add_picture_words(self, found: Sequence[tuple[int, str]]) -> None:
+        """Note the words of some contents, and make their images searchable by them."""
+        picture_words.add(self.database, found)
+
     def has_word(self, word: str) -> bool:
         """Whether a word, in lower case and without accents, is in captions, names, folders or pictures."""
         return words.has_word(self.database, word)
@@ -292,6 +304,10 @@ class Store:
     def meta(self, name: str) -> Any:
         """A value that the index stores about itself, such as `synced` or `storage_cost`, or None."""
         return self.database.meta(name)
+
+    def set_meta(self, name: str, value: Any) -> None:
+        """Store a value about the index itself."""
+        self.database.set_meta(name, value)
 
     def close(self) -> None:
         """Close the file."""

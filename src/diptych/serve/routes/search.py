@@ -32,11 +32,11 @@ from diptych.serve.schemas.fields import MAX_CHARACTERS, MAX_QUERIES
 from diptych.serve.schemas.requests import (
     BatchBody,
     LooseBatchBody,
+    PictureOptions,
     SearchBody,
     SearchOptions,
     SearchParameters,
     SimilarParameters,
-    UrlOptions,
 )
 from diptych.serve.service import Service, find_entry
 
@@ -125,13 +125,13 @@ def _add_similar(app: FastAPI, service: Service) -> None:
     @app.post(
         "/similar",
         responses={**ANSWER, **errors(404, 408, 413, 415, 422, 503)},
-        openapi_extra={**parameters(UrlOptions), **body({BINARY: BYTES, FORM: form(UrlOptions, file=BYTES)})},
+        openapi_extra={**parameters(PictureOptions), **body({BINARY: BYTES, FORM: form(PictureOptions, file=BYTES)})},
     )
     async def similar_to_image(request: Request) -> Response:
-        """Search for images similar to an image, or for texts that describe it; it is the body, or a file of a form."""
+        """Search with an image, which is the body or a file of a form, and possibly with words besides."""
         started = time.perf_counter()
         async with service.uploads.slots:
-            options, image = await read_upload(request, UrlOptions)
+            options, image = await read_upload(request, PictureOptions)
             upload = await service.uploads.prepare(image, service.searcher(options.index).model)
         return await respond(service, options, upload, started)
 
@@ -153,7 +153,7 @@ def to_json(query: SearchQuery, result: SearchResult, milliseconds: float) -> by
     """The body of a response, without pydantic: validating hundreds of hits takes longer than the search."""
     answer = {
         "index": query.index,
-        "text": query.text,
+        "text": query.text or query.request.added,
         "to": query.request.to,
         **result.answer.to_json(),
         "message": result.answer.message,

@@ -74,7 +74,9 @@ class TextOptions(SearchOptions):
 
     text: Words | None = None
     mode: Mode = Field(
-        "meaning", description="Find images by the model, by exact words in captions, names and folders, or by both"
+        "auto",
+        description="Find images by meaning, by exact words in captions, names, folders and pictures, or by both; "
+        "auto is both if words in pictures were read, and else meaning",
     )
     more: Ids = []
     less: Ids = []
@@ -94,7 +96,17 @@ class SearchParameters(UrlOptions, TextOptions):
     """A search by text."""
 
 
-class SimilarParameters(UrlOptions):
+class PictureOptions(UrlOptions):
+    """What a search with a picture has besides: words, such as "at night"."""
+
+    text: Words | None = Field(None, description="Words that are added to the picture, such as: at night")
+
+    def request(self, without: int | None = None) -> SearchRequest:
+        """The same options as the index takes them; a DataError if one is invalid."""
+        return replace(super().request(without), added=self.text)
+
+
+class SimilarParameters(PictureOptions):
     """A search for entries similar to one of the index."""
 
     id: Id

@@ -25,7 +25,6 @@ FAMILIAR = 2.4  # cost per letter up to which a word looks like one of another l
 NO_WORD = 4.0  # cost per letter from which a word without correction is not searched for
 SHORT = 3  # letters up to which only swapped letters are corrected, because it may be an abbreviation
 ABBREVIATION = 4  # letters up to which a word may be an abbreviation
-COMMON = 8  # rarity up to which a word says nothing by itself, such as "on" and "the"
 DOUBTFUL, MORE_LIKELY = 15, 1.0  # a rarity from which a word beside a mistyped one is doubted, and how much
 
 OWN_SCALE = 2000  # words of the index's own that weigh as much as the list
@@ -97,17 +96,17 @@ class Corrector:
         if (meant and margin == AMONG_ENGLISH) or len(meant) == len(words):
             meant |= self._doubtful([word for word in words if word not in unknown and not word.stays])
         has_other_words = len(_remainder(text, words)) > 0
-        others = [word for word in words if word not in unknown and not self._is_common(word.letters)]
+        others = [
+            word
+            for word in words
+            if word not in unknown and len(word.letters) > 1 and not self._list.is_common(word.letters)
+        ]
         searchable = has_other_words or bool(others) or hopeless < len(unknown)
         return Reading(_replaced(text, meant) if meant else None, searchable)
 
     def _knows(self, word: str) -> bool:
         is_listed = len(word) < 2 or word in self._list or is_formed(word, self._list)
         return is_listed or self._own.is_own(word) or self._is_known(word)
-
-    def _is_common(self, word: str) -> bool:
-        rarity = self._list.rarity(word)
-        return len(word) < 2 or (rarity is not None and rarity <= COMMON)
 
     def _margin(self, known: list[str]) -> float:
         """How certain a correction must be beside these known words; infinite if most are of another language."""

@@ -17,6 +17,7 @@ from diptych.text.spelling.letters import LetterModel
 
 FILE = Path(__file__).with_name("words.txt.gz")
 NAME = 18  # the rarity of names
+COMMON = 8  # the rarity up to which a word says nothing by itself, such as "on" and "the"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 _NOT_DECOMPOSED = str.maketrans({"ß": "ss", "ł": "l", "ø": "o", "ı": "i", "đ": "d", "æ": "ae", "œ": "oe"})
@@ -43,6 +44,11 @@ class WordList:
     def rarity(self, word: str) -> int | None:
         """The negative logarithm of an English word's frequency, from 4 ("the") on; None for any other word."""
         return self._block(word[:1]).get(word)
+
+    def is_common(self, word: str) -> bool:
+        """Whether a word says nothing by itself, such as "on" and "the"."""
+        rarity = self.rarity(word)
+        return rarity is not None and rarity <= COMMON
 
     def words(self) -> Iterator[str]:
         """All words."""

@@ -1,0 +1,116 @@
+"""Compare rules for a picture plus words ("like this, but at night"), on captioned photos.
+
+    python benchmarks/probes/picture_and_words.py RUN DATA [--vectors FOLDER] [--choose val] [--report test]
+
+A query is a photo and a common word that none of its captions has. A photo is correct if its captions have the word and
+at least two of the words that the photo of the query has in two captions or more. Queries are drawn at random among
+those with at least three correct photos. The words come from the split that chooses; `*` marks the best average
+precision there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from exclusion import COMMON, STOP, Flags, Values, average_precision, unit, words_of
+
+from diptych.data.corpus import Corpus
+from diptych.data.open import open_corpus
+from diptych.machine import keep_freed_memory
+from diptych.model import Model
+
+QUERIES = 1500
+ALIKE = 2  # words that a correct photo shares with that of the query
+FEWEST = 3  # correct photos
+
+Rule = Callable[[Values, Values], Values]  # vectors of length one of the photo and the word -> the query
+Split = tuple[Values, list[Counter[str]]]  # vectors of length one, and in how many captions of a photo a word is
+
+
+def weighted(share: float, mean: Values | None = None) -> Rule:
+    """The sum of both vectors; with a mean, the word is its direction from there."""
+    if mean is None:
+        return lambda photo, word: unit((1 - share) * photo + share * word)
+    return lambda photo, word: unit((1 - share) * photo + share * unit(word - mean))
+
+
+def rules(words: Values, captions: Values) -> Iterator[tuple[str, Rule]]:
+    """Each rule with each parameter; `words` and `captions` are those of the split that chooses."""
+    for share in (0, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1):
+        yield f"words {share}", weighted(share)
+    for share in (0.4, 0.5, 0.6, 0.7):
+        yield f"words from the mean word {share}", weighted(share, words.mean(0))
+        yield f"words from the mean caption {share}", weighted(share, captions.mean(0))
+
+
+def read(model: Model, corpus: Corpus, stored: Path) -> Split:
+    """The photos of a split; their vectors are read from a file, or encoded and written to it."""
+    if not stored.exists():
+        np.save(stored, model.encode_images([picture.load() for picture in corpus.pictures or ()]))
+    words: dict[int, Counter[str]] = {int(group): Counter() for group in corpus.image_groups}
+    for text, group in zip(corpus.texts, corpus.text_groups.tolist(), strict=True):
+        words[group].update(word for word in words_of(text) if word not in STOP and len(word) > 2)
+    return unit(np.load(stored)), [words[int(group)] for group in corpus.image_groups]
+
+
+def queries(words: list[Counter[str]], common: list[str], draw: random.Random) -> list[tuple[int, str, Flags]]:
+    """The photo and the word of each query, and which photos are correct."""
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(word for some in words for word in some))}
+    counts = np.zeros((len(words), len(vocabulary)), np.float32)
+    for row, some in zip(counts, words, strict=True):
+        row[[vocabulary[word] for word in some]] = [*some.values()]
+    alike = (counts > 1).astype(np.float32) @ (counts > 0).T >= ALIKE
+    np.fill_diagonal(alike, False)
+    drawn: list[tuple[int, str, Flags]] = []
+    while len(drawn) < QUERIES:
+        photo, word = draw.randrange(len(words)), draw.choice(common)
+        correct = alike[photo] & (counts[:, vocabulary[word]] > 0)
+        if word not in words[photo] and correct.sum() >= FEWEST:
+            drawn.append((photo, word, correct))
+    return drawn
+
+
+def main() -> None:
+    """Print one line per rule and split."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("data")
+    parser.add_argument("--vectors", type=Path, default=Path(), help="folder of the encoded photos, SPLIT_images.npy")
+    parser.add_argument("--choose", default="val")
+    parser.add_argument("--report", default="test")
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    model, corpus = Model.load(arguments.run), open_corpus(arguments.data)
+    names = arguments.choose, arguments.report
+    splits = {name: read(model, corpus.split(name), arguments.vectors / f"{name}_images.npy") for name in names}
+    counts = Counter(word for some in splits[arguments.choose][1] for word in some)
+    common = [word for word, _ in counts.most_common(COMMON)]
+    encoded = unit(model.encode_texts(common))
+    vectors = dict(zip(common, encoded, strict=True))
+    captions = unit(model.encode_texts(list(corpus.split(arguments.choose).texts)))
+    best = ""
+    for split, (photos, words) in splits.items():
+        drawn = queries(words, common, random.Random(0))
+        figures = {}
+        for name, rule in rules(encoded, captions):
+            precisions, shown = [], []
+            for photo, word, correct in drawn:
+                scores = photos @ rule(photos[photo], vectors[word])
+                scores[photo] = -np.inf
+                order = np.argsort(-scores, kind="stable")
+                precisions.append(average_precision(order, correct))
+                shown.append(np.mean([word in words[place] for place in order[:10]]))
+            figures[name] = float(np.mean(precisions)), float(np.mean(shown))
+        best = best or max(figures, key=lambda name: figures[name][0])
+        print(f"{split}: {len(drawn):,} queries; average precision, the word in the first ten")
+        for name, (precision, share) in figures.items():
+            print(f"{'*' if name == best else ' '} {name:32} {precision:.3f} {share:6.1%}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
