@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Corpus
+from diptych.data.open import open_corpus
 from diptych.machine import keep_freed_memory
 from diptych.model import Model
 
@@ -114,14 +115,15 @@ def main() -> None:
     """Print one line per rule and split."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
-    parser.add_argument("data", type=Path)
+    parser.add_argument("data")
     parser.add_argument("--vectors", type=Path, default=Path(), help="folder of the encoded photos, SPLIT_images.npy")
     parser.add_argument("--choose", default="val")
     parser.add_argument("--report", default="test")
     arguments = parser.parse_args()
     keep_freed_memory()
-    model = Model.load(arguments.run)
-    splits = {split: read(model, arguments.data, split) for split in (arguments.choose, arguments.report)}
+    model, corpus = Model.load(arguments.run), open_corpus(arguments.data)
+    names = arguments.choose, arguments.report
+    splits = {name: read(model, corpus.split(name), arguments.vectors / f"{name}_images.npy") for name in names}
     counts = Counter(
         word for some in splits[arguments.choose][1] for word in some if word not in STOP and len(word) > 2
     )

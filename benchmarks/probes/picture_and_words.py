@@ -12,17 +12,21 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from exclusion import COMMON, STOP, Flags, Values, average_precision, unit, words_of
 
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
 from diptych.machine import keep_freed_memory
 from diptych.model import Model
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from probes.exclusion import COMMON, STOP, Flags, Values, average_precision, unit, words_of
 
 QUERIES = 1500
 ALIKE = 2  # words that a correct photo shares with that of the query

@@ -146,7 +146,7 @@ def test_a_note_says_that_nothing_stands_out(index, monkeypatch):
 
 def test_wrong_queries_are_one_line(index, tmp_path, monkeypatch):
     assert "search with words" in refused(index)
-    assert "either, not both" in refused(index, "x", "--like", 1, "--image", "a.png")
+    assert "not both" in refused(index, "x", "--like", 1, "--image", "a.png")
     assert "query is empty" in refused(index, " ")
     assert "no such file" in refused(index, "--image", tmp_path / "none.jpg")
     assert "search for images" in refused(index, "x", "--to", "texts", "--sheet", tmp_path / "a.png")

@@ -72,6 +72,8 @@ def test_images_and_entries_find_similar_ones(client, tmp_path):
         assert keys(client.search(image, k=1, to="text").hits) == ["below/blue.jpg#0"]
     (found,) = client.search(content, k=1).hits
     assert set(keys(client.search(found.id).hits)) == {"red.jpg", "green.jpg"}
+    added = client.search(content, k=1, text="a gren thingg")
+    assert (added.text, added.hits[0].score != found.score) == ("a gren thingg", True)
     with pytest.raises(ServiceError, match="no column 'year' in the index"):
         client.search(found.id, where={"year": "1999"})
     with pytest.raises(ServiceError, match="since 'yesterday': not a day") as refused:

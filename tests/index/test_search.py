@@ -283,7 +283,7 @@ def test_words_are_added_to_an_entry_and_to_a_photo(kit, store):
     answer = searcher.search_image(photo, SearchRequest(k=30, added="longword -snow"))
     assert captioned[0] not in [hit.entry.id for hit in answer.hits]
     assert answer.unknown_words == ("longword",)
-    assert searcher.search_image(photo, SearchRequest(added="red dgo")).suggestion == "red dog"
+    assert searcher.search_image(photo, SearchRequest(added="red moutnain")).suggestion == "red mountain"
 
 
 def test_added_words_page_by_page(kit, store):

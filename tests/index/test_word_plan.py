@@ -31,7 +31,7 @@ def test_words_find_only_images_that_have_all_of_them(kit, searcher):
     assert all(hit.stands_out and hit.score > 0 for hit in answer.hits)
     nothing = find(searcher, "red submarines", mode="words")
     assert (nothing.hits, nothing.found, nothing.searched, nothing.unknown_words) == ((), False, 40, ())
-    assert nothing.message == "No image has all of these words in its captions, its name or its folder."
+    assert nothing.message == "No image has all of these words in its captions, its name, its folder or the picture."
 
 
 def test_filters_exclusions_and_k_hold_for_words(kit, searcher):

@@ -39,7 +39,7 @@ _FORM_BYTES = 24 * 2**20  # of the images in one request
 
 
 class SearchOptions(TypedDict, total=False):
-    """The options of a search, as `/search` has them."""
+    """The options of a search, as `/search` has them; `text` is added to a picture, such as "at night"."""
 
     index: str
     to: Kind
@@ -51,6 +51,7 @@ class SearchOptions(TypedDict, total=False):
     split: str
     where: Mapping[str, str]
     cursor: str
+    text: str
 
 
 class Client:
@@ -88,7 +89,7 @@ class Client:
         with its `score`, `key` and `captions`; `answer.next` is the `cursor` of the next page, if there is one.
         """
         if isinstance(query, str):
-            body = Body.of_json({"text": query, **options})
+            body = Body.of_json({**options, "text": query})
             return self._parsed(self._transport.send("POST", "/search", body=body), SearchAnswer)
         in_url = _in_url(options)
         if isinstance(query, int):

@@ -16,7 +16,7 @@ from diptych.optional import import_optional, quiet
 
 INSTALL = "pip install 'diptych[ocr]'"
 LONGEST = 1600  # pixels per side that are read
-DECODED_FOR = 800  # pixels; a large photo is decoded at no less than twice that side
+DECODED_FOR = 600  # pixels; a large photo is decoded at no less than twice that side
 CERTAIN = 0.6  # score from which a line is taken; textures are read as letters with less
 _MODELS = {
     "Det.model_path": "PP-OCRv6_det_small.onnx",

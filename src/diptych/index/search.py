@@ -319,7 +319,7 @@ def _message(query: Query, answer: Answer, *, is_searchable: bool = True) -> str
     if answer.unknown_words:
         sentences.append(f"The model does not know {_enumerate(answer.unknown_words)}.")
     if not answer.hits and query.request.mode == "words":
-        sentences.append("No image has all of these words in its captions, its name or its folder.")
+        sentences.append("No image has all of these words in its captions, its name, its folder or the picture.")
     elif not answer.hits and query.request.excluded:
         sentences.append("The captions of all hits contain an excluded word.")
     elif not answer.hits:
