@@ -45,10 +45,10 @@ Day = Annotated[
     Field(description="A day, such as 2026-11-16", json_schema_extra={"pattern": "^([0-9]{4}-[0-9]{2}-[0-9]{2})?$"}),
 ]
 Condition = Annotated[str, Field(max_length=2000, description="column=value", json_schema_extra={"pattern": "^[^=]+="})]
-Id = Annotated[int, Field(ge=0, le=MAX_ID, description="An album's id; 0 is the favourites")]
+Id = Annotated[int, Field(ge=1, le=MAX_ID, description="An entry's id")]
 Ids = Annotated[
     list[Id], BeforeValidator(_split_commas), Field(max_length=MAX_MARKED, description="The ids of images of the index")
 ]
 Name = Annotated[str, Field(max_length=1000)]
 Cursor = Annotated[str, Field(max_length=100, description="Where to continue: `next` of the answer before")]
-AlbumId = Annotated[int, Field(ge=1, le=MAX_ID, description="An entry's id")]
+AlbumId = Annotated[int, Field(ge=0, le=MAX_ID, description="An album's id; 0 is the favourites")]
