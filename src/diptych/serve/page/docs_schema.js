@@ -71,7 +71,8 @@ export function schemaTable(schema) {
 // A value that conforms to a schema, with the required properties of objects, and those that have an example.
 /** @param {Schema} schema @returns {unknown} */
 export function exampleOf(schema) {
-  if (schema.examples) return schema.examples[0];
+  const examples = examplesOf(schema);
+  if (examples) return examples[0];
   if (schema.default !== undefined) return schema.default;
   if (schema.enum) return schema.enum[0];
   if (schema.type === "array") return [exampleOf(schema.items ?? {})];
@@ -80,6 +81,12 @@ export function exampleOf(schema) {
   if (schema.type === "string") return "";
   if (schema.type !== "object") return null;
   const required = new Set(schema.required ?? []);
-  const shown = Object.entries(schema.properties ?? {}).filter(([name, part]) => required.has(name) || part.examples);
+  const shown = Object.entries(schema.properties ?? {}).filter(([name, part]) => required.has(name) || examplesOf(part));
   return Object.fromEntries(shown.map(([name, part]) => [name, exampleOf(part)]));
+}
+
+// The examples of a value, which may be one of several forms, such as a text or null.
+/** @param {Schema} schema @returns {any[] | undefined} */
+function examplesOf(schema) {
+  return schema.examples ?? schema.anyOf?.find((/** @type {Schema} */ form) => form.examples)?.examples;
 }

@@ -10,7 +10,6 @@ import { icon } from "./icons.js";
 import { watchKeys } from "./keys.js";
 import { Library } from "./library.js";
 import { notify } from "./notices.js";
-import { markOffers } from "./offers.js";
 import { Pane } from "./pane.js";
 import { NOTHING, NO_FILTERS, fromUrl, isEmpty, isSame, toUrl } from "./query.js";
 import { Selection } from "./selection.js";
@@ -230,7 +229,6 @@ async function start() {
   byId("problem", HTMLElement).replaceChildren();
   try {
     indexes = await api.indexes();
-    markOffers().catch(() => {});
   } catch (problem) {
     const retry = make("button", { type: "button", textContent: "Try again", onclick: start });
     return showProblem(messageOf(problem), retry);
