@@ -1,6 +1,6 @@
 """Measure how well hits are judged: how many right ones are grey, and how many queries without an answer find nothing.
 
-    python benchmarks/probes/nothing_found.py RUN DATA [--split test] [--features FOLDER]
+    python benchmarks/probes/nothing_found.py RUN DATA [--split test]
 
 Thirty concepts are searched for, each with a word and with phrases: among all photos of a split, where a photo is right
 if a caption mentions the concept, and among the photos whose captions never mention it, where nothing is right. Forty
@@ -13,12 +13,12 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.open import open_corpus
+from diptych.features.image_input import pictures_of
 from diptych.index.relevance import FOUND, LEVELS, calibration_of
 from diptych.machine import keep_freed_memory
 from diptych.model import Model
@@ -157,23 +157,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("data")
-    parser.add_argument("--features", type=Path, default=Path("features"))
     parser.add_argument("--split", default="test")
     options = parser.parse_args()
     keep_freed_memory()
-    model, corpus = (
-        Model.load(options.run, "cpu", stores=options.features),
-        open_corpus(options.data).split(options.split),
-    )
+    model = Model.load(options.run, "cpu", quality="fast")  # as an index does
+    corpus = open_corpus(options.data).split(options.split)
     calibration = calibration_of(model)
     if calibration is None:
         raise SystemExit(f"{options.run} has no calibration; run: diptych calibrate {options.run} {options.data}")
-    images, rows, _ = model.torch_engine.encode_corpus_images(corpus, 1)
-    vectors = images.numpy()
+    vectors = model.encode_images(pictures_of(corpus))
     texts: dict[int, list[str]] = {int(group): [] for group in corpus.image_groups}
     for text, group in zip(corpus.texts, corpus.text_groups.tolist(), strict=True):
         texts[group].append(text.lower())
-    captions = [texts[int(corpus.image_groups[row])] for row in rows]
+    captions = [texts[int(group)] for group in corpus.image_groups]
 
     def mentions(pattern: str) -> NDArray[np.bool_]:
         word = re.compile(rf"\b({pattern})\b")
