@@ -121,6 +121,7 @@ def test_hits_are_not_judged_without_a_calibration_or_among_their_own_kind(kit, 
         kit.search(Searcher(store, kit.FakeModel()), query, SearchRequest(), "text", "red dog"),
         kit.search(calibrated(store), query, SearchRequest(), "image"),
         kit.search(calibrated(store), query, SearchRequest(), "text"),  # a vector without its text
+        kit.search(calibrated(store), query, SearchRequest(more=(1,)), "text", "red dog"),  # mixed with a photo
     ]
     for answer in answers:
         assert answer.found

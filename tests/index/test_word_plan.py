@@ -104,7 +104,7 @@ def test_auto_is_both_once_words_in_pictures_were_read(kit, searcher):
     store = searcher.store
     assert find(searcher, "snow") == find(searcher, "snow", mode="meaning")
     unread = store.unread_pictures()
-    store.add_picture_words([(content, "pizza" if content == unread[20][0] else "") for content, _ in unread])
+    store.add_picture_words([(content, "pizza" if content == unread[20][0] else "") for content, _, _ in unread])
     assert find(searcher, "pizza").hits[0].entry.key == unread[20][1]
     assert find(searcher, "pizza") == find(searcher, "pizza", mode="both")
     assert find(searcher, "pizza", to="text") == find(searcher, "pizza", to="text", mode="meaning")

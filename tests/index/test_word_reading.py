@@ -6,6 +6,7 @@ from PIL import Image
 
 from diptych.data.images import DecodedPicture, PictureFile
 from diptych.errors import DataError
+from diptych.index import word_reading
 from diptych.index.word_reading import WordReading
 
 
@@ -46,7 +47,7 @@ def test_every_content_is_read_once(kit, store, tmp_path):
     assert first.run(threading.Event(), lambda *done: seen.append(done))
     assert (first.read, reader.count, seen) == (2, 1, [(1, 3), (2, 3), (3, 3)])
     assert len(store.by_words("word1", every=True)[0]) == 2
-    assert [key for _, key in store.unread_pictures()] == ["a/0-n0"]  # which may be back the next time
+    assert [key for _, key, _ in store.unread_pictures()] == ["a/0-n0"]  # which may be back the next time
     assert reading(store, Source(), reader).run(threading.Event())
     assert (reader.count, store.unread_pictures()) == (2, [])
 
@@ -66,3 +67,15 @@ def test_a_failing_reader_is_not_hidden(kit, store):
     reader = SimpleNamespace(read=lambda photo: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         reading(store, Source(), reader).run(threading.Event())
+
+
+def test_a_frame_of_a_video_is_read_at_its_moment(monkeypatch, tmp_path):
+    asked, found = [], []
+    frame = Image.new("RGB", (1, 1))
+    monkeypatch.setattr(word_reading, "frame_at", lambda *arguments: asked.append(arguments) or frame)
+    store = SimpleNamespace(unread_pictures=lambda: [(7, "trips/clip.mp4#12.5", 12.5)], add_picture_words=found.extend)
+    source = SimpleNamespace(picture=lambda key: PictureFile(tmp_path / key))
+    reader = SimpleNamespace(read=lambda photo: "exit" if photo is frame else "")
+    assert reading(store, source, reader).run(threading.Event())
+    assert asked == [(tmp_path / "trips/clip.mp4", 12.5, word_reading.DECODED_FOR)]
+    assert found == [(7, "exit")]

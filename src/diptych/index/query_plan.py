@@ -112,7 +112,8 @@ class QueryPlan:
         first = np.arange(min(_FIRST, len(found.rows)))
         if query.encoding is None:
             return judge(found.products[places], np.inf)
-        if self._calibration is None or _is_cosine(query) or (query.kind == "text" and query.text is None):
+        is_mixed = query.text is None or query.request.more or query.request.less  # with photos, unlike in calibration
+        if self._calibration is None or _is_cosine(query) or (query.kind == "text" and is_mixed):
             return not_judged(places)
         hits, answers = self._calibration.hits, self._calibration.answers
         best = float(self._probabilities(query, found, first, self._calibration, answers).max(initial=0))

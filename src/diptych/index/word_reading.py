@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Sequence
 
-from diptych.data.images import load_for_side
+from diptych.data.images import load_for_side, picture_path
 from diptych.data.read_ahead import read_ahead
+from diptych.data.video import frame_at
 from diptych.errors import DataError, ImageError
 from diptych.index.backend import IndexStore
+from diptych.index.frames import file_key
 from diptych.index.picture_text import DECODED_FOR, RapidTextReader, TextReader
 from diptych.index.sources.listing import Source
 from diptych.index.words import PictureWordStore
@@ -43,11 +45,15 @@ class WordReading:
         self._write(found)
         return True
 
-    def _read_one(self, picture: tuple[int, str]) -> tuple[int, str | None]:
+    def _read_one(self, unread: tuple[int, str, float | None]) -> tuple[int, str | None]:
         """The words in a picture; none in a damaged one, and None if it cannot be opened at the moment."""
-        content, key = picture
+        content, key, moment = unread
         try:
-            return content, self._reader.read(load_for_side(self._source.picture(key), DECODED_FOR))
+            picture = self._source.picture(file_key(key, moment))
+            video = None if moment is None else picture_path(picture)
+            if moment is None or video is None:
+                return content, self._reader.read(load_for_side(picture, DECODED_FOR))
+            return content, self._reader.read(frame_at(video, moment, DECODED_FOR))
         except ImageError:
             return content, ""
         except (DataError, OSError):

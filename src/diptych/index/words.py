@@ -48,8 +48,8 @@ class PictureWordStore(Protocol):
         """Store a value about the index itself."""
         ...
 
-    def unread_pictures(self) -> list[tuple[int, str]]:
-        """The contents whose pictures were not read yet, each with the key of one of its images."""
+    def unread_pictures(self) -> list[tuple[int, str, float | None]]:
+        """The contents that were not read yet, each with the key of one of its images, and its second of a video."""
         ...
 
     def add_picture_words(self, found: Sequence[tuple[int, str]]) -> None:

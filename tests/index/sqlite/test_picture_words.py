@@ -15,7 +15,7 @@ def store(kit, tmp_path):
 def test_words_are_found_once_they_are_read(kit, store):
     kit.put(store, ["n0", "n1", "n2"], ["a dog"])
     unread = picture_words.unread(store.database)
-    assert [key for _, key in unread] == ["a/0-n0", "a/1-n1", "a/2-n2"]
+    assert [key for _, key, _ in unread] == ["a/0-n0", "a/1-n1", "a/2-n2"]
     assert not store.has_picture_words()
     store.add_picture_words([(unread[0][0], ""), (unread[1][0], "RECEIPT\nPizza 9.50")])
     assert store.has_picture_words()
@@ -28,7 +28,7 @@ def test_words_are_found_once_they_are_read(kit, store):
 
 def test_copies_of_a_picture_share_its_words(kit, store):
     kit.put(store, ["n", "n"])
-    ((content, key),) = store.unread_pictures()
+    ((content, key, _),) = store.unread_pictures()
     assert key == "a/0-n"
     store.add_picture_words([(content, "exit")])
     assert len(store.by_words("exit", every=True)[0]) == 2

@@ -8,13 +8,13 @@ from diptych.index.sqlite.database import Database
 from diptych.index.sqlite.migrations import ADD_IMAGE_WORDS
 
 
-def unread(database: Database) -> list[tuple[int, str]]:
-    """The contents whose pictures were not read yet, each with the key of one of its images."""
+def unread(database: Database) -> list[tuple[int, str, float | None]]:
+    """The contents whose pictures were not read yet, each with the key of one of its images, and its moment."""
     statement = (
-        "SELECT content, min(key) FROM entries WHERE kind = 'image' "
+        "SELECT content, min(key), moment FROM entries WHERE kind = 'image' "
         "AND content NOT IN (SELECT content FROM picture_words) GROUP BY content ORDER BY content"
     )
-    return [(content, key) for content, key in database.rows(statement)]
+    return [(content, key, moment) for content, key, moment in database.rows(statement)]
 
 
 def add(database: Database, found: Sequence[tuple[int, str]]) -> None:

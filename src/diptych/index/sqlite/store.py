@@ -209,8 +209,8 @@ class Store:
         """Whether words were read in any picture."""
         return picture_words.exist(self.database)
 
-    def unread_pictures(self) -> list[tuple[int, str]]:
-        """The contents whose pictures were not read yet, each with the key of one of its images."""
+    def unread_pictures(self) -> list[tuple[int, str, float | None]]:
+        """The contents that were not read yet, each with the key of one of its images, and its second of a video."""
         return picture_words.unread(self.database)
 
     def add_picture_words(self, found: Sequence[tuple[int, str]]) -> None:
