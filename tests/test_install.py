@@ -30,6 +30,7 @@ WORKS = [
     "index doctor photos.diptych",
     "index rebuild photos.diptych",
     "index status photos.diptych",
+    "album list photos.diptych",
     "recipes list",
     "search photos.diptych red circle",
 ]

@@ -3,8 +3,8 @@
     DiptychError            base class: one line that names the file or setting, what is wrong, and what to do
     ├── DataError           a corpus, its captions or its word vectors cannot be used
     │   ├── ImageError      one image cannot be decoded; callers may skip it
+    │   │   └── MissingPackageError  it could be, with an optional package
     │   └── NotFoundError   what is named by its id or its name is not in the index
-    │       └── MissingPackageError  it could be, with an optional package
     ├── RecipeError         a recipe or one of its settings is wrong
     ├── RunError            a run folder or a checkpoint cannot be used
     ├── CallbackError       a callback of a training has raised an exception

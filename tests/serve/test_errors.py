@@ -8,7 +8,7 @@ from diptych.serve import errors
 
 def test_unknown_addresses_and_methods(kit, client):
     kit.error_of(client.get("/nope"), 404)
-    kit.error_of(client.get("/docs"), 404)
+    kit.error_of(client.get("/redoc"), 404)
     kit.error_of(client.get("/page/../app.py"), 404)
     kit.error_of(client.get("/page/%2e%2e/app.py"), 404)
     wrong = client.delete("/search")

@@ -10,7 +10,7 @@ from diptych.text.vocabulary import Vocabulary
 
 class FakeModel(Model):
     address, identity, embedding_dim, is_inner_product = "starter", "fake", 16, True
-    reads_pictures, localises, decode_size, tokeniser = True, False, 224, Vocabulary((), (), 1)
+    reads_pictures, localises, decode_size, quality, tokeniser = True, False, 224, "best", Vocabulary((), (), 1)
     def __init__(self):
         super().__init__(engine=self)
     def encode_texts(self, texts):
@@ -24,7 +24,7 @@ class FakeModel(Model):
         return np.ones(len(words), bool)
 
 opened = []
-def load(address, device):
+def load(address, device="auto", *, quality="best"):
     opened.append(address)
     return FakeModel()
 """

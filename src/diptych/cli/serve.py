@@ -52,9 +52,8 @@ def command(
         searchers = open_indexes(indexes, run, device)
         warm_up(searchers)
         server = make_server(create_app(searchers, [host, *(allow_host or [])]))
-        for searcher in searchers.values():
-            for note in searcher.notes():
-                print_note(note)
+        for note in dict.fromkeys(note for searcher in searchers.values() for note in searcher.notes()):
+            print_note(note)
         print_result(f"serving {', '.join(searchers)} at {url_of(listening)}")
         if host in ("0.0.0.0", "::"):
             print_note("requests under another host name are refused; allow names with --allow-host NAME")
