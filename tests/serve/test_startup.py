@@ -15,6 +15,13 @@ def test_a_free_port_and_its_url():
             listen("127.0.0.1", port)
 
 
+def test_an_answer_does_not_wait_for_acknowledgements():
+    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()) as _:
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_the_url_of_an_ipv6_address_has_brackets():
     class Listening:
         def getsockname(self):

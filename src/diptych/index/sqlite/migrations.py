@@ -52,6 +52,9 @@ ALTER TABLE entries ADD COLUMN day TEXT;
 {_SET_DAY};
 CREATE INDEX frames_of_videos ON entries(key, moment) WHERE moment IS NOT NULL;
 CREATE INDEX images_by_day ON entries(day, id, folder, moment) WHERE kind = 'image';
+CREATE INDEX images_by_folder ON entries(folder) WHERE kind = 'image';
+CREATE INDEX images_by_split ON entries(split) WHERE split IS NOT NULL;
+CREATE INDEX images_with_columns ON entries(id) WHERE columns IS NOT NULL;
 CREATE TRIGGER day_of_new_image AFTER INSERT ON entries WHEN NEW.kind = 'image'
   BEGIN {_SET_DAY} AND id = NEW.id; END;
 CREATE TRIGGER day_of_changed_image AFTER UPDATE OF content, modified ON entries WHEN NEW.kind = 'image'
