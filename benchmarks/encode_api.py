@@ -66,7 +66,7 @@ def compare_images(model: Model, folder: str | None, count: int, rounds: int) ->
         def index() -> None:
             nonlocal last
             last = next(indexes)
-            sync(model, str(photos), last, storage="float32")
+            sync(model, str(photos), last, storage="float32", quality="best")
 
         def encode() -> None:
             nonlocal found

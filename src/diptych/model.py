@@ -187,7 +187,8 @@ class Model:
 
     def with_quality(self, quality: Quality) -> Model:
         """The same model with another quality, see `load`; a model in memory stays as it is."""
-        return self if self._source is None else Model(replace(self._source, quality=quality))
+        source = self._source
+        return self if source is None or source.quality == quality else Model(replace(source, quality=quality))
 
     # Images and texts
 
