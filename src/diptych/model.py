@@ -187,8 +187,8 @@ class Model:
 
     def with_quality(self, quality: Quality) -> Model:
         """The same model with another quality, see `load`; a model in memory stays as it is."""
-        source = self._source
-        return self if source is None or source.quality == quality else Model(replace(source, quality=quality))
+        is_same = self._source is None or self._source.quality == quality
+        return self if is_same else Model(replace(self._loaded("files"), quality=quality))
 
     # Images and texts
 
@@ -366,10 +366,7 @@ class Model:
 
     @property
     def torch_engine(self) -> TorchEngine:
-        """The torch engine, which also returns tensors; an ONNX export has none.
-
-        From then on it is what encodes, because its weights may be changed.
-        """
+        """The torch engine, which an export has not; from then on it encodes, because its weights may be changed."""
         with self._lock:
             if self._torch is None:
                 self._torch = self._loaded("weights").open_torch()
