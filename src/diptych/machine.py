@@ -13,6 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from diptych.errors import DiptychError
+from diptych.ranks import local_device
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +33,7 @@ def choose_device(name: str = "auto") -> torch.device:
     """The named device; `auto` is the fastest one available."""
     import torch  # not at the top: serving an exported model must not load it
 
+    name = local_device(name)
     kind = device_kind(name)
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if kind == "auto":

@@ -23,6 +23,7 @@ from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.text.vocabulary import Vocabulary
+from support.ranks import on_threads
 
 WORDS = ["a", "dog", "cat", "on", "grass", "two", "red"]
 
@@ -45,16 +46,16 @@ class Table:
     def score_pairs(self, images, texts):
         return self.scores[images, texts]
 
-    def encode_corpus_images(self, corpus, workers, progress, reader):
+    def encode_corpus_images(self, corpus, workers, progress, reader, ranks):
         self.encoded += 1
         rows = np.array([row for row in range(len(corpus.image_ids)) if row not in self.unreadable])
         skipped = {corpus.image_ids[row]: f"{row}.jpg: broken" for row in self.unreadable}
         progress(len(corpus.image_ids), len(corpus.image_ids))
         return torch.from_numpy(rows), rows, skipped
 
-    def text_tensor(self, texts, progress):
+    def text_tensor(self, texts, progress, ranks, keep):
         progress(len(texts), len(texts))
-        return torch.tensor([self.strings.index(text) for text in texts])
+        return torch.tensor([self.strings.index(text) for text in texts[keep]], dtype=torch.long)
 
 
 def corpus_of(image_groups, text_groups, texts):
@@ -123,6 +124,46 @@ def test_lists_are_those_of_a_sort_whatever_the_block(tmp_path_factory, case, to
     np.testing.assert_array_equal(again.texts, texts)
     np.testing.assert_array_equal(again.images, images)
     assert again.header == lists.header
+
+
+@settings(max_examples=15)
+@given(cases(), st.integers(1, 9), st.integers(1, 6), st.integers(1, 150), st.integers(2, 3))
+def test_ranks_mine_the_lists_of_one_process(tmp_path_factory, case, top_texts, top_images, block, count):
+    table, corpus = case
+    folder = tmp_path_factory.mktemp("mine")
+    options = {"weights": "w", "top_texts": top_texts, "top_images": top_images, "block": block}
+    try:
+        alone = mine(table, corpus, folder / "alone", **options)
+    except DataError:
+        with pytest.raises(DataError, match=r"nothing to mine|no negatives to mine"):
+            on_threads(count, lambda ranks: mine(table, corpus, folder / "together", **options, ranks=ranks))
+        return
+    for lists in on_threads(count, lambda ranks: mine(table, corpus, folder / "together", **options, ranks=ranks)):
+        assert_same(lists, alone)
+    assert (folder / "together").read_bytes() == (folder / "alone").read_bytes()
+    assert [file.name for file in sorted(folder.iterdir())] == ["alone", "together"]
+
+
+def test_each_rank_compares_its_share_and_resumes_by_itself(table, corpus, tmp_path):
+    """Interrupted after a few tiles, ranks go on from what each of them has saved."""
+    whole = run(table, corpus, tmp_path / "whole")
+    tables = [make_table(), make_table()]
+
+    def interrupted(ranks):
+        def progress(done, total):
+            if tables[ranks.rank].tiles == 2:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(tables[ranks.rank], corpus, tmp_path / "lists", progress=progress, ranks=ranks)
+
+    on_threads(2, interrupted)
+    assert len(list(tmp_path.glob("lists.partial-*-of-2"))) == 2
+    for lists in on_threads(2, lambda ranks: run(tables[ranks.rank], corpus, tmp_path / "lists", ranks=ranks)):
+        assert_same(lists, whole)
+    assert tables[0].tiles + tables[1].tiles == table.tiles
+    assert 0.3 * table.tiles < tables[0].tiles < 0.7 * table.tiles
+    assert not list(tmp_path.glob("lists.partial*"))
 
 
 @pytest.fixture

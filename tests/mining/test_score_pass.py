@@ -13,7 +13,7 @@ def test_the_lists_of_both_directions_are_filled_and_the_matrix_is_not_changed()
     matrix = torch.tensor([[9.0, 1.0, 2.0], [3.0, 9.0, 4.0], [5.0, 6.0, 9.0]])
     before = matrix.clone()
     groups = np.arange(3)
-    score_pass = ScorePass(matrix_score(matrix), Exclusions(groups, groups, ["a", "b", "c"]), 1, 1, block=4)
+    score_pass = ScorePass(matrix_score(matrix), Exclusions(groups, groups, ["a", "b", "c"]), 1, 1, tiles=4)
     assert list(score_pass.remaining())[-1] == 3
     assert items_of(score_pass.texts_of_images.best()).ravel().tolist() == [2, 2, 1]
     assert items_of(score_pass.images_of_texts.best()).ravel().tolist() == [2, 2, 1]
@@ -53,6 +53,6 @@ def test_a_score_that_is_not_a_number_is_named():
     scores = torch.zeros(9, 9)
     scores[7, 5] = torch.nan
     groups = np.arange(9)
-    score_pass = ScorePass(matrix_score(scores), Exclusions(groups, groups, list("abcdefghi")), 2, 2, block=12)
+    score_pass = ScorePass(matrix_score(scores), Exclusions(groups, groups, list("abcdefghi")), 2, 2, tiles=12)
     with pytest.raises(ScoreError, match="image 7 and text 5: their score is not a number"):
         list(score_pass.remaining())

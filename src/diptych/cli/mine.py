@@ -11,7 +11,7 @@ from rich.text import Text
 
 from diptych.cli.console import print_note, print_result, print_skipped, progress_bar, stdout
 from diptych.cli.open_data import open_data
-from diptych.cli.options import AllowCode, Data, Device, Download, Features, Run, Workers, thread_count
+from diptych.cli.options import AllowCode, Data, Device, Devices, Download, Features, Run, Workers, thread_count
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
@@ -33,6 +33,7 @@ def command(
     ] = None,
     features: Features = Path("features"),
     device: Device = "auto",
+    devices: Devices = None,
     workers: Workers = None,
     _download: Download = False,
     _allowed_code: AllowCode = None,
@@ -49,7 +50,10 @@ def command(
         diptych mine runs/vsrn dataset_flickr8k.json --top-texts 500 --top-images 100
 
         diptych mine runs/coco data/coco --split train --split restval
+
+        diptych mine runs/coco data/coco --devices 4
     """
+    from diptych.cli.ranks import job
     from diptych.machine import keep_freed_memory
     from diptych.mining.lists import LISTS_FILE, weights_digest
     from diptych.mining.mine import mine
@@ -57,27 +61,31 @@ def command(
     from diptych.models.address import address_name, names_pair
 
     keep_freed_memory()
-    model = Model.load(run, device, stores=features)
-    everything = open_data(data, runs=[run])
-    _warn_of_other_data(run, everything)
-    corpus = everything.split(*(split or ["train"])).matched()
-    file = into or (Path("lists") / f"{address_name(run)}.safetensors" if names_pair(run) else run / LISTS_FILE)
-    try:
-        with progress_bar("mining") as progress:
-            lists = mine(
-                model,
-                corpus,
-                file,
-                weights=model.identity if names_pair(run) else weights_digest(run),
-                top_texts=top_texts,
-                top_images=top_images,
-                workers=thread_count(workers),
-                progress=progress,
-            )
-    except KeyboardInterrupt:
-        print_note("stopped; run the same command again to continue")
-        raise
-    _print_lists(lists, corpus, file)
+    with job(device, devices) as ranks:
+        model = ranks.first_alone(lambda: Model.load(run, device, stores=features))
+        everything = open_data(data, runs=[run])
+        _warn_of_other_data(run, everything)
+        corpus = everything.split(*(split or ["train"])).matched()
+        file = into or (Path("lists") / f"{address_name(run)}.safetensors" if names_pair(run) else run / LISTS_FILE)
+        weights = model.identity if names_pair(run) else weights_digest(run)
+        ranks.must_agree({"the data": corpus.digest(), "the run": weights, "lists": [top_texts, top_images]})
+        try:
+            with progress_bar("mining") as progress:
+                lists = mine(
+                    model,
+                    corpus,
+                    file,
+                    weights=weights,
+                    top_texts=top_texts,
+                    top_images=top_images,
+                    workers=thread_count(workers),
+                    progress=progress,
+                    ranks=ranks,
+                )
+        except KeyboardInterrupt:
+            print_note("stopped; run the same command again to continue")
+            raise
+        _print_lists(lists, corpus, file)
 
 
 def _warn_of_other_data(run: Path, corpus: Corpus) -> None:

@@ -13,6 +13,7 @@ from diptych.cli.options import (
     AllowCode,
     Data,
     Device,
+    Devices,
     Download,
     Features,
     Log,
@@ -31,6 +32,7 @@ from diptych.errors import CallbackError, RecipeError
 if TYPE_CHECKING:
     from diptych.cli.training import TrainingOptions
     from diptych.evaluation.protocols.seeds import SeedStatistics
+    from diptych.ranks import Ranks
 
 
 def command(
@@ -48,6 +50,7 @@ def command(
     features: Features = Path("features"),
     no_starter: NoStarter = False,
     device: Device = "auto",
+    devices: Devices = None,
     workers: Workers = None,
     log: Log = None,
     _download: Download = False,
@@ -74,7 +77,12 @@ def command(
         diptych train scenes scenes --log tensorboard
 
         diptych train diptych-default photos.csv --val 0.15 --test 0.15
+
+        diptych train vsepp photos/ --devices 4
+
+        torchrun --nproc-per-node 4 -m diptych train vsepp photos/
     """
+    from diptych.cli.ranks import job
     from diptych.cli.training import TrainingOptions
     from diptych.machine import keep_freed_memory
     from diptych.training.recipe_loader import profiled_name
@@ -87,8 +95,11 @@ def command(
         if report_on != "val":
             raise RecipeError("--report-on needs --seeds; measure a single run with `diptych evaluate`")
         overrides = [*overrides, *([] if seed is None else [f"seed={seed}"])]
-        _train_one(recipe, overrides, folder, options, resume=resume, with_baselines=not no_starter)
+        with job(device, devices) as ranks:
+            _train_one(recipe, overrides, folder, options, ranks, resume=resume, with_baselines=not no_starter)
         return
+    if devices is not None:
+        raise RecipeError("--devices and --seeds exclude each other; train one run per seed, with --seed and --into")
     if seed is not None:
         raise RecipeError("--seed and --seeds exclude each other; remove one (--seeds 3,7 names seeds)")
     if resume:
@@ -99,7 +110,14 @@ def command(
 
 
 def _train_one(
-    recipe: str, overrides: list[str], folder: Path, options: TrainingOptions, *, resume: bool, with_baselines: bool
+    recipe: str,
+    overrides: list[str],
+    folder: Path,
+    options: TrainingOptions,
+    ranks: Ranks,
+    *,
+    resume: bool,
+    with_baselines: bool,
 ) -> None:
     """Train one run, write its report on val, and print how it compares with the paper and, if wanted, baselines."""
     from diptych.model import Model
@@ -129,6 +147,8 @@ def _train_one(
         else:
             print_note("stopped before anything was saved; run the same command to start again")
         raise
+    if not ranks.is_first:
+        return
     evaluator = options.evaluator(corpus)
     reported = evaluator.write_report(folder, Model.load(folder, device, stores=features))
     baselines = open_baselines(folder, device, features, print_note) if with_baselines else []

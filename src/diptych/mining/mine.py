@@ -23,12 +23,15 @@ from diptych.mining.exclusions import Exclusions
 from diptych.mining.hardness import Hardness, sample_positives
 from diptych.mining.lists import HardNegativeLists, ListRows, ListsHeader
 from diptych.mining.resumable_pass import ResumablePass
-from diptych.mining.score_pass import ScorePass
+from diptych.mining.score_pass import ScorePass, Tiles
 from diptych.mining.top_scores import EMPTY, items_of
 from diptych.model import Model
 from diptych.progress import ProgressCallback
+from diptych.ranks import ALONE, Ranks
 
 TOP_TEXTS, TOP_IMAGES = 300, 60  # as in the paper
+
+_MERGED_AT_ONCE = 4096  # lists
 
 
 def mine(  # noqa: PLR0913 (options, by keyword only)
@@ -43,6 +46,7 @@ def mine(  # noqa: PLR0913 (options, by keyword only)
     progress: ProgressCallback | None = None,
     reader: ImageReader | None = None,
     block: int | None = None,
+    ranks: Ranks = ALONE,
 ) -> HardNegativeLists:
     """Find the hardest negatives in a corpus, which is the split to mine, and store them in `file`.
 
@@ -50,6 +54,9 @@ def mine(  # noqa: PLR0913 (options, by keyword only)
     file that ends in `.partial`, from which the same call continues. Lists in `file` that are long enough are returned
     without computing them again. `progress` receives the number of steps done and the total: each image and each text
     is encoded, and each text is compared.
+
+    Several `ranks` mine together: each encodes a share, holds the encodings of all images and of its share of the
+    texts, and compares these. The lists are those of one process, byte for byte; the first rank stores them.
     """
     corpus = corpus.matched()
     header = ListsHeader(
@@ -60,30 +67,47 @@ def mine(  # noqa: PLR0913 (options, by keyword only)
         top_texts=top_texts,
         top_images=top_images,
     )
-    if (existing := existing_lists(file, header)) is not None:
+    if (existing := ranks.together(lambda: existing_lists(file, header))) is not None:
         return existing.truncate(top_texts, top_images)
     progress = progress or (lambda _done, _total: None)
-    readable = _encode(model, corpus, workers, progress, reader)
+    block = block or (BLOCK if model.matcher.embedding_dim is not None else BLOCK_OF_SETS)
+    readable = _encode(model, corpus, workers, progress, reader, block, ranks)
     score = embedding_score(model.matcher.score, readable.images, readable.texts)
     exclusions = Exclusions(readable.image_groups, readable.text_groups, readable.strings)
-    block = block or (BLOCK if model.matcher.embedding_dim is not None else BLOCK_OF_SETS)
-    score_pass = ScorePass(score, exclusions, top_texts, top_images, block)
+    score_pass = ScorePass(score, exclusions, top_texts, top_images, readable.tiles)
     total = len(corpus.image_ids) + 2 * len(corpus.texts)
-    resumable = ResumablePass(file, {"lists": header.model_dump(mode="json"), "read": readable.digest()})
+    resumable = ResumablePass(file, {"lists": header.model_dump(mode="json"), "read": readable.digest()}, ranks)
     resumable.run(score_pass, lambda compared: progress(total - score.texts + compared, total))
-    texts, images = score_pass.texts_of_images.best(), score_pass.images_of_texts.best()
+    if ranks.count > 1:
+        resumable.save(score_pass)  # the others may take longer, and may be interrupted
+    texts = merged(score_pass.texts_of_images.best(), ranks)
+    images = ranks.all_rows(torch.from_numpy(score_pass.images_of_texts.best())).numpy()
     if (texts == EMPTY).all():
         raise DataError(f"{corpus.name}: every image has the texts of every other; there are no negatives to mine")
-    hardness = Hardness.from_keys(_positive_scores(model, readable), texts, images)
+    hardness = Hardness.from_keys(_positive_scores(model, readable, ranks), texts, images)
     image_count, text_count = len(corpus.image_ids), len(corpus.texts)
     lists = HardNegativeLists(
         _corpus_rows(texts, readable.text_rows, readable.image_rows, (image_count, min(top_texts, text_count))),
         _corpus_rows(images, readable.image_rows, readable.text_rows, (text_count, min(top_images, image_count))),
         header.model_copy(update={"skipped": readable.skipped, "hardness": hardness}),
     )
-    lists.save(file)
+    if ranks.is_first:
+        lists.save(file)
+    ranks.wait()
     resumable.remove()
     return lists
+
+
+def merged(keys: Integers, ranks: Ranks) -> Integers:
+    """The best keys of each query among those of all ranks, (queries, size), each of which has seen other items."""
+    if ranks.count == 1:
+        return keys
+    best = np.empty_like(keys)
+    for begin in range(0, len(keys), _MERGED_AT_ONCE):
+        part = slice(begin, begin + _MERGED_AT_ONCE)
+        theirs = np.concatenate([rows.numpy() for rows in ranks.gather(torch.from_numpy(keys[part]))], 1)
+        best[part] = np.sort(theirs, axis=1)[:, : -keys.shape[1] - 1 : -1]
+    return best
 
 
 def existing_lists(file: Path, wanted: ListsHeader) -> HardNegativeLists | None:
@@ -106,8 +130,12 @@ def existing_lists(file: Path, wanted: ListsHeader) -> HardNegativeLists | None:
 
 @dataclass(frozen=True, eq=False)
 class _ReadablePart:
-    """The encodings of the readable part of a corpus, with their rows in the corpus."""
+    """The encodings of the readable part of a corpus, with their rows in the corpus.
 
+    `tiles` are those that this rank compares, and `texts` has the encodings of their texts; all else is of all texts.
+    """
+
+    tiles: Tiles
     images: Tensor
     texts: Tensor
     image_rows: Integers
@@ -122,8 +150,14 @@ class _ReadablePart:
         return hashlib.sha256(self.image_rows.tobytes()).hexdigest()
 
 
-def _encode(
-    model: Model, corpus: Corpus, workers: int, progress: ProgressCallback, reader: ImageReader | None
+def _encode(  # noqa: PLR0917
+    model: Model,
+    corpus: Corpus,
+    workers: int,
+    progress: ProgressCallback,
+    reader: ImageReader | None,
+    block: int,
+    ranks: Ranks,
 ) -> _ReadablePart:
     """Encode the readable images, and the texts that have one of them."""
     if not len(corpus.texts):
@@ -131,16 +165,19 @@ def _encode(
     _check_groups(corpus, corpus.image_groups)
     total = len(corpus.image_ids) + 2 * len(corpus.texts)
     images, image_rows, skipped = model.torch_engine.encode_corpus_images(
-        corpus, workers, lambda done, _: progress(done, total), reader
+        corpus, workers, lambda done, _: progress(done, total), reader, ranks
     )
     image_groups = corpus.image_groups[image_rows]
     _check_groups(corpus, image_groups)
     text_rows = np.flatnonzero(np.isin(corpus.text_groups, image_groups))
     strings = [corpus.texts[text] for text in text_rows.tolist()]
     before = total - 2 * len(strings)
-    texts = model.torch_engine.text_tensor(strings, lambda done, _: progress(before + done, total))
+    tiles = Tiles.of(len(image_rows), len(strings), block).share(ranks)
+    texts = model.torch_engine.text_tensor(
+        strings, lambda done, _: progress(before + done, total), ranks=ranks, keep=tiles.own_texts
+    )
     text_groups = corpus.text_groups[text_rows]
-    return _ReadablePart(images, texts, image_rows, text_rows, image_groups, text_groups, strings, skipped)
+    return _ReadablePart(tiles, images, texts, image_rows, text_rows, image_groups, text_groups, strings, skipped)
 
 
 def _check_groups(corpus: Corpus, groups: Integers) -> None:
@@ -157,9 +194,12 @@ def _corpus_rows(keys: Integers, item_rows: Integers, query_rows: Integers, shap
 
 
 @torch.inference_mode()
-def _positive_scores(model: Model, readable: _ReadablePart) -> Floats:
-    device = readable.images.device
-    sampled = sample_positives(readable.image_groups, readable.text_groups)
+def _positive_scores(model: Model, readable: _ReadablePart, ranks: Ranks) -> Floats:
+    device, own = readable.images.device, readable.tiles.own_texts
+    images, texts = sample_positives(readable.image_groups, readable.text_groups)
+    is_own = (texts >= own.start) & (texts < own.stop)
+    sampled = images[is_own], texts[is_own] - own.start
     image_rows, text_rows = (torch.from_numpy(rows).to(device) for rows in sampled)
-    scores = model.matcher.score_pairs(readable.images[image_rows], readable.texts[text_rows])
-    return np.asarray(scores.float().cpu())
+    pairs = readable.images[image_rows], readable.texts[text_rows]
+    scores = model.matcher.score_pairs(*pairs) if is_own.any() else readable.images.new_empty(0)
+    return np.asarray(ranks.all_rows(scores.float()).cpu())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,22 +16,53 @@ from diptych.evaluation.metrics.scores import Score
 from diptych.evaluation.metrics.tiles import ROW_MULTIPLE
 from diptych.mining.exclusions import Exclusions
 from diptych.mining.top_scores import TopScores
+from diptych.ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of a matrix of images and texts, or those of one rank, which are some of the columns.
+
+    A tile has about `block` scores and the proportions of the whole matrix.
+    """
+
+    texts: int  # in all columns
+    rows: list[slice]
+    columns: list[slice]
+
+    @classmethod
+    def of(cls, images: int, texts: int, block: int) -> Tiles:
+        """The tiles of a whole matrix."""
+        height = min(block, max(1, int((block * images / texts) ** 0.5)))
+        height -= height % ROW_MULTIPLE if height > ROW_MULTIPLE else 0
+        return cls(texts, _spans(images, height), _spans(texts, max(1, block // height)))
+
+    def share(self, ranks: Ranks) -> Tiles:
+        """The tiles of this rank; tiles are the same whatever the number of ranks, and so are their scores."""
+        return Tiles(self.texts, self.rows, self.columns[ranks.share(len(self.columns))])
+
+    @property
+    def own_texts(self) -> slice:
+        """The texts of these columns."""
+        return slice(self.columns[0].start, self.columns[-1].stop) if self.columns else slice(0, 0)
 
 
 class ScorePass:
     """A pass that fills the top lists of images and texts; it can stop after any tile and continue later.
 
-    A tile has about `block` scores and the proportions of the whole matrix.
+    `score` compares all images with the texts of the tiles, which may be those of one rank; `exclusions` are those of
+    all texts. The lists of images have numbers of all texts.
     """
 
-    def __init__(self, score: Score, exclusions: Exclusions, top_texts: int, top_images: int, block: int) -> None:
+    def __init__(
+        self, score: Score, exclusions: Exclusions, top_texts: int, top_images: int, tiles: int | Tiles
+    ) -> None:
+        """`tiles` may be given as the size of a block."""
+        self.tiles = Tiles.of(score.images, score.texts, tiles) if isinstance(tiles, int) else tiles
         self.score, self.exclusions = score, exclusions
-        self.texts_of_images = TopScores(score.images, min(top_texts, score.texts))
+        self.rows, self.columns = self.tiles.rows, self.tiles.columns
+        self.texts_of_images = TopScores(score.images, min(top_texts, self.tiles.texts))
         self.images_of_texts = TopScores(score.texts, min(top_images, score.images))
-        height = min(block, max(1, int((block * score.images / score.texts) ** 0.5)))
-        height -= height % ROW_MULTIPLE if height > ROW_MULTIPLE else 0
-        self.rows = _spans(score.images, height)
-        self.columns = _spans(score.texts, max(1, block // height))
         self.done = 0  # finished tiles, counted through all images for the first texts, then for the next texts
 
     def remaining(self) -> Generator[int, None, None]:
@@ -38,18 +70,19 @@ class ScorePass:
         with ThreadPoolExecutor(1) as second_thread:
             while self.done < len(self.rows) * len(self.columns):
                 column, row = divmod(self.done, len(self.rows))
-                columns = self.columns[column]
-                against, excluded = self.score.against(columns), self.exclusions.against(columns)
+                columns, first = self.columns[column], self.tiles.own_texts.start
+                own = slice(columns.start - first, columns.stop - first)
+                against, excluded = self.score.against(own), self.exclusions.against(columns)
                 for rows in self.rows[row:]:
                     with torch.inference_mode():
                         scores = _checked(against(rows), rows, columns)  # (images, texts)
                     scores = _exclude(scores, excluded(rows))
                     # the two directions share only the scores, which they read
-                    images_done = second_thread.submit(self.images_of_texts.offer, scores.T, columns, rows)
+                    images_done = second_thread.submit(self.images_of_texts.offer, scores.T, own, rows)
                     self.texts_of_images.offer(scores, rows, columns)
                     images_done.result()
                     self.done += 1
-                    yield columns.start + (columns.stop - columns.start) * rows.stop // self.score.images
+                    yield own.start + (own.stop - own.start) * rows.stop // self.score.images
 
 
 def _exclude(scores: Floats, excluded: tuple[Integers, Integers]) -> Floats:

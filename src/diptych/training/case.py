@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from diptych.data.corpus import Corpus
 from diptych.data.phrases import find_mentions
+from diptych.data.shards.corpus import StreamCorpus
 from diptych.data.splitting import SPLIT_IT
 from diptych.errors import DataError, did_you_mean
 from diptych.evaluation.localisation.phrase_metrics import PHRASE_SELECTION_METRICS
@@ -55,6 +56,41 @@ class Case:
         """The stage's model, without memory."""
         assert self.built_matcher is not None, "a recipe rule has no model"
         return self.built_matcher
+
+    @property
+    def needs_all_of_stream(self) -> str | None:
+        """What a stage of a stream needs the whole training set for, if anything."""
+        if not isinstance(self.corpus, StreamCorpus):
+            return None
+        stage, name = self.stage, repr(self.objective.name)
+        reasons = {
+            "offline: negatives are mined over the whole training set": stage.offline or self._needs("offline"),
+            f"objective: {name} makes each training group a class": self._needs("classes"),
+            f"objective: {name} is solved over all pairs at once": self.objective.closed_form,
+            "batches.neighbours: second positives are drawn from all training pairs": stage.batches.neighbours,
+            "batches.rivals: negatives are drawn from all training texts": stage.batches.rivals,
+            "phrases: shards hold no phrases and boxes": stage.phrases is not None,
+        }
+        return next((reason for reason, is_so in reasons.items() if is_so), None)
+
+    def _needs(self, need: str) -> bool:
+        return need in self.objective.needs
+
+    @property
+    def model_needs_all_of_stream(self) -> str | None:
+        """What the model needs the whole training set for, if anything."""
+        if not isinstance(self.corpus, StreamCorpus):
+            return None
+        texts, scratch = self.matcher.cached_text_tower, self.stage.start == "scratch"
+        images = self.matcher.standardised_image_tower
+        reasons = {
+            f"model.text: {self.fitted_tower!r} is fitted to all training texts": self.fitted_tower and scratch,
+            "model.text: features are standardised by all training texts": scratch and texts and texts.standardises,
+            "model.image: vectors are standardised by all training images": scratch and images,
+            "model.image: reads features that come with the data": self.matcher.image_input.kind == "features",
+            f"model.image: {self.region_method} stores the boxes of all training images": self.proposes_regions,
+        }
+        return next((reason for reason, is_so in reasons.items() if is_so), None)
 
     @property
     def reads_pieces(self) -> bool:

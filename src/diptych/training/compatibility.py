@@ -51,6 +51,12 @@ class Rule:
 
 RECIPE_RULES = (
     Rule(
+        "the whole training set of a stream",
+        lambda case: case.needs_all_of_stream,
+        "{case.needs_all_of_stream}, and {case.corpus.name} is a stream of shards",
+        "train on the data that the shards were made of, or leave it out",
+    ),
+    Rule(
         "empty training split",
         lambda case: case.empty_split,
         "{case.corpus.name}: stage {case.number} of the recipe trains on the split {case.empty_split}, which has no "
@@ -211,6 +217,13 @@ RECIPE_RULES = (
 )
 
 MODEL_RULES = (
+    Rule(
+        "a model that is measured on the whole training set of a stream",
+        lambda case: case.model_needs_all_of_stream,
+        "{case.model_needs_all_of_stream}, and {case.corpus.name} is a stream of shards",
+        "use another model, or the data that the shards were made of",
+        of_stage=False,
+    ),
     Rule(
         "random crops of proposed regions",
         lambda case: case.proposes_regions and case.stage.crops is not None,

@@ -14,6 +14,8 @@ from diptych.data.corpus import Corpus
 from diptych.model import Model
 from diptych.models.address import names_pair, run_folder
 from diptych.progress import ProgressCallback
+from diptych.ranks import Ranks
+from diptych.training.distributed.agreement import Agreement
 from diptych.training.engine.callbacks import Callbacks
 from diptych.training.engine.events import Preparation
 from diptych.training.engine.journal import Journal
@@ -34,10 +36,20 @@ class TrainingContext:
     workers: int
     callbacks: Callbacks
     stores: Path  # the folder that holds feature stores
-    interrupted: threading.Event
+    agreement: Agreement
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that train together."""
+        return self.agreement.ranks
+
+    @property
+    def interrupted(self) -> threading.Event:
+        """Set when training is to stop after the present step."""
+        return self.agreement.interrupted
 
     def stop_if_interrupted(self) -> None:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed."""
+        """Raise KeyboardInterrupt if Ctrl-C was pressed, and all ranks know."""
         if self.interrupted.is_set():
             raise KeyboardInterrupt
 
@@ -47,7 +59,8 @@ class TrainingContext:
 
     def _report_progress(self, what: str, done: int, total: int) -> None:
         self.callbacks.send(Preparation(what, done, total))
-        self.stop_if_interrupted()
+        if self.agreement.asked.is_set():
+            raise KeyboardInterrupt
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from torch import nn
 
 from diptych.data.corpus import Corpus
 from diptych.data.phrases import find_mentions
+from diptych.data.shards.corpus import StreamCorpus
 from diptych.errors import RecipeError
 from diptych.model import Model
+from diptych.models.layers.batch_norm import join_batch_norms
 from diptych.models.matcher import Matcher
 from diptych.models.storage import save_matcher
 from diptych.objectives.objective import ObjectiveContext
@@ -25,6 +27,7 @@ from diptych.training.inputs.base_encodings import BaseEncodings
 from diptych.training.inputs.images import StageImages
 from diptych.training.inputs.pairs import ImageTextData, StageData
 from diptych.training.inputs.phrases import PhraseData
+from diptych.training.inputs.stream import StreamData
 from diptych.training.inputs.texts import StageTexts
 from diptych.training.needs.need import Need, find_need
 from diptych.training.recipe import Stage
@@ -33,22 +36,26 @@ from diptych.training.recipe import Stage
 def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot: Snapshot | None) -> PreparedStage:
     """Prepare a stage from the beginning, or from the snapshot that it resumes from."""
     stage = training.recipe.stage[number - 1]
-    train = training_corpus(stage, training.corpus)
+    corpus = training.corpus
+    streams = isinstance(corpus, StreamCorpus)
+    train = corpus.nothing() if isinstance(corpus, StreamCorpus) else training_corpus(stage, corpus)
     if snapshot is None:
-        _report_unmatched(training, number, train)
+        if not streams:
+            _report_unmatched(training, number, train)
         _report_last_blocks(training, model, stage)
     set_trainable(model.matcher, stage.trainable, stage.lora)
+    join_batch_norms(model.matcher, training.ranks)
     images = StageImages(
         model, stage, training.stores, training.workers, training.progress("features"), training.callbacks.message
     )
     resumed = None if snapshot is None else snapshot.tensors
     context = StageContext(training, number, model, train, images, resumed)
     texts = StageTexts(model, training.stores, training.progress("text features"), training.callbacks.message)
-    if snapshot is None and stage.start == "scratch":
+    if snapshot is None and stage.start == "scratch" and not streams:
         images.standardise(train)
         texts.standardise(train.texts if stage.phrases is None else find_mentions(train).phrases)
     needs = tuple(find_need(name).prepare(context) for name in stage.objective.needs)
-    base = _base_encodings(training, model, stage, train)
+    base = None if streams else _base_encodings(training, model, stage, train)
     step = make_step(model.matcher, stage, model.device, needs, None if base is None else base.encoder)
     if snapshot is not None:  # after the needs, whose preparation may draw random numbers
         snapshot.restore(step)
@@ -90,12 +97,24 @@ def _stage_data(
     training, stage, images = context.training, context.stage, context.images
     seed = (training.recipe.seed, context.number)
     extensions = [need.epoch_extension for need in needs if need.epoch_extension is not None]
+    if isinstance(training.corpus, StreamCorpus):
+        return StreamData(training.corpus, stage, seed, images, texts, ranks=training.ranks)
     if stage.phrases is not None:
         if extensions:
             name = stage.objective.name
             raise RecipeError(f"objective: {name!r} draws from lists of images and texts; leave out phrases")
-        return PhraseData(training.corpus, context.train, stage, seed, images, texts)
-    return ImageTextData(training.corpus, context.train, stage, seed, images, texts, extensions=extensions, base=base)
+        return PhraseData(training.corpus, context.train, stage, seed, images, texts, ranks=training.ranks)
+    return ImageTextData(
+        training.corpus,
+        context.train,
+        stage,
+        seed,
+        images,
+        texts,
+        extensions=extensions,
+        base=base,
+        ranks=training.ranks,
+    )
 
 
 def _report_last_blocks(training: TrainingContext, model: Model, stage: Stage) -> None:

@@ -30,13 +30,14 @@ class Batches(Settings):
     With `chunk`, that many pairs are encoded at a time, but the whole batch is compared: the memory of a small batch,
     the gradients of a large one, and a second pass through the towers. `neighbours` adds pairs, so that every image and
     text of a batch has two positives if the data has them. `rivals` is the number of other texts drawn for each pair,
-    for objectives that score single pairs.
+    for objectives that score single pairs. Of a stream of shards, `buffer` samples are shuffled at a time.
     """
 
     size: Annotated[int, Field(ge=2, strict=True)] = 128
     chunk: Count | None = None
     neighbours: Flag = False
     rivals: Annotated[int, Field(ge=0, strict=True)] = 0
+    buffer: Count = 2048
 
 
 class Optimiser(Settings):

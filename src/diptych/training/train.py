@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
+from diptych import __version__
 from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
 from diptych.data.origin import Origin, split_as_trained
@@ -19,14 +21,17 @@ from diptych.errors import RunError
 from diptych.files import atomic_write, locked_folder, remove_leftovers, write_text
 from diptych.machine import available_cores, choose_device, interrupt_event
 from diptych.model import Model
+from diptych.ranks import Ranks
 from diptych.text.tokenisers.stored import FILES as TOKENISER_FILES
 from diptych.training.context import TrainingContext, best_file, stage_file, start_file
+from diptych.training.distributed.agreement import Agreement
+from diptych.training.distributed.gradients import copy_first
 from diptych.training.engine.callbacks import Callback, Callbacks
 from diptych.training.engine.checkpoint import Position, Snapshot, snapshot_path
 from diptych.training.engine.collapse import CollapseWatch
 from diptych.training.engine.events import Reason, TrainingEnd, TrainingStart
 from diptych.training.engine.journal import Journal
-from diptych.training.engine.loop import StageLoop
+from diptych.training.engine.loop import PreparedStage, StageLoop
 from diptych.training.prepare import prepare_stage
 from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import load_recipe
@@ -52,62 +57,119 @@ def train(
     one that was never stopped. `workers` threads read images ahead; their number does not change the result. The
     features of a frozen backbone are computed once and stored below the folder `features`. `callbacks` are told about
     the progress, in their order (see `Callback`).
+
+    Processes that were started by torchrun train one run together, as one process would with the same batches. They
+    share the run's folder and that of the features. The first of them writes, and calls the callbacks.
     """
-    run = Path(into)
+    run, ranks = Path(into), Ranks.current()
     recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
     if not isinstance(corpus, Corpus):
         corpus, _ = split_as_trained(open_corpus(corpus), [run] if resume else [])
     journal = Journal(run)
-    all_callbacks = Callbacks(callbacks, built_in=(journal, CollapseWatch()))
-    recipe = settle(recipe, corpus, run if resume else None, all_callbacks.message)
+    all_callbacks = Callbacks(callbacks, (journal, CollapseWatch())) if ranks.is_first else Callbacks()
+    plan = ranks.together(lambda: Plan.checked(recipe, corpus, run, resume, Path(features), all_callbacks))
+    ranks.must_agree(plan.to_compare())
     torch_device = choose_device(device)
-    snapshot = _find_snapshot(run, recipe) if resume else None
-    if not resume:
-        _check_empty(run)
-    start = StartingPoint.checked(recipe, corpus, run if snapshot else None, Path(features), all_callbacks)
-    digest = corpus.digest()
-    if snapshot is not None:
-        snapshot.check(start.tokeniser, digest)
-        check_plugins(run, start.plugins)
-    with locked_folder(run, RunError), interrupt_event() as interrupted:
+    lock = locked_folder(run, RunError) if ranks.is_first else nullcontext()
+    with lock, interrupt_event() as asked:
         threads = available_cores() if workers is None else workers
-        start = replace(start, interrupted=interrupted)
-        training = TrainingContext(recipe, corpus, digest, run, threads, all_callbacks, Path(features), interrupted)
-        remove_leftovers(run)
-        position = snapshot.position if snapshot else Position(epoch=recipe.stage[0].first_epoch)
-        with _no_run_before_the_first_snapshot(run):
-            journal.rewind(position.stage, position.epoch, position.step)
-            training_start = TrainingStart(
-                run, recipe, resume, journal.finished_steps() + position.step, all_callbacks.send
-            )
-            if snapshot is None:
-                start.tokeniser.save(run)
-            write_text(run / "recipe.toml", recipe.to_toml())
-            Origin.of(corpus, digest).save(run)
-            save_plugins(run, start.plugins)
+        start, snapshot, position = replace(plan.start, interrupted=asked), plan.snapshot, plan.position
+        training = TrainingContext(
+            plan.recipe, corpus, plan.digest, run, threads, all_callbacks, Path(features), Agreement(ranks, asked)
+        )
+        with _no_run_before_the_first_snapshot(run) if ranks.is_first else nullcontext():
+            if ranks.is_first:
+                _write_beginning(plan, corpus, run)
+            ranks.wait()
+            steps = journal.finished_steps() + position.step
             with all_callbacks.training(partial(_training_end, run)):
-                all_callbacks.start(training_start)
+                all_callbacks.start(TrainingStart(run, plan.recipe, resume, steps, all_callbacks.send))
                 _train_stages(training, start, torch_device, position, snapshot)
     return run
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was checked before anything is written."""
+
+    recipe: Recipe
+    start: StartingPoint
+    digest: str  # of the corpus
+    snapshot: Snapshot | None
+
+    @classmethod
+    def checked(
+        cls, recipe: Recipe, corpus: Corpus, run: Path, resume: bool, features: Path, callbacks: Callbacks
+    ) -> Plan:
+        """Settle what the recipe leaves open, and check everything that could fail later."""
+        recipe = settle(recipe, corpus, run if resume else None, callbacks.message)
+        snapshot = _find_snapshot(run, recipe) if resume else None
+        if not resume:
+            _check_empty(run)
+        start = StartingPoint.checked(recipe, corpus, run if snapshot else None, features, callbacks)
+        digest = corpus.digest()
+        if snapshot is not None:
+            snapshot.check(start.tokeniser, digest)
+            check_plugins(run, start.plugins)
+        return cls(recipe, start, digest, snapshot)
+
+    @property
+    def position(self) -> Position:
+        """Where training begins."""
+        return self.snapshot.position if self.snapshot else Position(epoch=self.recipe.stage[0].first_epoch)
+
+    def to_compare(self) -> dict[str, str]:
+        """What must be the same on all ranks, by the names that an error gives it."""
+        return {
+            "Diptych": __version__,
+            "torch": torch.__version__,
+            "the recipe": hashlib.sha256(self.recipe.to_toml().encode()).hexdigest()[:12],
+            "the data": self.digest[:12],
+            "the tokeniser": self.start.tokeniser.digest[:12],
+            "the position": json.dumps(asdict(self.position)),
+        }
+
+
+def _write_beginning(plan: Plan, corpus: Corpus, run: Path) -> None:
+    """Write what a run has from its beginning, and forget what was written after the snapshot, if there is one."""
+    remove_leftovers(run)
+    Journal(run).rewind(plan.position.stage, plan.position.epoch, plan.position.step)
+    if plan.snapshot is None:
+        plan.start.tokeniser.save(run)
+    write_text(run / "recipe.toml", plan.recipe.to_toml())
+    Origin.of(corpus, plan.digest).save(run)
+    save_plugins(run, plan.start.plugins)
 
 
 def _train_stages(
     training: TrainingContext, start: StartingPoint, device: torch.device, position: Position, snapshot: Snapshot | None
 ) -> None:
     """Train the rest of the stage that the position is in, and all later stages."""
-    run, recipe = training.run, training.recipe
+    run, recipe, ranks = training.run, training.recipe, training.ranks
     while not (position.stage_done and position.stage == len(recipe.stage)):
         if position.stage_done:
-            _keep_stage(run, position.stage)
+            ranks.first_alone(partial(_keep_stage, training, position.stage))
             position, snapshot = _next_stage(position, recipe), None
-        matcher = start.build_matcher(run, position.stage, snapshot)
-        model = Model.from_matcher(matcher.to(device), start.tokeniser, device)
-        prepared = prepare_stage(training, model, position.stage, snapshot)
+        prepared = ranks.first_alone(partial(prepare, training, start, device, position.stage, snapshot))
+        copy_first((*prepared.step.matcher.state_dict().values(), *prepared.step.parameters.values()), ranks)
         loop = StageLoop(prepared, position, Journal(run).finished_steps())
         if snapshot is None:
             loop.write_snapshot()
-        loop.run()
+        try:
+            loop.run()
+        except BaseException as error:
+            training.agreement.leave(error)
+            raise
         position = loop.position
+
+
+def prepare(
+    training: TrainingContext, start: StartingPoint, device: torch.device, stage: int, snapshot: Snapshot | None
+) -> PreparedStage:
+    """Make the matcher that a stage begins with, and prepare the stage."""
+    matcher = start.build_matcher(training.run, stage, snapshot)
+    model = Model.from_matcher(matcher.to(device), start.tokeniser, device)
+    return prepare_stage(training, model, stage, snapshot)
 
 
 def _training_end(run: Path, reason: Reason, error: BaseException | None) -> TrainingEnd:
@@ -172,9 +234,11 @@ def _find_snapshot(run: Path, recipe: Recipe) -> Snapshot | None:
     return snapshot
 
 
-def _keep_stage(run: Path, stage: int) -> None:
+def _keep_stage(training: TrainingContext, stage: int) -> None:
     """Copy a finished stage's best weights: the next stage may start from them and will overwrite best/."""
-    kept = stage_file(run, stage)
+    if not training.ranks.is_first:
+        return
+    run, kept = training.run, stage_file(training.run, stage)
     for file in (run / "best").glob("*.safetensors"):  # the weights, and the state of the objective, if any
         with atomic_write(kept.with_name(file.name)) as temporary:
             shutil.copyfile(file, temporary)

@@ -10,8 +10,8 @@ from diptych.data.sampling.neighbours import QueryDirections
 from diptych.data.sampling.pairs import Pairs
 from diptych.errors import ImageError
 from diptych.features.readers import FeatureReader, PixelReader
-from diptych.text.tokenisers.token_table import TokenTable
 from diptych.text.vocabulary import Vocabulary
+from support.numbered import TEXTS, numbered, numbered_reader
 
 
 class Broken:
@@ -48,26 +48,6 @@ def test_stored_features_keep_their_image_whatever_is_missing(order, missing, as
     values, here = reader.read(np.array(asked, np.int64))
     assert here.tolist() == [image not in missing for image in asked]
     assert values[:, 0].tolist() == [image for image in asked if image not in missing]
-
-
-class Rows:
-    """What a fitted tower made of each text: a row that says whose it is."""
-
-    def __getitem__(self, texts):
-        return np.stack([texts, 10 * texts], axis=1).astype(np.float32)
-
-
-TEXTS = 9
-numbered = st.integers(0, TEXTS - 1)
-
-
-def numbered_reader(missing):
-    """Images and texts that say their number; text j has j + 1 words, all of them j."""
-    readable = np.array([image for image in range(8) if image not in missing], np.int64)
-    reader = FeatureReader(Features([readable[:, None].astype(np.float32)]), readable, dict.fromkeys(missing, "broken"))
-    flat = np.concatenate([np.full(text + 1, text) for text in range(TEXTS)]).astype(np.int32)
-    table = TokenTable(flat, np.cumsum([0, *range(1, TEXTS + 1)]))
-    return PairReader(100 + np.arange(TEXTS) % 4, reader, table, Rows())
 
 
 @given(

@@ -13,7 +13,7 @@ from diptych.data.corpus import Floats, Integers
 from diptych.data.image_reader import ImageReader
 from diptych.data.sampling.extras import NO_EXTRAS, Extras
 from diptych.data.sampling.pairs import Pairs
-from diptych.text.tokenisers.token_table import TokenTable
+from diptych.data.sampling.share import Share
 
 
 class TextFeatures(Protocol):
@@ -24,12 +24,31 @@ class TextFeatures(Protocol):
         ...
 
 
+class TextIds(Protocol):
+    """The token ids of texts by their numbers, such as a TokenTable."""
+
+    def batch(self, indices: Integers, /) -> tuple[Integers, Integers]:
+        """The ids of a batch of texts, padded with zeros to the longest of them, and their lengths."""
+        ...
+
+
+class Groups(Protocol):
+    """The groups of texts by their numbers, such as an array of all of them."""
+
+    def __getitem__(self, texts: Integers, /) -> Integers:
+        """The groups of these texts."""
+        ...
+
+
 @dataclass(frozen=True)
 class PairBatch:
     """A batch as arrays.
 
     `image_of` and `text_of` give the row of each pair's image and text. Texts are in the order of their first pair.
     Images and texts that only the extras refer to follow those of the pairs.
+
+    With a `share`, `images`, `ids`, `lengths` and `text_features` have only the rows of one rank; everything else, and
+    every row that it names, is of the whole batch.
     """
 
     images: NDArray[Any]  # (images, ...)
@@ -41,6 +60,7 @@ class PairBatch:
     skipped: tuple[int, ...] = ()  # numbers of the images that could not be read
     extras: Extras = NO_EXTRAS  # what else was drawn for the pairs, each a PairExtra
     text_features: Floats | None = None  # (texts, size): the output of a fitted text tower, computed in advance
+    share: Share | None = None
 
     def __len__(self) -> int:
         """The number of pairs."""
@@ -52,6 +72,38 @@ class PairBatch:
         return not np.array_equal(self.text_of, np.arange(len(self)))
 
 
+@dataclass(frozen=True)
+class BatchItems:
+    """The numbers of the distinct images and texts of a batch, those of pairs first."""
+
+    images: Integers
+    texts: Integers
+    pair_images: int  # how many of the images belong to pairs
+    pair_texts: int  # how many of the texts do
+
+    @classmethod
+    def of(cls, pairs: Pairs, images: Integers | None = None) -> BatchItems:
+        """The items of some pairs; `images` are those that could be read, in order, if not all could."""
+        of_pairs, texts = np.unique(pairs.images), _distinct_in_order(pairs.texts)
+        if images is None:
+            images = _append_new(of_pairs, [extra.images for extra in pairs.extras])
+        all_texts = _append_new(texts, [extra.texts for extra in pairs.extras])
+        return cls(images, all_texts, len(of_pairs), len(texts))
+
+    def image_of(self, pairs: Pairs) -> Integers:
+        """The row of each pair's image."""
+        return _rows(self.images, pairs.images)
+
+    def text_of(self, pairs: Pairs) -> Integers:
+        """The row of each pair's text."""
+        return _rows(self.texts[: self.pair_texts], pairs.texts)
+
+    def extras(self, pairs: Pairs) -> Extras:
+        """The extras of the pairs with rows in place of numbers."""
+        image_row, text_row = partial(_rows, self.images), partial(_rows, self.texts)
+        return pairs.extras.map(lambda extra: extra.to_rows(image_row, text_row))
+
+
 class PairReader:
     """Reads batches; pairs whose image cannot be read are left out.
 
@@ -59,33 +111,39 @@ class PairReader:
     """
 
     def __init__(
-        self, groups: Integers, images: ImageReader, tokens: TokenTable, features: TextFeatures | None = None
+        self, groups: Groups, images: ImageReader, tokens: TextIds, features: TextFeatures | None = None
     ) -> None:
-        self._groups, self._images, self._tokens, self._features = groups, images, tokens, features
+        self.groups, self.images, self.tokens, self._features = groups, images, tokens, features
 
     def read(self, pairs: Pairs) -> PairBatch:
         """Read one batch; safe to call from several threads."""
-        images = _append_new(np.unique(pairs.images), [extra.images for extra in pairs.extras])
-        values, readable = self._images.read(images, pairs.draw)
-        skipped = tuple(images[~readable].tolist())
+        items = BatchItems.of(pairs)
+        values, readable = self.images.read(items.images, pairs.draw)
+        skipped = tuple(items.images[~readable].tolist())
         if skipped:
-            images = images[readable]
+            images = items.images[readable]
             pairs = pairs.readable(images)
-        pair_texts = _distinct_in_order(pairs.texts)
-        texts = _append_new(pair_texts, [extra.texts for extra in pairs.extras])
-        image_row, text_row = partial(_rows, images), partial(_rows, texts)
-        ids, lengths = self._tokens.batch(texts)
+            items = BatchItems.of(pairs, images)
+        ids, lengths = self.tokens.batch(items.texts)
         return PairBatch(
             images=values,
-            image_of=image_row(pairs.images),
+            image_of=items.image_of(pairs),
             ids=ids,
             lengths=lengths,
-            text_of=_rows(pair_texts, pairs.texts),
-            groups=self._groups[pairs.texts],
+            text_of=items.text_of(pairs),
+            groups=self.groups[pairs.texts],
             skipped=skipped,
-            extras=pairs.extras.map(lambda extra: extra.to_rows(image_row, text_row)),
-            text_features=None if self._features is None else self._features[texts],
+            extras=items.extras(pairs),
+            text_features=self.features(items.texts),
         )
+
+    def settle(self, read: PairBatch) -> PairBatch:
+        """The batch as it was read: there is nobody to agree with."""
+        return read
+
+    def features(self, texts: Integers) -> Floats | None:
+        """The features of these texts, if there are any."""
+        return None if self._features is None else self._features[texts]
 
 
 def _append_new(numbers: Integers, others: list[Integers | None]) -> Integers:

@@ -57,7 +57,7 @@ class Pairs:
     def readable(self, images: Integers) -> Pairs:
         """The pairs whose images are among these, with what remains of their extras."""
         keep = np.isin(self.images, images)
-        pairs = Pairs(self.images[keep], self.texts[keep], self.draw)
+        pairs = replace(self, images=self.images[keep], texts=self.texts[keep], extras=NO_EXTRAS)
         remaining = self.extras.map(lambda extra: extra.take(keep).without_unreadable(images, pairs))
         return replace(pairs, extras=remaining)
 

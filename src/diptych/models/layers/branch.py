@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, normalize
+from torch.nn.functional import normalize
 
+from diptych.models.layers.batch_norm import normed
 from diptych.models.layers.sets import present
 
 
@@ -46,14 +47,6 @@ class Branch(nn.Module):
     def _normed(self, vectors: Tensor) -> Tensor:
         """Batch norm, if the branch has one."""
         return vectors if self.norm is None else normed(self.norm, vectors)
-
-
-def normed(norm: nn.BatchNorm1d, vectors: Tensor) -> Tensor:
-    """Batch norm of (vectors, size); with fewer than two vectors the running statistics are used."""
-    if norm.training and len(vectors) < 2:
-        return batch_norm(vectors, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
-    out: Tensor = norm(vectors)
-    return out
 
 
 def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, linear
+from torch.nn.functional import linear
 
+from diptych.models.layers.batch_norm import normed
 from diptych.models.layers.sets import present
 
 
@@ -86,15 +87,7 @@ class RegionGraph(nn.Module):
             affinity, messages = self._affinity(rows, layout), linear(self.message(rows), self.update.weight)
         shares = affinity / layout.counts[:, None, None]  # (images, most, most)
         received = layout.take(torch.bmm(shares, layout.pad(messages)))  # empty places send zero, and are dropped
-        return rows + self._normalised(received + self.update.bias)
-
-    def _normalised(self, rows: Tensor) -> Tensor:
-        """Batch norm; a single row in training uses the running statistics."""
-        norm = self.normalise
-        if norm.training and len(rows) == 1:
-            return batch_norm(rows, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
-        normalised: Tensor = norm(rows)
-        return normalised
+        return rows + normed(self.normalise, received + self.update.bias)
 
     def composes(self, rows: int) -> bool:
         """Whether it is cheaper to multiply two consecutive maps first, instead of applying both to the rows."""

@@ -14,12 +14,12 @@ after them would remove it. The plain forms do not look for windows: an export n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
-from torch.nn.functional import batch_norm, embedding, pad
+from torch.nn.functional import embedding, pad
+
+from diptych.models.layers.batch_norm import normed, weighted_norm
 
 BOTTLENECK = 4  # the width of a block divided by that of its 1x2 convolution
 
@@ -51,51 +51,9 @@ class Windows:
         return torch.stack([keys % (nothing + 1), keys // (nothing + 1)], 1), windows
 
 
-class _SharedNorm(torch.autograd.Function):
-    """Batch norm of (windows, channels), weighted by their shares of the positions; also their mean and variance."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, vectors: Tensor, share: Tensor, weight: Tensor, bias: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        mean = share @ vectors
-        normed = vectors - mean
-        variance = share @ normed.square()
-        scale = (variance + eps).rsqrt()
-        normed *= scale
-        ctx.save_for_backward(normed, share, weight, scale)
-        ctx.mark_non_differentiable(mean, variance)
-        return torch.addcmul(bias, normed, weight), mean, variance
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor, None, Tensor, Tensor, None]:
-        normed, share, weight, scale = ctx.saved_tensors
-        to_bias, to_weight = grad.sum(0), (grad * normed).sum(0)
-        through = torch.addcmul(to_bias, normed, to_weight).mul_(share[:, None])  # by mean and variance
-        to_vectors = torch.sub(grad, through, out=through).mul_(weight * scale)
-        return to_vectors, None, to_weight, to_bias, None
-
-
 def norm_places(norm: nn.BatchNorm1d, vectors: Tensor, windows: Windows) -> Tensor:
-    """Batch norm of (windows, channels) over all positions of all texts; updates the running statistics.
-
-    A single position in training uses the running statistics.
-    """
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    assert norm.momentum is not None
-    places = windows.at.numel()
-    if not norm.training or places < 2:
-        return batch_norm(vectors, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
-    share = windows.counts.to(vectors) / places
-    given = vectors, share, norm.weight, norm.bias, norm.eps
-    normed: Tensor
-    normed, mean, variance = _SharedNorm.apply(*given)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        norm.running_mean.lerp_(mean, norm.momentum)
-        norm.running_var.lerp_(variance * (places / (places - 1)), norm.momentum)
-    return normed
+    """Batch norm of (windows, channels) over all positions of all texts; updates the running statistics."""
+    return weighted_norm(norm, vectors, windows.counts, windows.at.numel()) if norm.training else normed(norm, vectors)
 
 
 def plain_norm(norm: nn.BatchNorm1d, places: Tensor) -> Tensor:

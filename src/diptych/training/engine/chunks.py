@@ -22,7 +22,15 @@ from diptych.models.layers.sets import concatenate_encodings
 from diptych.models.matcher import Matcher
 from diptych.objectives.objective import Loss, Objective, ScoreSummary
 from diptych.objectives.ranking import Direction, Queries
+from diptych.training.distributed.encoding import (
+    ENCODING,
+    SharedScores,
+    gather_encodings,
+    own_gradients,
+    own_random,
+)
 from diptych.training.engine.scoring import tokens_to_device
+from diptych.training.needs.need import PairScorer
 
 
 def chunked_gradients(
@@ -34,7 +42,21 @@ def chunked_gradients(
     device: torch.device,
 ) -> tuple[Loss, ScoreSummary]:
     """Add a batch's gradients to those of all trainable parameters, encoding `chunk` images or texts at a time."""
-    batch = _sorted_by_words(batch)
+    if batch.share is None:
+        return _chunked_gradients(matcher, objective, parameters, _sorted_by_words(batch), chunk, device)
+    with own_random(batch.share, ENCODING):
+        return _chunked_gradients(matcher, objective, parameters, batch, chunk, device)
+
+
+def _chunked_gradients(
+    matcher: Matcher,
+    objective: Objective,
+    parameters: Mapping[str, Tensor],
+    batch: PairBatch,
+    chunk: int,
+    device: torch.device,
+) -> tuple[Loss, ScoreSummary]:
+    share = batch.share
     images = [_Chunk(partial(_encode_images, matcher, part, device), device) for part in _split(batch.images, chunk)]
     texts = [
         _Chunk(partial(_encode_texts, matcher, batch, slice(begin, begin + chunk), device), device)
@@ -44,10 +66,16 @@ def chunked_gradients(
         concatenate_encodings([part.take() for part in images]),
         concatenate_encodings([part.take() for part in texts]),
     )
-    queries = _ChunkedQueries(matcher, *encoded, batch, device, parameters, within="within" in objective.needs)
+    scorer: PairScorer = matcher
+    if share is not None:
+        encoded, scorer = gather_encodings(*encoded, share), SharedScores(matcher, share)
+    queries = _ChunkedQueries(scorer, *encoded, batch, device, parameters, within="within" in objective.needs)
     rows = torch.split(torch.arange(len(batch), device=device), chunk)
     loss = objective.chunked_loss(queries, rows, _backward)
-    for parts, gradient in ((images, queries.image_gradient()), (texts, queries.text_gradient())):
+    gradients = queries.image_gradient(), queries.text_gradient()
+    if share is not None:
+        gradients = own_gradients(*gradients, share)
+    for parts, gradient in zip((images, texts), gradients, strict=True):
         for part, part_gradient in zip(parts, torch.split(gradient, chunk), strict=True):
             part.backward(part_gradient)
     return loss, queries.summary()
@@ -58,7 +86,7 @@ class _ChunkedQueries:
 
     def __init__(
         self,
-        matcher: Matcher,
+        matcher: PairScorer,
         images: Tensor,
         texts: Tensor,
         batch: PairBatch,

@@ -6,14 +6,17 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from diptych.data.read_ahead import read_ahead
 from diptych.data.sampling.batch import PairBatch
+from diptych.data.sampling.pairs import Pairs
 from diptych.errors import CallbackError, RunError
 from diptych.files import write_json
 from diptych.models.storage import save_matcher
 from diptych.objectives.objective import Loss
 from diptych.training.context import StageContext, best_file
+from diptych.training.distributed.reader import ShareReader
 from diptych.training.engine.callbacks import StopTraining
 from diptych.training.engine.checkpoint import Position, save_objective_state, save_snapshot, snapshot_path
 from diptych.training.engine.events import Checkpoint, EpochEnd, Message, Skipped, StageStart, StepEnd
@@ -44,7 +47,7 @@ class StageLoop:
         self.training, self.stage, self.model = self.context.training, self.context.stage, self.context.model
         self.position = position if self.step.resumes_within_epoch else _start_of_epoch(position)
         self.callbacks = self.training.callbacks
-        self.sampler = self.data.sampler
+        self.sampler, self._reader = self.data.sampler, batch_reader(prepared)
         self._finished_steps = finished_steps
 
     def run(self) -> None:
@@ -64,8 +67,10 @@ class StageLoop:
                     objective=self.stage.objective,
                 )
             )
+            self.training.agreement.check()
             if self.position.epoch == 0:
                 self._measure_start()
+                self.training.agreement.check()
             while self._has_epochs_left:
                 self._train_epoch()
             if not self.position.stage_done:
@@ -91,7 +96,8 @@ class StageLoop:
         batches = self.sampler.epoch(self.position.epoch)[self.position.step :]
         started = last_snapshot = time.monotonic()
         pairs_before = self.position.pairs
-        for batch in read_ahead(self.data.read, batches, self.training.workers):
+        for read in read_ahead(self._reader.read, batches, self.training.workers):
+            batch = self._reader.settle(read)
             terms = self._train_step(batch)
             now = time.monotonic()
             pairs_per_second = (self.position.pairs - pairs_before) / max(now - started, 1e-9)
@@ -100,7 +106,9 @@ class StageLoop:
             if now - last_snapshot > SECONDS_BETWEEN_SNAPSHOTS:
                 self.save_snapshot()
                 last_snapshot = now
+        self.training.agreement.check()
         self._finish_epoch(time.monotonic() - started)
+        self.training.agreement.check()
         self._stop_if_interrupted()
 
     def _train_step(self, batch: PairBatch) -> dict[str, float]:
@@ -240,6 +248,8 @@ class StageLoop:
         )
 
     def _save_best(self, metrics: dict[str, float]) -> None:
+        if not self.training.ranks.is_first:
+            return
         weights = best_file(self.training.run)
         about = {**_place(self.position), "val": metrics}
         save_matcher(weights, self.model.matcher, self.model.tokeniser, about)
@@ -253,8 +263,9 @@ class StageLoop:
         self.callbacks.send(Checkpoint(path, position.stage, position.epoch, position.step, self._training_step))
 
     def write_snapshot(self) -> None:
-        """Save everything that the next step depends on."""
-        save_snapshot(self.training.run, self.model.tokeniser, self.step, self.position, self.training.digest)
+        """Save everything that the next step depends on; the first rank does it for all."""
+        if self.training.ranks.is_first:
+            save_snapshot(self.training.run, self.model.tokeniser, self.step, self.position, self.training.digest)
 
     def _stop_if_interrupted(self) -> None:
         if self.training.interrupted.is_set():
@@ -264,6 +275,27 @@ class StageLoop:
     def _mean_loss(self) -> float:
         """The epoch's loss per pair so far."""
         return sum(self.position.sums.values()) / max(1, self.position.pairs)
+
+
+class BatchReader(Protocol):
+    """Reads batches ahead, in threads; `settle` completes each of them, in order."""
+
+    def read(self, pairs: Pairs) -> Any:
+        """Read what belongs to a batch; safe to call from several threads."""
+        ...
+
+    def settle(self, read: Any) -> PairBatch:
+        """The batch."""
+        ...
+
+
+def batch_reader(prepared: PreparedStage) -> BatchReader:
+    """What reads batches: all of each, or this rank's share. Sums of a closed form are computed by every rank."""
+    reader, agreement = prepared.data.reader, prepared.context.training.agreement
+    matcher = prepared.context.model.matcher
+    if agreement.ranks.count == 1 or matcher.solves_in_closed_form:
+        return reader
+    return ShareReader(reader, agreement, together=bool(matcher.extra_terms))
 
 
 def _place(position: Position) -> dict[str, int]:

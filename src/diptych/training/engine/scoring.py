@@ -12,9 +12,10 @@ from torch import Tensor
 from diptych.data.corpus import Floats, Integers
 from diptych.data.sampling.batch import PairBatch
 from diptych.data.sampling.extras import Extras
-from diptych.models.matcher import Matcher
+from diptych.models.matcher import EncodedBatch, Matcher
 from diptych.models.tower import Tokens
 from diptych.objectives.objective import Objective, ScoredPairs
+from diptych.training.distributed.encoding import SharedScores, encode_share
 from diptych.training.needs.need import EncodedPairs, Need
 
 
@@ -38,16 +39,24 @@ class BatchScorer:
 
 
 def encode_pairs(matcher: Matcher, batch: PairBatch, device: torch.device) -> EncodedPairs:
-    """Encode a batch for training."""
+    """Encode a batch for training, on all ranks together if it is shared."""
     image_of, text_of = (torch.from_numpy(rows).to(device) for rows in (batch.image_of, batch.text_of))
+    counts = int(batch.image_of.max()) + 1, int(batch.text_of.max()) + 1
+    if batch.share is None:
+        encoded = _encode_all(matcher, batch, image_of, device)
+        return EncodedPairs(matcher, encoded, image_of, text_of, *counts, batch.text_repeats)
+    tokens = tokens_to_device(batch.ids, batch.lengths, batch.text_features, device)
+    encoded = encode_share(matcher, batch, tokens, device)
+    return EncodedPairs(SharedScores(matcher, batch.share), encoded, image_of, text_of, *counts, batch.text_repeats)
+
+
+def _encode_all(matcher: Matcher, batch: PairBatch, image_of: Tensor, device: torch.device) -> EncodedBatch:
     image_of_text = image_of
     if batch.text_repeats:  # a text that is in several pairs belongs to the image of the first
         first = np.unique(batch.text_of, return_index=True)[1]
         image_of_text = image_of[torch.from_numpy(first).to(device)]
     tokens = tokens_to_device(batch.ids, batch.lengths, batch.text_features, device)
-    encoded = matcher.encode_batch(torch.from_numpy(batch.images).to(device), tokens, image_of_text)
-    counts = int(batch.image_of.max()) + 1, int(batch.text_of.max()) + 1
-    return EncodedPairs(matcher, encoded, image_of, text_of, *counts, batch.text_repeats)
+    return matcher.encode_batch(torch.from_numpy(batch.images).to(device), tokens, image_of_text)
 
 
 def _all_pairs(batch: PairBatch, pairs: EncodedPairs) -> tuple[Tensor, Tensor]:
@@ -66,6 +75,6 @@ def _each_pair(pairs: EncodedPairs) -> tuple[Tensor, Tensor]:
 
 def tokens_to_device(ids: Integers, lengths: Integers, features: Floats | None, device: torch.device) -> Tokens:
     """Padded ids on a device, cut to the longest text, with the features of a fitted text tower, if any."""
-    cut = np.ascontiguousarray(ids[:, : lengths.max()])
+    cut = np.ascontiguousarray(ids[:, : lengths.max(initial=1)])
     text_features = None if features is None else torch.from_numpy(features).to(device)
     return Tokens(torch.from_numpy(cut).to(device), torch.from_numpy(lengths).to(device), text_features)

@@ -12,6 +12,8 @@ from torch.optim import Optimizer
 from diptych.data.sampling.batch import PairBatch
 from diptych.models.matcher import Matcher
 from diptych.objectives.objective import Loss, Objective, ScoreSummary
+from diptych.training.distributed.encoding import seed_common
+from diptych.training.distributed.gradients import sum_gradients, take_gradients_of_first
 from diptych.training.engine.chunks import chunked_gradients
 from diptych.training.engine.scoring import BatchScorer, tokens_to_device
 from diptych.training.needs.need import Need
@@ -53,7 +55,16 @@ class Step:
         return loss, summary
 
     def gradients(self, batch: PairBatch) -> tuple[Loss, ScoreSummary]:
-        """Add a batch's gradients to those of all trainable parameters."""
+        """Add a batch's gradients to those of all trainable parameters, on all ranks if it is shared."""
+        if batch.share is None:
+            return self._gradients(batch)
+        seed_common(batch.share)
+        computed = self._gradients(batch)
+        sum_gradients(self.matcher.parameters(), batch.share.ranks)
+        take_gradients_of_first(self.parameters.values(), batch.share.ranks)
+        return computed
+
+    def _gradients(self, batch: PairBatch) -> tuple[Loss, ScoreSummary]:
         encoder = self.matcher if self.encoder is None else self.encoder
         if self.chunk is not None and self.chunk < len(batch):
             parameters = dict(self.parameters)

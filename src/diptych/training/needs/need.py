@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +26,22 @@ from diptych import plugins, registry
 from diptych.data.sampling.batch import PairBatch
 from diptych.data.sampling.pairs import EpochExtension
 from diptych.errors import PluginError, RecipeError, did_you_mean
-from diptych.models.matcher import EncodedBatch, Matcher
+from diptych.models.matcher import EncodedBatch
 
 if TYPE_CHECKING:
     from diptych.training.context import StageContext
+
+
+class PairScorer(Protocol):
+    """What scores encodings: a matcher, or several ranks together."""
+
+    def score(self, images: Tensor, texts: Tensor) -> Tensor:
+        """The score of all images with all texts, (images, texts)."""
+        ...
+
+    def score_pairs(self, images: Tensor, texts: Tensor) -> Tensor:
+        """The score of image k with text k: (pairs,)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,7 @@ class EncodedPairs:
     Rows beyond `image_count` and `text_count` belong to what was drawn in addition to the pairs.
     """
 
-    matcher: Matcher
+    matcher: PairScorer
     encoded: EncodedBatch
     image_of: Tensor  # (pairs,)
     text_of: Tensor  # (pairs,)

@@ -1,0 +1,128 @@
+"""Commands as several ranks: one report, Ctrl-C, a rank that dies, another number of ranks."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from diptych.training.engine.checkpoint import Snapshot
+from diptych.training.engine.journal import Journal
+from support.rank_cases import DATA, SMALL_RECIPE
+from support.ranks import ROOT, finish, start_ranks
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    file = tmp_path_factory.mktemp("recipe") / "recipe.toml"
+    file.write_text(SMALL_RECIPE)
+    return file
+
+
+def words(recipe, run, *more):
+    return ["-m", "diptych", "train", recipe, DATA, "--into", run, "--no-starter", "--device", "cpu", *more]
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+
+
+def start(folder, *arguments):
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def epochs(run):
+    return [line["epoch"] for line in Journal(run).lines() if line["event"] == "epoch"]
+
+
+def ranks_of(process):
+    """The ids of the processes that a process has started, in that order."""
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.long
+def test_two_ranks_train_as_one_process_does(recipe, tmp_path):
+    """The same batches at a rate that does not magnify rounding, without dropout; only the first rank reports."""
+    more = ["--set", "stage.1.optimiser.rate=0.0003", "--set", "stage.1.epochs=2"]
+    alone = start(tmp_path, *words(recipe, "alone", *more))
+    _, errors = alone.communicate(timeout=120)
+    assert alone.returncode == 0, errors
+    ended = finish(start_ranks(2, words(recipe, tmp_path / "two", *more)), seconds=120)
+    assert [status for status, _, _ in ended] == [0, 0], ended
+    assert f"trained {tmp_path / 'two'}" in ended[0][1]
+    assert ended[1][1:] == ("", "")
+    ours, theirs = (load_file(tmp_path / run / "last" / "snapshot.safetensors") for run in ("two", "alone"))
+    for name in (name for name in theirs if name.startswith("model.")):
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-3, atol=2e-4)
+    lines = [[line for line in Journal(tmp_path / run).lines() if line["event"] == "epoch"] for run in ("two", "alone")]
+    assert [line["epoch"] for line in lines[0]] == [1, 2]
+    for two, one in zip(*lines, strict=True):
+        assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)
+        assert two["step"] == one["step"]
+        assert two["val"].keys() == one["val"].keys()
+    assert lines[1][1]["loss"] < 0.99 * lines[1][0]["loss"], "nothing was learned: this would prove nothing"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_ctrl_c_and_a_killed_rank_leave_a_run_that_any_number_of_ranks_can_resume(recipe, tmp_path):
+    run, more = tmp_path / "run", ["--set", "stage.1.epochs=400"]
+    job = start(tmp_path, *words(recipe, "run", "--devices", "2", *more))
+    wait_for(lambda: len(epochs(run)) >= 1)
+    job.send_signal(signal.SIGINT)
+    _, errors = job.communicate(timeout=60)
+    assert job.returncode == 130
+    assert "stopped; run the same command with --resume to continue" in errors
+    assert "Traceback" not in errors
+    stopped = Snapshot.read(run).position
+    assert stopped.epoch in (len(epochs(run)), len(epochs(run)) + 1)
+
+    job = start(tmp_path, *words(recipe, "run", "--devices", "3", "--resume", *more))
+    wait_for(lambda: len(epochs(run)) > stopped.epoch)
+    os.kill(ranks_of(job)[1], signal.SIGKILL)
+    _, errors = job.communicate(timeout=60)
+    assert job.returncode != 0
+    message = "diptych: another rank has ended; what was saved is complete: run the same command with --resume"
+    assert errors.strip().splitlines()[-1] == message
+    assert epochs(run) == list(range(1, len(epochs(run)) + 1))
+    assert Snapshot.read(run).position.epoch >= len(epochs(run))
+
+
+@pytest.mark.long
+def test_ranks_with_different_recipes_are_refused(recipe, tmp_path):
+    other = tmp_path / "other.toml"
+    other.write_text(SMALL_RECIPE.replace("0.005", "0.006"))
+    script = tmp_path / "either.py"
+    script.write_text(
+        "import os, sys\n"
+        f"sys.argv[3:3] = [[{str(recipe)!r}, {str(other)!r}][int(os.environ['RANK'])]]\n"
+        "sys.argv[0:1] = ['diptych']\n"
+        "del sys.argv[1]\n"
+        "from diptych.cli.main import main\n"
+        "main()\n"
+    )
+    ended = finish(start_ranks(2, [script, "x", "train", DATA, "--into", tmp_path / "run"]), seconds=60)
+    assert [status for status, _, _ in ended] == [1, 1], ended
+    (line,) = [line for line in ended[0][2].splitlines() if line.startswith("diptych: ")]
+    assert line.startswith("diptych: rank 1 has the recipe ")
+    assert ended[1][2] == ""
+    assert not (tmp_path / "run/recipe.toml").exists()
