@@ -91,6 +91,13 @@ def test_the_digest_knows_boxes_and_phrases() -> None:
     assert len({one.digest() for one in (whole, *others)}) == 6
 
 
+def test_the_digest_is_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = corpus().digest()
+    for rows in (1, 2, 3):
+        monkeypatch.setattr("diptych.data.corpus._HASHED_AT_ONCE", rows)
+        assert corpus().digest() == whole
+
+
 def test_the_digest_never_changes() -> None:
     """Runs store it: another digest would tell their owners that the data has changed."""
     assert corpus().digest() == "37067604ca1978471fc0c01044564f230c766aa04329bdfc9bf0621eaa3aa5e6"

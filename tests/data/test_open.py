@@ -192,10 +192,7 @@ def refused(address: str | Path) -> str:
 def test_a_missing_path_suggests_a_similar_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "flickr8k/t.csv", "image,text\na.jpg,x\n")
     message = refused(tmp_path / "flicker8k")
-    assert message.startswith(
-        f"{tmp_path / 'flicker8k'}: no such file or folder; did you mean {tmp_path / 'flickr8k'}?"
-    )
-    assert "known formats: scenes for the built-in corpus, a folder of precomputed *_ims.npy, Karpathy's" in message
+    assert message == f"{tmp_path / 'flicker8k'}: no such file or folder; did you mean {tmp_path / 'flickr8k'}?"
     assert f"did you mean {tmp_path / 'flickr8k'}?" in refused(tmp_path / "flikr8k/sub/t.csv")
     assert "did you mean" not in refused(tmp_path / "zzz")
     monkeypatch.chdir(tmp_path)

@@ -36,6 +36,7 @@ def test_a_format_of_an_installed_package_is_asked_in_its_order(own_modules, tmp
     own_modules.register("formats", "mine", "my_format")
     assert [data_format.ORDER for data_format in formats.all_formats()][:2] == [0, 5]
     assert len(open_corpus(tmp_path / "x.mine").image_ids) == 4
+    (tmp_path / "x.yours").touch()
     with pytest.raises(DataError, match=r"known formats: .*, files that end in \.mine, "):
         open_corpus(tmp_path / "x.yours")
 

@@ -31,6 +31,7 @@ from diptych.training.case import Case
 from diptych.training.compatibility import MODEL_RULES, RECIPE_RULES, check_models, check_recipe
 from diptych.training.recipe import Batches, Optimiser, Recipe, Stage, Text
 from support.corpora import corpus_of_groups
+from support.shards import stream_corpus
 
 TEXT = {"text": GRUSettings(hidden=5, word=3), "words": 9}
 TOWERS = {"image": FeatureSettings(shape=(6,)), **TEXT}
@@ -88,6 +89,11 @@ class Prototype(Hinge):
 
 
 BROKEN_RECIPES = {
+    "the whole training set of a stream": (
+        Stage(objective=Quintuplet(), offline=OFFLINE),
+        stream_corpus(),
+        "offline: negatives are mined over the whole training set, and photos is a stream of shards; train on the data",
+    ),
     "empty training split": (
         Stage(objective=Hinge(), splits=("restval",)),
         corpus_of_groups(),
@@ -221,6 +227,11 @@ def test_a_recipe_rule_refuses_its_stage_in_one_line(rule):
 
 
 BROKEN_MODELS = {
+    "a model that is measured on the whole training set of a stream": (
+        Stage(objective=Hinge()),
+        VSE.build(),
+        "model.image: reads features that come with the data, and photos is a stream of shards; use another model",
+    ),
     "random crops of proposed regions": (
         Stage(objective=Hinge(), phrases=PHRASES, crops="RC"),
         regions("selective-search"),
@@ -299,7 +310,8 @@ BROKEN_MODELS = {
 def test_a_model_rule_refuses_its_stage_in_one_line(rule):
     stage, matcher, words = BROKEN_MODELS[rule.name]
     with pytest.raises(RecipeError) as caught:
-        rule.check(Case(Recipe(stage=(stage,)), 1, corpus_of_groups(), matcher, PIECES))
+        data = stream_corpus() if "stream" in rule.name else corpus_of_groups()
+        rule.check(Case(Recipe(stage=(stage,)), 1, data, matcher, PIECES))
     assert words in str(caught.value)
     assert str(caught.value).startswith("stage.1.") == rule.of_stage
     assert "\n" not in str(caught.value)
@@ -359,6 +371,44 @@ def test_what_can_be_combined_is_accepted(stage, settings):
     check_recipe(recipe, corpus_of_groups())
     name = "projected" if stage.head is not None else settings.name
     assert check_models(recipe, settings, corpus_of_groups()).settings.name == name
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        (Stage(objective=Instance()), "objective: 'instance' makes each training group a class"),
+        (Stage(objective=Correlation(), epochs=1), "objective: 'correlation' is solved over all pairs at once"),
+        (Stage(objective=Hinge(), batches=Batches(neighbours=True)), "batches.neighbours: second positives"),
+        (Stage(objective=Logistic(), batches=Batches(rivals=1)), "batches.rivals: negatives are drawn from all"),
+        (Stage(objective=Hinge(), phrases=PHRASES), "phrases: shards hold no phrases and boxes"),
+    ],
+    ids=["classes", "closed form", "neighbours", "negatives", "phrases"],
+)
+def test_what_needs_the_whole_training_set_cannot_stream(stage, words):
+    with pytest.raises(RecipeError, match=f"^stage.1.{words}.*, and photos is a stream of shards; train on the data"):
+        check_recipe(Recipe(stage=(stage,)), stream_corpus())
+
+
+@pytest.mark.parametrize("start", ["scratch", "runs/base"])
+@pytest.mark.parametrize("part", ["text", "image"])
+def test_a_fitted_or_standardised_tower_of_a_stream_must_have_been_measured_before(part, start):
+    layer = SimpleNamespace(standardises=True)
+    towers = {"cached_text_tower": layer if part == "text" else None, "fitted_text_tower": None}
+    matcher = matcher_with(standardised_image_tower=layer if part == "image" else None, **towers)
+    matcher.image_input = SimpleNamespace(kind="crops", regions=None, crops="10C")
+    rule = next(rule for rule in MODEL_RULES if "stream" in rule.name)
+    case = Case(Recipe(stage=(Stage(objective=Hinge(), start=start),)), 1, stream_corpus(), matcher)
+    assert bool(rule.is_broken(case)) == (start == "scratch")
+    assert not rule.is_broken(Case(case.recipe, 1, corpus_of_groups(), matcher))
+
+
+def test_plain_training_on_a_stream_is_accepted():
+    settings = VSESettings(joint=5, image=CNNSettings(pixels=16, width=2), **TEXT)
+    for stage in (Stage(objective=Hinge()), Stage(objective=MVN()), Stage(objective=Hinge(), epochs=3)):
+        check_recipe(Recipe(stage=(stage,)), stream_corpus())
+        check_models(Recipe(stage=(stage,)), settings, stream_corpus())
+    with pytest.raises(DataError, match="trains on the split restval, which has no"):
+        check_recipe(Recipe(stage=(Stage(objective=Hinge(), splits=("restval",)),)), stream_corpus())
 
 
 def test_a_stage_after_low_rank_factors_has_none():

@@ -1,4 +1,3 @@
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +5,7 @@ import pytest
 
 from diptych.objectives.hinge import Hinge
 from diptych.training.context import StageContext, TrainingContext, best_file, stage_file, training_corpus
+from diptych.training.distributed.agreement import Agreement
 from diptych.training.engine.callbacks import Callbacks
 from diptych.training.recipe import Recipe, Stage
 from support.callbacks import RecordingCallback
@@ -25,7 +25,7 @@ def context(*starts, callback=None):
         0,
         Callbacks([callback]),
         Path("features"),
-        threading.Event(),
+        Agreement(),
     )
 
 

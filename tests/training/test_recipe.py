@@ -35,7 +35,7 @@ def test_the_first_stages():
 
 def test_every_value_is_written_out():
     written = parse_recipe({"stage": [STAGE]}).to_dict()
-    assert written["stage"][0]["batches"] == {"size": 128, "neighbours": False, "rivals": 0}
+    assert written["stage"][0]["batches"] == {"size": 128, "neighbours": False, "rivals": 0, "buffer": 2048}
     assert "model" not in written
     assert parse_recipe(written) == parse_recipe({"stage": [STAGE]})
 

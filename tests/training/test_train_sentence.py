@@ -206,6 +206,7 @@ def test_another_version_of_the_package_is_refused(packaged, tmp_path):
         Model.load(copy, "cpu").encode_texts(TEXTS)
 
 
+@pytest.mark.long
 def test_its_export_needs_no_torch(packaged, tmp_path):
     assert export_onnx(packaged, tmp_path / "onnx") < 1e-4
     program = (

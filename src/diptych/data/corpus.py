@@ -21,6 +21,7 @@ from diptych.data.splitting import SPLIT_IT, SplitOrigin, SplitRule, apply_rule,
 from diptych.errors import DataError, did_you_mean, location
 
 SPLITS = ("train", "val", "test", "restval")
+_HASHED_AT_ONCE = 100_000  # rows: a column may be larger than the rest of memory
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -320,7 +321,9 @@ class Corpus:
         """
         digest = hashlib.sha256()
         for column in (self.image_ids, self.image_splits, self.texts, self.text_splits):
-            digest.update("\0".join(map(str, column)).encode("utf-8", "surrogatepass"))
+            for start in range(0, len(column), _HASHED_AT_ONCE):
+                block = "\0".join(map(str, column[start : start + _HASHED_AT_ONCE]))
+                digest.update((b"\0" if start else b"") + block.encode("utf-8", "surrogatepass"))
             digest.update(b"\1")
         digest.update(self.image_groups.tobytes() + self.text_groups.tobytes())
         if self.features is not None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from diptych.data.corpus import Corpus, Picture, Problem
+from diptych.data.corpus import SPLITS, Corpus, Picture, Problem
 from diptych.data.images import PictureFile
 from diptych.errors import DataError, location
 
@@ -22,9 +24,13 @@ class CorpusBuilder:
         self._location: tuple[Path, int | None] = (source, None)
         self._first_seen: dict[tuple[str, Hashable], tuple[Path, int | None]] = {}
         self._group_numbers: dict[Hashable, int] = {}
-        self._images: list[tuple[str, Picture | None, int, str]] = []
+        # Columns of numbers, not rows of objects: tables may have ten million texts.
+        self._ids: list[str] = []
+        self._pictures: list[Picture | None] = []
+        self._image_groups, self._text_groups = array("q"), array("q")
+        self._image_splits, self._text_splits = array("b"), array("b")
+        self._texts: list[str] = []
         self._has_source_splits = False
-        self._texts: list[tuple[str, int, str]] = []
 
     @contextmanager
     def reading_row(self, file: Path, row: int | None) -> Iterator[None]:
@@ -53,34 +59,45 @@ class CorpusBuilder:
 
         `is_default` is whether the split is a default because the source names none.
         """
-        picture = PictureFile(image) if isinstance(image, Path) else image
-        self._images.append((name, picture, self._group_number(group), split))
+        self._ids.append(name)
+        self._pictures.append(PictureFile(image) if isinstance(image, Path) else image)
+        self._image_groups.append(self._group_number(group))
+        self._image_splits.append(SPLITS.index(split))
         self._has_source_splits |= not is_default
 
     def add_text(self, text: str, group: Hashable, split: str) -> None:
         """Add a text to a group."""
-        self._texts.append((text, self._group_number(group), split))
+        self._texts.append(text)
+        self._text_groups.append(self._group_number(group))
+        self._text_splits.append(SPLITS.index(split))
 
     def build(self, remedy: str = "") -> Corpus:
         """The corpus of all rows; without any image or text, a DataError with the first problem or the remedy."""
-        if not self._images or not self._texts:
-            lacking = "text" if self._images else "image"
+        if not self._ids or not self._texts:
+            lacking = "text" if self._ids else "image"
             more = f"first problem: {self._problems[0]}" if self._problems else remedy
             raise DataError(f"{self._source}: no usable {lacking} in it" + (f"; {more}" if more else ""))
-        ids, pictures, image_groups, image_splits = zip(*self._images, strict=True)
-        texts, text_groups, text_splits = zip(*self._texts, strict=True)
         return Corpus(
             name=self._source.resolve().name if self._source.is_dir() else self._source.stem,
-            image_ids=ids,
-            image_groups=np.array(image_groups, np.int64),
-            image_splits=np.array(image_splits, np.str_),
-            texts=texts,
-            text_groups=np.array(text_groups, np.int64),
-            text_splits=np.array(text_splits, np.str_),
-            pictures=None if None in pictures else pictures,
+            image_ids=tuple(self._ids),
+            image_groups=np.array(self._image_groups, np.int64),
+            image_splits=_split_names(self._image_splits),
+            texts=tuple(self._texts),
+            text_groups=np.array(self._text_groups, np.int64),
+            text_splits=_split_names(self._text_splits),
+            pictures=None if any(picture is None for picture in self._pictures) else self._all_pictures(),
             problems=tuple(self._problems),
             split_origin="source" if self._has_source_splits else "default",
         )
 
+    def _all_pictures(self) -> tuple[Picture, ...]:
+        return tuple(picture for picture in self._pictures if picture is not None)
+
     def _group_number(self, group: Hashable) -> int:
         return self._group_numbers.setdefault(group, len(self._group_numbers))
+
+
+def _split_names(numbers: array[int]) -> NDArray[np.str_]:
+    """The names of splits by their numbers, as short as the longest of those that occur."""
+    found, row_of = np.unique(np.frombuffer(numbers, np.int8), return_inverse=True)
+    return np.array([SPLITS[number] for number in found])[row_of]

@@ -40,7 +40,7 @@ def _unrecognised(address: Address, written: str) -> DataError:
         if path.suffix.lower() == ".json":
             read_json(path, DataError)  # that it is broken is a better reason
         return DataError(f"{path}: not recognised; {_known_formats()}")
-    return DataError(f"{written}: no such file or folder{_similar_path(path)}; {_known_formats()}")
+    return DataError(f"{written}: no such file or folder{_similar_path(path)}")
 
 
 def _known_formats() -> str:

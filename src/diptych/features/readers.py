@@ -62,19 +62,20 @@ def image_reader(
     *,
     store: StoreOptions | None = None,
     random: RandomCrop | None = None,
+    keep_pixels: bool = True,
 ) -> InputReader:
     """The reader of these images for a model with this input; raises DataError if they do not fit the model.
 
     `backbone` is the model's, if any; proposed regions and the feature store need it. With `store`, features come from
     the store of this backbone, after those that it lacks have been computed. With `random`, one random crop is drawn
-    per image and read, and the store is not used.
+    per image and read, and the store is not used. `keep_pixels` keeps small images in memory, if all of them fit.
     """
     if image_input.kind == "features":
         return _corpus_feature_reader(images, image_input)
     pictures = pictures_of(images) if isinstance(images, Corpus) else images
     crops, regions, side = image_input.crops, image_input.regions, image_input.shape[-1]
     if crops is None:
-        return PixelReader(pictures, side)
+        return PixelReader(pictures, side, keep=keep_pixels)
     if random is not None and crops.name == "patches":
         raise DataError("the model reads whole photos as patches, of which there are no random crops; leave crops out")
     if random is not None:
@@ -202,13 +203,13 @@ class RegionReader(FeatureReader):
 
 
 class PixelReader(InputReader):
-    """Reads whole images as squares of pixels, and keeps them in memory if all of them fit."""
+    """Reads whole images as squares of pixels, and keeps them in memory if all of them fit, unless `keep` is False."""
 
-    def __init__(self, pictures: Sequence[Picture], side: int) -> None:
+    def __init__(self, pictures: Sequence[Picture], side: int, *, keep: bool = True) -> None:
         super().__init__()
         self._pictures = pictures
         self._side = side
-        fits = len(pictures) * 3 * side * side <= PIXEL_CACHE_BYTES
+        fits = keep and len(pictures) * 3 * side * side <= PIXEL_CACHE_BYTES
         self._cache = np.empty((len(pictures) if fits else 0, 3, side, side), np.uint8)
         self._is_cached = np.zeros(len(self._cache), bool)
 

@@ -28,7 +28,7 @@ def test_the_order_is_defined() -> None:
     orders = [data_format.ORDER for data_format in all_formats()]
     assert orders == sorted(set(orders))
     assert [data_format.__name__.rpartition(".")[2] for data_format in all_formats()] == [
-        *("scenes", "precomputed", "karpathy", "coco", "entities"),
+        *("scenes", "precomputed", "shards", "karpathy", "coco", "entities"),
         *("pedes", "table", "captions", "lone_json", "folder"),
     ]
 
@@ -51,8 +51,9 @@ def test_the_example_in_the_docs_is_a_format(tmp_path: Path, monkeypatch: pytest
     all_formats.cache_clear()
     try:
         corpus = open_corpus(file)
+        (tmp_path / "of.nothing").touch()
         with pytest.raises(DataError, match=r"lines of image\|text \(\.bars\)"):
-            open_corpus(tmp_path / "nothing.here")
+            open_corpus(tmp_path / "of.nothing")
     finally:
         all_formats.cache_clear()
         sys.modules.pop("diptych.data.formats.bars", None)

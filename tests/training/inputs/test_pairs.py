@@ -52,7 +52,7 @@ def stage_data(features, tmp_path):
 
 def test_batches_hold_matching_images_and_texts_of_the_training_data(features, stage_data):
     data, train = stage_data(), features.split("train")
-    batches = [data.read(pairs) for pairs in data.sampler.epoch(1)]
+    batches = [data.reader.read(pairs) for pairs in data.sampler.epoch(1)]
     assert len(batches) == len(data.sampler) == 3
     assert sum(map(len, batches)) == len(train.texts)
     rows = train.features[np.arange(len(train.image_ids))]
@@ -74,7 +74,7 @@ def test_batches_are_extended_as_the_recipe_says(stage_data):
 def test_texts_without_a_known_word_are_left_out(features, stage_data):
     train = features.split("train")
     data = stage_data(known=range(3, len(train.texts)))
-    seen = sum(len(data.read(pairs)) for pairs in data.sampler.epoch(1))
+    seen = sum(len(data.reader.read(pairs)) for pairs in data.sampler.epoch(1))
     assert seen == len(train.texts) - 3
 
 

@@ -14,6 +14,7 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from diptych.data.address import Address
@@ -98,9 +99,8 @@ def add_table(
 
     names, records = _reader(file)(file, add_problem)
     columns = _columns(file, names)
-    images: dict[str, tuple[Hashable, str, int]] = {}  # group, split and row
-    pairs: dict[tuple[str, str], int] = {}
-    texts: set[tuple[Hashable, str, str]] = set()
+    images: dict[str, _Image] = {}
+    texts: dict[Hashable, set[tuple[str, str]]] = {}  # of groups that the table names, with their splits
     for row, values in records:
         with builder.reading_row(file, row):
             text = clean_text(values.get(columns["text"]))
@@ -108,23 +108,36 @@ def add_table(
             group = _group_name(values.get(columns.get("group", "")))
             key: Hashable = ("image", prefix + name) if group is None else group
             own_split = split_name(values.get(columns["split"])) if "split" in columns else split_of(name)
-            if own_split is None and name in images and images[name][0] == key:
-                split = images[name][1]
+            image = images.get(name)
+            if own_split is None and image is not None and image.group == key:
+                split = image.split
             else:
                 split = own_split or hashed_split(prefix + name if group is None else group)
 
-            if name not in images:
+            if image is None:
                 builder.add_image(prefix + name, finder.find(name), key, split, is_default=own_split is None)
-                images[name] = key, split, row
-            elif images[name][:2] != (key, split):
-                what = "group" if images[name][0] != key else "split"
-                raise DataError(f"image {name!r} is in another {what} at row {images[name][2]}")
-            elif (name, text) in pairs:
-                raise DataError(f"the same image and text as at row {pairs[name, text]}")
-            pairs[name, text] = row
-            if (key, split, text) not in texts:
-                texts.add((key, split, text))
+                image = images[name] = _Image(key, split, row, {})
+            elif (image.group, image.split) != (key, split):
+                what = "group" if image.group != key else "split"
+                raise DataError(f"image {name!r} is in another {what} at row {image.row}")
+            elif text in image.texts:
+                raise DataError(f"the same image and text as at row {image.texts[text]}")
+            image.texts[text] = row
+            if group is None:  # then the image is the group, and the text is new to it
+                builder.add_text(text, image.group, split)
+            elif (split, text) not in (of_group := texts.setdefault(group, set())):
+                of_group.add((split, text))
                 builder.add_text(text, key, split)
+
+
+@dataclass(slots=True)
+class _Image:
+    """An image of a table: its group and split, its first row, and the row of each of its texts."""
+
+    group: Hashable
+    split: str
+    row: int
+    texts: dict[str, int]
 
 
 def _columns(file: Path, names: Iterable[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from diptych.data.corpus import Corpus
+from diptych.data.corpus import Corpus, Picture
 from diptych.data.read_ahead import read_ahead
 from diptych.features.backbone import Backbone
 from diptych.features.frozen_steps import frozen_steps
@@ -23,6 +23,14 @@ from diptych.progress import ProgressCallback
 from diptych.training.recipe import Stage
 
 AT_ONCE = 256  # images whose vectors are measured in one batch
+
+
+class _Few(dict[int, tuple[int, int]]):
+    """The first of many images that are smaller than the crop."""
+
+    def __setitem__(self, image: int, size: tuple[int, int]) -> None:
+        if len(self) < AT_ONCE:
+            super().__setitem__(image, size)
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,15 @@ class StageImages:
         if self.stage.crops is not None:
             return image_reader(corpus, image_input, random=self.stage.crops)
         return self.for_encoding(corpus)
+
+    def for_stream(self, pictures: Sequence[Picture]) -> InputReader:
+        """The reader of training images that are in memory for one batch only: nothing of them is stored or kept."""
+        matcher = self.model.matcher
+        reader = image_reader(
+            pictures, matcher.image_input, matcher.pretrained, random=self.stage.crops, keep_pixels=False
+        )
+        reader.enlarged = _Few()
+        return reader
 
     def for_encoding(self, corpus: Corpus) -> InputReader:
         """The reader of images without random crops, for evaluation: stored features if the backbone is frozen."""

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from diptych.data.corpus import Corpus
-from diptych.data.sampling.batch import PairBatch, PairReader
+from diptych.data.sampling.batch import PairReader
 from diptych.data.sampling.negatives import NegativeTexts
 from diptych.data.sampling.neighbours import SecondPositives
 from diptych.data.sampling.pairs import BatchExtension, EpochExtension, Pairs, PairSampler
 from diptych.errors import DataError
-from diptych.evaluation.runs import validation_metrics
 from diptych.models.text_inputs import TextInputs
 from diptych.progress import ProgressCallback
+from diptych.ranks import ALONE, Ranks
 from diptych.training.inputs.base_encodings import BaseEncodings
 from diptych.training.inputs.images import StageImages
 from diptych.training.inputs.texts import StageTexts
-from diptych.training.recipe import Batches, Stage
+from diptych.training.inputs.validation import RetrievalOnVal, describe_retrieval
+from diptych.training.recipe import Batches as BatchSettings
+from diptych.training.recipe import Stage
+
+
+class Batches(Protocol):
+    """The batches of an epoch: a list, or what reads them from shards."""
+
+    def __getitem__(self, part: slice, /) -> Iterable[Pairs]:
+        """The batches from one of them on: `batches[start:]`."""
+        ...
 
 
 class Sampler(Protocol):
@@ -31,7 +40,7 @@ class Sampler(Protocol):
         """The number of batches per epoch."""
         ...
 
-    def epoch(self, number: int) -> Sequence[Pairs]:
+    def epoch(self, number: int) -> Batches:
         """The batches of one epoch."""
         ...
 
@@ -40,10 +49,7 @@ class StageData(Protocol):
     """The batches of a stage, and its validation, which selects the best snapshot."""
 
     sampler: Sampler
-
-    def read(self, pairs: Pairs) -> PairBatch:
-        """Read one batch; safe to call from several threads."""
-        ...
+    reader: PairReader
 
     def why_skipped(self, image: int) -> tuple[str, str]:
         """The name of an image that a batch left out, and the reason."""
@@ -61,7 +67,7 @@ class StageData(Protocol):
 class ImageTextData:
     """Pairs of images and texts; measured by retrieval in both directions."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (options, by keyword only)
         self,
         corpus: Corpus,
         train: Corpus,
@@ -72,6 +78,7 @@ class ImageTextData:
         *,
         extensions: Sequence[EpochExtension] = (),
         base: BaseEncodings | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         """With `base`, batches hold what the model's frozen base computes instead of the model's inputs."""
         known = texts.known(list(train.texts))
@@ -82,20 +89,15 @@ class ImageTextData:
                     "word; remove those from the data, or lower text.threshold"
                 )
             train = train.take(np.arange(len(train.image_ids)), known)
-        self._engine, self._workers = images.model.torch_engine, images.workers
         self._ids, self._images = train.image_ids, images.for_training(train)
         self._report_enlarged = partial(images.report_enlarged, self._images, self._ids)
         self._is_first_validation = True
         table = texts.table(train.texts)
         features = texts.features(table)
-        self._val = corpus.split("val").matched()
-        self._val_images, self._val_texts = images.for_encoding(self._val), texts.inputs(self._val.texts)
+        self._validation = RetrievalOnVal(corpus, images, texts, base, ranks)
         if base is not None:
-            self._engine = base.engine
             self._images, features = base.images(train, self._images), base.texts(TextInputs(table, features))
-            self._val_images = base.images(self._val, self._val_images)
-            self._val_texts = replace(self._val_texts, features=base.texts(self._val_texts))
-        self.read = PairReader(train.text_groups, self._images, table, features).read
+        self.reader = PairReader(train.text_groups, self._images, table, features)
         self.sampler: Sampler = PairSampler(
             train, stage.batches.size, seed, extensions, _batch_extensions(train, stage.batches)
         )
@@ -109,15 +111,14 @@ class ImageTextData:
         if self._is_first_validation:  # by now random crops have shown which photos are small
             self._report_enlarged()
             self._is_first_validation = False
-        inputs = self._val_images, self._val_texts
-        return validation_metrics(self._engine.encode_corpus(self._val, self._workers, progress, *inputs))
+        return self._validation.measure(progress)
 
     def describe(self, metrics: dict[str, float]) -> str:
         """The main measures in one line."""
-        return f"rsum {metrics['rsum']:.1f}  R@1 {metrics['i2t_r1']:.1f} / {metrics['t2i_r1']:.1f}"
+        return describe_retrieval(metrics)
 
 
-def _batch_extensions(train: Corpus, batches: Batches) -> list[BatchExtension]:
+def _batch_extensions(train: Corpus, batches: BatchSettings) -> list[BatchExtension]:
     """What a recipe's `batches` table adds to each batch."""
     extensions: list[BatchExtension] = []
     if batches.neighbours:

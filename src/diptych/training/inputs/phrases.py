@@ -13,6 +13,7 @@ from diptych.evaluation.localisation.evaluate_phrases import distinct_phrases, m
 from diptych.features.photo_regions import PhotoRegions, photo_regions
 from diptych.features.readers import StoreOptions, image_reader
 from diptych.progress import ProgressCallback
+from diptych.ranks import ALONE, Ranks
 from diptych.training.inputs.images import StageImages
 from diptych.training.inputs.pairs import Sampler
 from diptych.training.inputs.texts import StageTexts
@@ -30,9 +31,11 @@ class PhraseData:
         seed: tuple[int, int],
         images: StageImages,
         texts: StageTexts,
+        *,
+        ranks: Ranks = ALONE,
     ) -> None:
         assert stage.phrases is not None
-        self._model, self._workers = images.model, images.workers
+        self._model, self._workers, self._ranks = images.model, images.workers, ranks
         mentions = find_mentions(train)
         regions = _regions(train, mentions, images)
         roles = RegionRoles(mentions, regions.boxes, regions.per_photo, stage.phrases)
@@ -47,7 +50,7 @@ class PhraseData:
             )
             mentions = mentions.take(np.flatnonzero(np.isin(mentions.images, regions.photos)))
         table = texts.table(mentions.phrases)
-        self.read = PairReader(mentions.entities, regions, table, texts.features(table)).read
+        self.reader = PairReader(mentions.entities, regions, table, texts.features(table))
         self.sampler: Sampler = RegionSampler(
             mentions, roles, stage.batches.size, seed, stage.phrases, stage.batches.neighbours
         )
@@ -63,7 +66,10 @@ class PhraseData:
         return self._ids[image], self._skipped[image]
 
     def validate(self, progress: ProgressCallback) -> dict[str, float]:
-        """Localisation recall on val."""
+        """Localisation recall on val, which the first rank measures for all."""
+        return self._ranks.of_first(lambda: self._measure(progress))
+
+    def _measure(self, progress: ProgressCallback) -> dict[str, float]:
         found = measure_phrases(
             self._model,
             self._val,

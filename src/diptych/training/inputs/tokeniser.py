@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from diptych import registry
 from diptych.data.corpus import Corpus
+from diptych.data.shards.corpus import StreamCorpus
 from diptych.errors import DataError, PluginError, RecipeError, RunError, did_you_mean
 from diptych.text.tokenisers.custom import CustomPieces
 from diptych.text.tokenisers.stored import StoredTokeniser, load_tokeniser
@@ -104,9 +105,12 @@ def _with_vectors(
     return words, vectors if is_start else None
 
 
-def _training_texts(recipe: Recipe, corpus: Corpus) -> Sequence[str]:
+def _training_texts(recipe: Recipe, corpus: Corpus) -> Iterable[str]:
     """All texts, and phrases if a stage uses them, that any stage trains on."""
-    train = corpus.split(*sorted({split for stage in recipe.stage for split in stage.splits}))
+    splits = sorted({split for stage in recipe.stage for split in stage.splits})
+    if isinstance(corpus, StreamCorpus):
+        return corpus.stream(splits).texts()
+    train = corpus.split(*splits)
     if all(stage.phrases is None for stage in recipe.stage):
         return train.texts
     return [*train.texts, *(phrase.text for some in train.phrases or () for phrase in some)]
