@@ -40,16 +40,22 @@ def photos(tmp_path):
     return folder
 
 
+def shown(store, hit):
+    """The keys of what a hit shows; which of equal ones represents them depends on the ids."""
+    return sorted(entry.key for entry in store.entries([hit.entry.id, *hit.near]))
+
+
 def answers(store, model):
     """What a search finds, with keys instead of ids, which backends number as they like."""
     searcher = Searcher(store, model, ivf="never")
-    requests = [SearchRequest(to, 5, filters) for to in ("image", "text") for filters in (Filters(), Filters("sea"))]
+    places = [(to, filters) for to in ("image", "text") for filters in (Filters(), Filters("sea"))]
+    requests = [SearchRequest(to, 5, filters, mode="meaning") for to, filters in places]
     for request in requests:
         for answer in searcher.search_texts(["photo 3", "a dog"], request):
-            yield answer.searched, [(hit.entry.key, round(hit.score, 4), hit.stands_out) for hit in answer.hits]
-    (first, *_) = searcher.search_texts(["photo 3"], SearchRequest(k=1))[0].hits
+            yield answer.searched, [(shown(store, hit), round(hit.score, 4), hit.stands_out) for hit in answer.hits]
+    (first, *_) = searcher.search_texts(["photo 3"], SearchRequest(k=1, mode="meaning"))[0].hits
     similar = searcher.search_similar(first.entry.id, SearchRequest(k=20)).hits
-    yield [(hit.entry.key, len(hit.near), hit.entry.folder, hit.entry.width) for hit in similar]
+    yield [(shown(store, hit), len(hit.near), hit.entry.width) for hit in similar]
 
 
 def facts(store):
@@ -60,33 +66,50 @@ def facts(store):
     yield {name: value for name, value in status(store).items() if name not in ("file", "bytes", "synced", "caches")}
 
 
-@pytest.mark.usefixtures("memory")
-@pytest.mark.parametrize("sets", [(), ("image", "text")])
-def test_a_backend_in_memory_answers_as_the_file_does(photos, tmp_path, sets, kit):
-    save_photo(tmp_path / "more.png", 99)
+def life_of(place, photos, more, model):
+    """Results of syncs of all kinds, and answers and facts between them, for an index at a place."""
+    found = [sync(model, str(photos), place, workers=0)]
+    yield
+    found += [sync(model, str(photos), place, workers=0), sync(model, str(photos), place, workers=0)]
+    store = open_store(place)
+    found += [*answers(store, model), *facts(store)]
+    found.append(sync(model, str(photos), place, workers=0, fresh=True))
+    found += [*answers(open_store(place), model)]
+    found.append(rebuild(place, model, workers=0))
+    found += [list(locate(place).examine())]
+    found.append(sync(model, [str(photos), str(more)], place, workers=0))
+    found += [*answers(open_store(place), model), *facts(open_store(place))]
+    store.close()
+    yield found
+
+
+def check_backend_answers_as_the_file(place, photos, tmp_path, model):
     (tmp_path / "more").mkdir()
-    (tmp_path / "more.png").rename(tmp_path / "more" / "more.png")
-    model, places = kit.FakeModel(not sets, sets), ["memory://photos", str(tmp_path / "photos.diptych")]
-    results = [[sync(model, str(photos), place, workers=0)] for place in places]
+    save_photo(tmp_path / "more" / "more.png", 99)
+    lives = [life_of(where, photos, tmp_path / "more", model) for where in (place, str(tmp_path / "photos.diptych"))]
+    for life in lives:
+        next(life)
     (photos / "sea" / "1.png").rename(photos / "renamed.png")
     (photos / "sea" / "2.png").unlink()
     (photos / "3.txt").write_text("of a dog\nphoto 33\n")
-    for place, found in zip(places, results, strict=True):
-        found.append(sync(model, str(photos), place, workers=0))
-        found.append(sync(model, str(photos), place, workers=0))
-        store = open_store(place)
-        found += [*answers(store, model), *facts(store)]
-        found.append(sync(model, str(photos), place, workers=0, fresh=True))
-        found += [*answers(open_store(place), model)]
-        found.append(rebuild(place, model, workers=0))
-        found += [list(locate(place).examine())]
-        found.append(sync(model, [str(photos), str(tmp_path / "more")], place, workers=0))
-        found += [*answers(open_store(place), model), *facts(open_store(place))]
-        store.close()
-    assert results[0] == results[1]
+    results = [next(life) for life in lives]
+    for one, other in zip(*results, strict=True):
+        assert one == other
     assert results[0][1].renamed == 1
     assert results[0][1].removed == 1
     assert results[0][1].texts_encoded == 1
+
+
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize("sets", [(), ("image", "text")])
+def test_a_backend_in_memory_answers_as_the_file_does(photos, tmp_path, sets, kit):
+    check_backend_answers_as_the_file("memory://photos", photos, tmp_path, kit.FakeModel(not sets, sets))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_inner_product", [True, False])
+def test_an_index_in_milvus_answers_as_the_file_does(photos, tmp_path, is_inner_product, milvus_address, kit):
+    check_backend_answers_as_the_file(milvus_address, photos, tmp_path, kit.UnitModel(is_inner_product))
 
 
 @pytest.mark.usefixtures("memory")
@@ -107,8 +130,8 @@ def test_what_cannot_be_opened(own_modules, photos, kit):
     own_modules.register("index_backends", "broken", "no_such_module:Location")
     for address, told in [
         (
-            "milvus://host/photos",
-            "milvus://host/photos: no index backend 'milvus' is installed; known: broken, memory",
+            "qdrant://host/photos",
+            "qdrant://host/photos: no index backend 'qdrant' is installed; known: broken, memory",
         ),
         ("memoir://photos", "did you mean 'memory'?"),
         ("memory://", r"memory://: not an address of 'memory' (ValueError: write memory://NAME)"),
@@ -119,13 +142,13 @@ def test_what_cannot_be_opened(own_modules, photos, kit):
             open_store(address)
         assert told in str(raised.value)
     sync(kit.FakeModel(), str(photos), "memory://photos", workers=0)
-    with pytest.raises(DiptychError, match="memory://photos keeps no FAISS caches; leave it out"):
+    with pytest.raises(DiptychError, match="memory://photos keeps no caches; leave it out"):
         Searcher(open_store("memory://photos"), kit.FakeModel(), ivf="always")
 
 
 def test_without_a_plugin_the_message_says_so(own_modules):
-    with pytest.raises(IndexFileError, match="'milvus' is installed; install a package that offers it, or name"):
-        locate("milvus://host")
+    with pytest.raises(IndexFileError, match="'qdrant' is installed; install a package that offers it, or name"):
+        locate("qdrant://host")
 
 
 @pytest.mark.parametrize("address", ["photos.diptych", Path("memory://x"), "C:/photos", "a:b", "://x", "/a/b://c"])

@@ -1,7 +1,8 @@
 """What an index is to sync, search and the service, wherever it is stored, and who stores it: a file, or a plug-in.
 
-An address such as `milvus://host/photos` is opened by the entry point `milvus` of the group `diptych.index_backends`, a
-class that takes the address and is an `IndexLocation`. Everything without a scheme is the path of an SQLite file.
+Everything without a scheme is the path of an SQLite file, and `milvus://host:19530/photos` is a collection in Milvus.
+Any other scheme is the name of an entry point of the group `diptych.index_backends`: a class that takes the address and
+is an `IndexLocation`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from diptych.data.corpus import Floats, Integers
 from diptych.data.header import Header
 from diptych.errors import IndexFileError, PluginError, did_you_mean, one_line
 from diptych.index.entries import Entry, Filters, Kind
+from diptych.index.packed import PackedVectors
 from diptych.index.sources.listing import ImageInfo, Stamp
 from diptych.index.spec import IndexSpec
 from diptych.models.engines.engine import Encodings
@@ -259,13 +261,22 @@ class Browsable(Protocol):
     """What a store also has if its images can be browsed by day and by folder; a backend need not support it."""
 
     def newest(
-        self, count: int, after: tuple[str, int] | None = None, folder: str = "", album: int | None = None
+        self, count: int, after: tuple[str, int] | None = None, filters: Filters | None = None
     ) -> list[tuple[str, int]]:
-        """Day and id of the next `count` images, newest first, after a place, in a folder and below it, of an album."""
+        """Day and id of the next `count` images that pass the filters, newest first, after a place."""
         ...
 
     def subfolders(self, parent: str = "") -> list[tuple[str, int, bool]]:
-        """The folders directly in a folder: path, number of images in it and below, and whether it has folders."""
+        """The folders directly in a folder: path, how many images `newest` shows of it, and whether it has folders."""
+        ...
+
+
+@runtime_checkable
+class Packable(Protocol):
+    """What a store also has if its vectors can be read as they are stored; see `index.vector_cache`."""
+
+    def packed(self, kind: Kind) -> Iterator[tuple[Integers, PackedVectors]]:
+        """The ids of all entries of a kind, ascending, and their vectors, some at a time; within `reading`."""
         ...
 
 
@@ -316,6 +327,8 @@ def locate(address: str | Path) -> IndexLocation:
         from diptych.index.sqlite.location import SQLiteLocation
 
         return SQLiteLocation(Path(address))
+    if scheme[1] == "milvus":
+        return _milvus(str(address))
     known = plugins.installed("index_backends")
     if scheme[1] not in known:
         hint = did_you_mean(scheme[1], known) if known else "install a package that offers it, or name a file"
@@ -328,3 +341,13 @@ def locate(address: str | Path) -> IndexLocation:
         return make(str(address))
     except (TypeError, ValueError) as reason:
         raise IndexFileError(f"{address}: not an address of {scheme[1]!r} ({one_line(reason)})") from reason
+
+
+def _milvus(address: str) -> IndexLocation:
+    from diptych.index.milvus.location import MilvusLocation
+
+    try:
+        return MilvusLocation.parse(address)
+    except ValueError as reason:
+        shown = re.sub(r"//[^/]*@", "//", address)  # without a password
+        raise IndexFileError(f"{shown}: {reason}") from None
