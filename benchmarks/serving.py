@@ -86,19 +86,16 @@ def make_index(file: Path) -> None:
 
 def serve(file: str) -> None:
     """Run the service; called in a process of its own."""
-    import uvicorn
-
     from diptych.serve.app import create_app
-    from diptych.serve.startup import listen, url_of
+    from diptych.serve.startup import listen, make_server, url_of
 
     keep_freed_memory()
     searcher = Searcher(Store.open(file), make_model())
     searcher.search_texts(WORDS, SearchRequest(k=K))
+    server = make_server(create_app({"benchmark": searcher}))
     with listen("127.0.0.1", 0) as listening:
-        print(url_of(listening), flush=True)
-        app = create_app({"benchmark": searcher})
-        config = uvicorn.Config(app, log_level="warning", server_header=False, proxy_headers=False, ws="none")
-        uvicorn.Server(config).run(sockets=[listening])
+        print(url_of(listening), flush=True)  # when it is ready, as `diptych serve` does
+        server.run(sockets=[listening])
 
 
 @contextmanager

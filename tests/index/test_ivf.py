@@ -112,3 +112,29 @@ def test_the_number_of_threads_is_left_as_it_was(pool, tmp_path, monkeypatch):
     found = ivf.build(tmp_path / "x.image.ivf", pool, pool.vectors[:5], "model", 7)
     found.candidates(pool.vectors[:2], 5)
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("codes", ["int8", "pq"])
+def test_cells_stay_in_the_file(pool, tmp_path, codes):
+    faiss = pytest.importorskip("faiss")
+    file = ivf.cache_file(tmp_path / "x.diptych", "image", codes)
+    made = ivf.build(file, pool, pool.vectors[:50] + 0.05, "model", 7, codes)
+    assert made.method == {"int8": "ivf", "pq": "pq"}[codes]
+    assert isinstance(faiss.downcast_InvertedLists(made.index.invlists), faiss.OnDiskInvertedLists)
+    before = [rows.tolist() for rows in made.candidates(pool.vectors[:9], 20)]
+    file.unlink()  # as when another process replaces it
+    assert [rows.tolist() for rows in made.candidates(pool.vectors[:9], 20)] == before
+
+
+def test_product_quantisation_scores_as_many_candidates_as_its_recall_needs(pool, tmp_path, monkeypatch):
+    monkeypatch.setitem(ivf._RESCORED, "pq", 10)
+    file = ivf.cache_file(tmp_path / "x.diptych", "image", "pq")
+    made = ivf.build(file, pool, pool.vectors[:0], "model", 7, "pq")
+    assert made.header.recall >= ivf.RECALL
+    assert made.header.depth > 10
+    assert len(made.candidates(pool.vectors[:1], 3)[0]) == made.header.depth
+
+
+@pytest.mark.parametrize(("size", "count"), [(512, 64), (6, 1), (20, 2), (1, 1), (300, 30)])
+def test_a_code_has_one_byte_per_eight_numbers(size, count):
+    assert ivf._code_bytes(size) == count

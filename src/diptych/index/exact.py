@@ -7,18 +7,20 @@ summed in the same order: equal entries have equal scores, whatever their positi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
+from diptych.index.packed import PackedVectors, Vectors, norms
 
 BLOCK = 8192  # entries per product of several queries: large enough to be fast, and the scores fit into the cache
 SAMPLE = 4096  # entries in the sample
-NARROW = 8  # a filter that lets fewer than one entry in 8 through has its vectors copied
+NARROW = 8  # a filter that lets fewer than one entry in 8 through has its vectors copied, or read one by one if packed
 _SLACK = 1e-5  # relative to the largest product: how much sums in another order may differ
 _TIED = 1024  # how many entries with almost the k-th best score are scored again
 
@@ -34,29 +36,48 @@ class RankedRows:
 class Pool:
     """Entries that can be found: their ids, ascending, and their vectors, (entries, size).
 
-    `allowed` are the rows that pass a filter, if `vectors` holds further entries. Results are rows of `vectors`.
+    `allowed` are the rows that pass a filter, if `vectors` holds further entries. Results are rows of `vectors`, whose
+    lengths are computed unless `norms` has them.
     """
 
-    def __init__(self, ids: Integers, vectors: Floats, allowed: Integers | None = None) -> None:
+    method: Literal["exact"] = "exact"
+
+    def __init__(
+        self, ids: Integers, vectors: Vectors, allowed: Integers | None = None, norms: Floats | None = None
+    ) -> None:
         self.ids = ids
         self.vectors = vectors
         self.allowed = allowed
+        self._norms = norms
 
     def restricted(self, ids: Integers) -> Pool:
         """The pool with only these of its entries."""
         rows = np.flatnonzero(np.isin(self.ids, ids, assume_unique=True))
         if len(rows) * NARROW < len(self.ids):
-            return Pool(self.ids[rows], self.vectors[rows])
-        return self if len(rows) == len(self.ids) else Pool(self.ids, self.vectors, rows)
+            chosen = self.vectors.take(rows) if isinstance(self.vectors, PackedVectors) else self.vectors[rows]
+            return Pool(self.ids[rows], chosen, norms=self.norms[rows])
+        return self if len(rows) == len(self.ids) else Pool(self.ids, self.vectors, rows, self.norms)
 
     def __len__(self) -> int:
         return len(self.ids) if self.allowed is None else len(self.allowed)
 
+    @property
+    def reachable(self) -> int:
+        """All entries."""
+        return len(self)
+
+    def ids_of(self, rows: Integers) -> Integers:
+        """The ids of the entries of some rows."""
+        return self.ids[rows]
+
+    def vectors_of(self, rows: Integers) -> Floats:
+        """The vectors of some rows: (rows, size)."""
+        return self.vectors[rows]
+
     @cached_property
     def norms(self) -> Floats:
         """The length of each vector, or one if it is zero."""
-        squares = np.einsum("ij,ij->i", self.vectors, self.vectors)
-        return np.sqrt(np.where(squares > 0, squares, 1), dtype=np.float32)
+        return norms(self.vectors) if self._norms is None else self._norms
 
     @cached_property
     def is_unit(self) -> bool:
@@ -85,7 +106,10 @@ class Pool:
 
     def _sample_scores(self, queries: Floats, cosine: bool) -> Floats:
         """Each query's scores with the sample: (queries, sample)."""
-        scores = queries @ self.sampled.T
+        if len(queries) == 1:  # too little for threads of BLAS, which would wait for each other on a busy machine
+            scores: Floats = np.einsum("ij,j->i", self.sampled, queries[0])[None]
+        else:
+            scores = queries @ self.sampled.T
         return scores / self.norms[self.sample] if cosine and not self.is_unit else scores
 
     def score(self, query: Floats, rows: Integers, cosine: bool) -> Floats:
@@ -121,38 +145,42 @@ class Pool:
     ) -> list[tuple[Integers, Floats]]:
         """Per query the rows that score at least `least`, ascending, and their scores; the k best are among them."""
         scales = None if not cosine or self.is_unit else self.norms
-        if len(queries) == 1:
-            scores = self.vectors @ queries[0]
+        none = np.zeros(0, np.int64)
+        found = [(none, np.zeros(0, np.float32)) for _ in queries]
+        parts: list[tuple[Integers, Integers, Floats]] = []
+        above = np.zeros(0, bool)  # one buffer for all blocks: newly allocated pages cost as much as the comparison
+        tighten = BLOCK  # rows after which the scores so far give a tighter bound than the sample: fewer rows are kept
+        for start, scores in self._products(queries):
+            end = start + scores.shape[1]
             if scales is not None:
-                scores /= scales
-            rows = self._only_allowed(np.flatnonzero(scores >= least[0]))
-            return [(rows, scores[rows])]
-        query_parts, row_parts, score_parts = [], [], []
-        # One buffer for all blocks: newly allocated pages would cost as much as the comparison.
-        width = min(BLOCK, len(self.vectors))
-        products, above = np.empty(len(queries) * width, np.float32), np.empty(len(queries) * width, bool)
-        for start in range(0, len(self.vectors), BLOCK):
-            block = self.vectors[start : start + BLOCK]
-            shape = len(queries), len(block)
-            scores = np.matmul(queries, block.T, out=products[: len(queries) * len(block)].reshape(shape))
-            if scales is not None:
-                scores /= scales[start : start + BLOCK]
-            flat = np.flatnonzero(np.greater_equal(scores, least[:, None], out=above[: scores.size].reshape(shape)))
-            query, row = np.divmod(flat, len(block))
+                np.divide(scores, scales[start:end], out=scores)
+            above = above if above.size >= scores.size else np.empty(scores.size, bool)
+            passes = above[: scores.size].reshape(scores.shape)
+            flat = np.flatnonzero(np.greater_equal(scores, least[:, None], out=passes))
+            query, row = np.divmod(flat, scores.shape[1])
             if self.allowed is not None:
                 passing = self._mask[row + start]
                 flat, query, row = flat[passing], query[passing], row[passing]
-            query_parts.append(query)
-            row_parts.append(row + start)
-            score_parts.append(scores.ravel()[flat])
-            if not start:  # the first block gives a tighter bound than the sample: far fewer of the next rows are kept
-                least = np.maximum(least, _kth_best_by_query(query, score_parts[0], len(queries), k) - slack)
-        return _by_query(
-            len(queries), np.concatenate(query_parts), np.concatenate(row_parts), np.concatenate(score_parts)
-        )
+            parts.append((query, row + start, scores.ravel()[flat]))
+            if end >= tighten or end == len(self.vectors):
+                found = _by_query(found, parts)
+                least = np.maximum(least, [_kth(own, k) for _, own in found] - slack).astype(np.float32)
+                parts, tighten = [], 2 * end
+        return found
 
-    def _only_allowed(self, rows: Integers) -> Integers:
-        return rows if self.allowed is None else rows[self._mask[rows]]
+    def _products(self, queries: Floats) -> Iterator[tuple[int, Floats]]:
+        """The products with all vectors, block by block: the first row, and (queries, rows), which is used again."""
+        vectors = self.vectors
+        if isinstance(vectors, PackedVectors):
+            yield from vectors.products(queries)
+        elif len(queries) == 1:
+            yield 0, (vectors @ queries[0])[None]
+        else:
+            products = np.empty(len(queries) * min(BLOCK, len(vectors)), np.float32)
+            for start in range(0, len(vectors), BLOCK):
+                block = vectors[start : start + BLOCK]
+                shape = len(queries), len(block)
+                yield start, np.matmul(queries, block.T, out=products[: len(queries) * len(block)].reshape(shape))
 
     @cached_property
     def _mask(self) -> NDArray[np.bool_]:
@@ -169,17 +197,22 @@ def _kth_best(scores: Floats, k: int) -> Floats:
     return best
 
 
-def _kth_best_by_query(query: Integers, scores: Floats, queries: int, k: int) -> Floats:
-    """The same for scores that are grouped by query, in ascending order of the queries."""
-    edges = np.searchsorted(query, np.arange(queries + 1)).tolist()
-    parts = (scores[begin:end] for begin, end in pairwise(edges))
-    return np.array([np.partition(part, -k)[-k] if len(part) >= k else -np.inf for part in parts], np.float32)
+def _kth(scores: Floats, k: int) -> float:
+    return float(np.partition(scores, -k)[-k]) if len(scores) >= k else -np.inf
 
 
-def _by_query(queries: int, query: Integers, rows: Integers, scores: Floats) -> list[tuple[Integers, Floats]]:
+def _by_query(
+    found: list[tuple[Integers, Floats]], parts: list[tuple[Integers, Integers, Floats]]
+) -> list[tuple[Integers, Floats]]:
+    """What was found before, with further parts, each of which has the queries, rows and scores of its hits."""
+    query, rows, scores = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(query, kind="stable")
-    ends = np.cumsum(np.bincount(query, minlength=queries))[:-1]
-    return list(zip(np.split(rows[order], ends), np.split(scores[order], ends), strict=True))
+    ends = np.cumsum(np.bincount(query, minlength=len(found)))[:-1]
+    added = zip(np.split(rows[order], ends), np.split(scores[order], ends), strict=True)
+    return [
+        (np.concatenate([old_rows, new_rows]), np.concatenate([old_scores, new_scores]))
+        for (old_rows, old_scores), (new_rows, new_scores) in zip(found, added, strict=True)
+    ]
 
 
 def _promising(rows: Integers, scores: Floats, k: int, slack: float) -> Integers:

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats
 from diptych.errors import IndexFileError
 
 Storage = Literal["float32", "float16", "int8"]
 STORAGES: tuple[Storage, ...] = get_args(Storage)
+
+TYPES: dict[Storage, str] = {"float32": "<f4", "float16": "<f2", "int8": "<i1"}
 
 _LARGEST = float(np.finfo(np.float16).max)
 _SCALE = np.dtype("<f4")
@@ -39,17 +42,26 @@ def encode(vectors: Floats, storage: Storage) -> list[bytes]:
     return [scale.tobytes() + row.tobytes() for scale, row in zip(scales.astype(_SCALE), steps, strict=True)]
 
 
-def decode(rows: Sequence[bytes], storage: Storage, size: int) -> Floats:
-    """The vectors that `encode` turned into bytes: (items, size). Raises an IndexFileError for a wrong length."""
+def unpack(rows: Sequence[bytes], storage: Storage, size: int) -> tuple[NDArray[np.generic], Floats | None]:
+    """The numbers that `encode` turned into bytes, (items, size), as they are stored, and the scales of int8.
+
+    Raises an IndexFileError for a wrong length.
+    """
     expected = row_bytes(size, storage)
     if any(len(row) != expected for row in rows):
         raise IndexFileError(f"a vector does not have the {expected} bytes of {size} numbers in {storage}")
     raw = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), expected)
     if storage == "int8":
-        scales = np.ascontiguousarray(raw[:, : _SCALE.itemsize]).view(_SCALE)  # (items, 1)
-        return raw[:, _SCALE.itemsize :].view(np.int8).astype(np.float32) * scales.astype(np.float32, copy=False)
-    vectors: Floats = raw.view("<f4" if storage == "float32" else "<f2").astype(np.float32)
-    return vectors
+        scales = np.ascontiguousarray(raw[:, : _SCALE.itemsize]).view(_SCALE).ravel()
+        return raw[:, _SCALE.itemsize :].view(np.int8), scales.astype(np.float32, copy=False)
+    return raw.view("<f4" if storage == "float32" else "<f2"), None
+
+
+def decode(rows: Sequence[bytes], storage: Storage, size: int) -> Floats:
+    """The vectors that `encode` turned into bytes: (items, size). Raises an IndexFileError for a wrong length."""
+    codes, scales = unpack(rows, storage, size)
+    vectors = codes.astype(np.float32)
+    return vectors if scales is None else vectors * scales[:, None]
 
 
 def encode_set(rows: Floats) -> bytes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -38,11 +40,17 @@ class Metrics:
         )
         self.cache_hits = Counter("diptych_cache_hits", "Queries whose encoding was cached", registry=self._registry)
         self.cache_misses = Counter("diptych_cache_misses", "Queries that had to be encoded", registry=self._registry)
-        self._registry.register(_EntryCounts(entry_counts))
+        self._entries = _EntryCounts(entry_counts)
+        self._registry.register(self._entries)
 
     def text(self) -> bytes:
-        """All metrics in the text format of Prometheus."""
-        return generate_latest(self._registry)
+        """All metrics in the text format of Prometheus, added up if several workers serve."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        registry.register(self._entries)
+        return generate_latest(registry)
 
 
 class _EntryCounts(Collector):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diptych.errors import DiptychError
 from diptych.features.choices import Quality
 from diptych.index.entries import SearchRequest
+from diptych.index.preselection import Codes
 from diptych.index.search import Searcher, model_of, open_store
+from diptych.index.vector_cache import ABOVE
 from diptych.model import Model
 
 if TYPE_CHECKING:
@@ -43,7 +45,14 @@ def url_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def open_indexes(addresses: Sequence[str | Path], run: str | None = None, device: str = "auto") -> dict[str, Searcher]:
+def open_indexes(
+    addresses: Sequence[str | Path],
+    run: str | None = None,
+    device: str = "auto",
+    *,
+    map_above: int = ABOVE,
+    codes: Codes = "auto",
+) -> dict[str, Searcher]:
     """The indexes at some addresses by name, with their models or with the one at `run`; each model is loaded once."""
     stores = [open_store(address) for address in addresses]
     models: dict[tuple[str, Quality], Model] = {}
@@ -52,7 +61,8 @@ def open_indexes(addresses: Sequence[str | Path], run: str | None = None, device
         made_by = store.spec.identity, store.spec.quality
         if made_by not in models:
             models[made_by] = model_of(store, run, device)
-        searchers[_unique_name(Path(store.address), searchers)] = Searcher(store, models[made_by])
+        searcher = Searcher(store, models[made_by], map_above=map_above, codes=codes)
+        searchers[_unique_name(Path(store.address), searchers)] = searcher
     return searchers
 
 
@@ -62,8 +72,11 @@ def warm_up(searchers: Mapping[str, Searcher]) -> None:
         searcher.search_texts(["a"], SearchRequest(k=1))
 
 
-def make_server(app: FastAPI) -> uvicorn.Server:
-    """The server of an app; its `run` takes the listening sockets."""
+def make_server(app: FastAPI, shares: Callable[[], None] | None = None) -> uvicorn.Server:
+    """The server of an app; its `run` takes the listening sockets.
+
+    If it `shares` its sockets with other processes, it calls this function when it accepts connections.
+    """
     import uvicorn
 
     config = uvicorn.Config(
@@ -74,8 +87,19 @@ def make_server(app: FastAPI) -> uvicorn.Server:
         ws="none",
         timeout_graceful_shutdown=3,
         h11_max_incomplete_event_size=2**18,  # a longer query then gets our error, not that of h11
+        # asyncio accepts as many connections at a time as the backlog: one process would take all that arrive together.
+        backlog=BACKLOG if shares is None else 1,
     )
-    return uvicorn.Server(config)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if shares is not None:
+                for listening in sockets or ():
+                    listening.listen(BACKLOG)  # the kernel's queue is as long as ever
+                shares()
+
+    return Server(config)
 
 
 def _unique_name(path: Path, taken: Mapping[str, Searcher]) -> str:
