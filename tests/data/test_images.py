@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
-from diptych.data.images import PictureFile, decode, square_array, square_pixels
+from diptych.data.images import PictureFile, decode, read_photo, square_array, square_pixels
 from diptych.errors import ImageError
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
@@ -183,7 +183,44 @@ def test_truncated_files_are_refused(tmp_path: Path, suffix: str, kept: float) -
         pytest.skip("this Pillow does not write it")
     path = tmp_path / f"cut.{suffix}"
     path.write_bytes(whole[: int(len(whole) * kept)])
-    refused(path)
+    assert "damaged or cut short" in refused(path) or kept < 0.1
+
+
+def png(size: tuple[int, int], *chunks: tuple[bytes, bytes]) -> bytes:
+    """An RGB PNG with these chunks after its header."""
+    header = struct.pack(">IIBBBBB", *size, 8, 2, 0, 0, 0)
+    parts = [(b"IHDR", header), *chunks, (b"IEND", b"")]
+    checked = (kind + content + struct.pack(">I", zlib.crc32(kind + content)) for kind, content in parts)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(part[1])) + chunk for part, chunk in zip(parts, checked, strict=True)
+    )
+
+
+def test_a_png_with_damaged_pixels_is_refused_as_a_file_and_as_bytes(tmp_path: Path) -> None:
+    pixels = bytearray(zlib.compress(np.random.default_rng(0).bytes(100 * 301)))
+    pixels[5000:5020] = b"\xff" * 20
+    path = tmp_path / "a.png"
+    path.write_bytes(png((100, 100), (b"IDAT", bytes(pixels))))
+    with pytest.raises(ImageError, match="damaged or cut short"):
+        decode(path)
+    with pytest.raises(ImageError, match="damaged or cut short"):
+        read_photo(path.read_bytes(), "a.png")
+
+
+def test_exif_after_the_pixels_of_a_png_is_read() -> None:
+    exif = Image.Exif()
+    exif[0x0112], exif[0x0110] = 6, "Pixel 8"
+    pixels = zlib.compress((b"\0" + b"\xff\0\0" * 30) * 20)
+    photo = read_photo(png((30, 20), (b"IDAT", pixels), (b"eXIf", exif.tobytes().removeprefix(b"Exif\0\0"))), "a.png")
+    assert photo.image.size == (photo.header.width, photo.header.height) == (20, 30)
+    assert photo.header.camera == "Pixel 8"
+
+
+def test_a_png_above_the_limit_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PngImagePlugin.PngImageFile, "load_prepare", lambda image: pytest.fail("it was decoded"))
+    content = png((3000, 2000), (b"IDAT", zlib.compress(b"")))
+    with pytest.raises(ImageError, match="3000 x 2000 pixels, above the limit of 1,000,000"):
+        read_photo(content, "a.png", limit=1_000_000)
 
 
 def test_files_that_are_no_images_are_refused_with_the_reason(tmp_path: Path) -> None:

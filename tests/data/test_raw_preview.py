@@ -111,6 +111,13 @@ def test_a_preview_beyond_the_end_of_a_truncated_file_is_not_used():
     assert decode_bytes(whole, "it").size == (700, 500)
 
 
+def test_a_file_that_ends_before_its_only_preview_is_cut_short():
+    tiff = Tiff()
+    main = camera_tags(tiff) | {0x0106: 32803, 0x0201: 5000, 0x0202: 9000}
+    with pytest.raises(ImageError, match=r"^it: a RAW photo that is damaged or cut short; copy it again$"):
+        decode_bytes(tiff.finish(tiff.directory(main)), "it")
+
+
 @pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("kept", [0.001, 0.01, 0.3, 0.6, 0.9])
 def test_a_truncated_file_gives_a_picture_or_a_reason(kind, kept):

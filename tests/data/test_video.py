@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 
+import av
 import numpy as np
 import pytest
 
@@ -122,10 +123,11 @@ def test_the_container_says_when_where_and_with_what(tmp_path):
     assert (header.latitude, header.longitude) == (48.1375, 11.575)
 
 
-@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.webm"])
 def test_a_truncated_video_gives_the_frames_that_can_be_read(tmp_path, name):
     rng = np.random.default_rng(0)
-    whole = video(tmp_path / name, [tuple(rng.integers(0, 255, 3)) for _ in range(12)]).read_bytes()
+    colours = [tuple(rng.integers(0, 255, 3)) for _ in range(12)]
+    whole = video(tmp_path / name, colours, codec=KINDS[name] if name == "a.webm" else "libx264").read_bytes()
     path = tmp_path / f"cut{name}"
     path.write_bytes(whole[: len(whole) // 2])
     frames, is_damaged = read(path)
@@ -153,7 +155,11 @@ def reason(path):
 
 def test_what_is_no_video_says_why(tmp_path):
     assert reason(sound(tmp_path / "sound.mp4")) == "a video without pictures, only sound"
-    (tmp_path / "empty.mp4").touch()
+    with av.open(str(tmp_path / "empty.mp4"), "w") as file:
+        file.add_stream("libx264", rate=10).pix_fmt = "yuv420p"
+        file.start_encoding()
+    assert reason(tmp_path / "empty.mp4") == "a video without pictures"
+    (tmp_path / "empty.mp4").write_bytes(b"")
     assert reason(tmp_path / "empty.mp4") == "an empty file (0 bytes); copy it again"
     assert reason(tmp_path / "gone.mp4") == "no such file"
     (tmp_path / "text.mp4").write_text("a dog")

@@ -9,6 +9,7 @@ import stat
 import struct
 import threading
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,9 @@ from diptych.errors import ImageError, MissingPackageError
 
 # Formats that Pillow decodes itself; it passes others on, EPS to an interpreter and WMF to the system.
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
+
+# EXIF may follow the pixels, so that Pillow decodes the image when it is asked for it, whatever its size.
+_LATE_HEADERS = ("PNG",)
 
 _EMPTY = "an empty file (0 bytes); copy it again"
 
@@ -49,6 +53,26 @@ class PictureFile:
     def load(self) -> Image.Image:
         """Decode to an upright RGB image, or raise ImageError with the reason."""
         return decode(self.path)
+
+
+@dataclass(frozen=True)
+class StoredPicture:
+    """An image in the bytes of a larger file, such as a shard; decoded each time it is loaded."""
+
+    name: str
+    content: Callable[[], bytes]
+
+    def load(self) -> Image.Image:
+        """Decode to an upright RGB image, or raise ImageError with the reason."""
+        return self.load_for_side(None)
+
+    def load_for_side(self, side: int | None) -> Image.Image:
+        """Decode as `decode` does a file."""
+        try:
+            content = self.content()
+        except OSError as reason:
+            raise _named(reason, self.name) from None
+        return decode_bytes(content, self.name, side)
 
 
 @dataclass(frozen=True)
@@ -77,6 +101,8 @@ def picture_path(picture: Picture) -> Path | None:
 
 def load_for_side(picture: Picture, side: int | None) -> Image.Image:
     """Decode a picture that will be shown or cropped at this side; a large JPEG is decoded at a reduced size."""
+    if isinstance(picture, StoredPicture):
+        return picture.load_for_side(side)
     path = picture_path(picture)
     return picture.load() if path is None else decode(path, side)
 
@@ -115,8 +141,9 @@ def read_photo(content: bytes, name: str, size: int | None = None, limit: int | 
         if not content:
             raise ImageError(_EMPTY)
         with _open(io.BytesIO(content)) as image:
-            header = header_of(image)
-            return Photo(_upright_rgb(image, size, limit), header)
+            header = None if image.format in _LATE_HEADERS else header_of(image)
+            upright = _upright_rgb(image, size, limit)
+            return Photo(upright, header or header_of(image))
     except Exception as reason:
         raise _named(reason, name, limit) from None
 
@@ -155,14 +182,18 @@ def _open(file: BinaryIO) -> Image.Image:
     if is_raw(file, beginning):
         return open_raw(file)
     file.seek(0)
-    with suppress(Image.DecompressionBombError):  # at a size that we may well read, in bounded memory
+    with suppress(Image.DecompressionBombError, UnidentifiedImageError):  # too large for `Image.open`, or damaged
         return Image.open(file, formats=_formats())
+    recognised = None
     for name in _formats():
         factory, accepts = Image.OPEN[name]
         with suppress(SyntaxError, IndexError, TypeError, struct.error):  # as `Image.open` does
-            if accepts is None or accepts(beginning):
+            if accepts is not None and accepts(beginning) is True:
+                recognised = name
                 file.seek(0)
                 return factory(file, "")
+    if recognised is not None:
+        raise ImageError(f"damaged or cut short (it begins as {recognised}); copy or export it again")
     raise UnidentifiedImageError
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 _MAX_BOXES = 2000  # per level; a damaged file could have a million empty ones
-_MAX_FRAGMENTS = 100_000  # of a long recording
 _LENGTH_FOLLOWS, _TO_THE_END = 1, 0
 
 
@@ -47,17 +45,3 @@ def find(file: BinaryIO, begin: int, end: int, *path: bytes) -> Iterator[Box]:
                 yield box
             else:
                 yield from find(file, box.begin, box.end, *path[1:])
-
-
-def is_cut_short(path: Path) -> bool:
-    """Whether a file is an ISO media file whose last box would go on after its end; False for any other file."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(4)
-            if file.read(4) != b"ftyp":
-                return False
-            found = list(boxes(file, 0, size, _MAX_FRAGMENTS))
-            return len(found) < _MAX_FRAGMENTS and (not found or found[-1].end < size)
-    except OSError:
-        return False

@@ -62,6 +62,8 @@ def open_raw(file: BinaryIO) -> Image.Image:
     """Open the preview of a RAW photo, with the orientation, camera, day and place of the RAW photo."""
     found = _Previews(file)
     jpeg = found.largest()
+    if jpeg is None and found.are_cut_off:
+        raise ImageError("a RAW photo that is damaged or cut short; copy it again")
     if jpeg is None:
         raise ImageError("a RAW photo without an embedded preview; export it as JPEG")
     image = JpegImagePlugin.jpeg_factory(io.BytesIO(found.read(jpeg.at, jpeg.length)))
@@ -90,6 +92,11 @@ class _Previews:
         if max((max(jpeg.width, jpeg.height) for jpeg in found), default=0) < _THUMBNAIL:
             found += [jpeg for at in self._starts() if (jpeg := self._jpeg(at, self._end - at))]
         return max(found, default=None, key=lambda jpeg: (jpeg.width * jpeg.height, -jpeg.at))
+
+    @property
+    def are_cut_off(self) -> bool:
+        """Whether the file says that a preview is where it has ended."""
+        return any(at + length > self._end for at, length in self._places())
 
     def exif(self) -> tuple[dict[int, Any], dict[int, Any], dict[int, Any]]:
         """The main tags, those of the capture, and those of the place; empty for RAF, whose preview has them."""

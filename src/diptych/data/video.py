@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from PIL import Image
 from typing_extensions import Self
 
+from diptych.data.cut_short import is_cut_short
 from diptych.data.file_kinds import INSTALL_VIDEO
 from diptych.data.header import Header
-from diptych.data.iso_boxes import is_cut_short
 from diptych.data.large_photos import MAX_PIXELS
 from diptych.data.video_header import clock, header_of
 from diptych.errors import ImageError, MissingPackageError
@@ -115,7 +115,7 @@ class Video:
         cover = self._av.stream.Disposition.attached_pic
         streams = [stream for stream in self._container.streams.video if not stream.disposition & cover]
         if not streams:
-            raise ImageError("a video without pictures, only sound")
+            raise ImageError("a video without pictures" + (", only sound" if self._container.streams.audio else ""))
         context = streams[0].codec_context
         if context is None or not context.width:
             raise ImageError("its pictures are in an unknown format or damaged; export it as MP4")
