@@ -1,12 +1,14 @@
 """An index of a few entries, and a fake model whose vectors are hashes of the names."""
 
 import hashlib
+import os
+import uuid
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from diptych.index.backend import Content, text_hash
+from diptych.index.backend import Content, locate, text_hash
 from diptych.index.query import Query
 from diptych.index.sources.listing import ImageInfo
 from diptych.index.spec import IndexSpec
@@ -14,7 +16,9 @@ from diptych.index.sqlite.store import Store
 from diptych.index.sqlite.writer import Writer
 from diptych.index.vectors import encode, encode_set
 from diptych.models.engines.engine import Encodings
+from support import milvus_server
 from support.own_engine import OwnEngine
+from support.photo_folders import put as put_file
 
 SIZE = 6
 
@@ -99,7 +103,14 @@ def spec(identity="fake", size=SIZE):
 def kit():
     """Helpers to make and to search indexes of fake entries."""
     return SimpleNamespace(
-        SIZE=SIZE, FakeModel=FakeModel, vectors_of=vectors_of, put=put, search=search, keys=keys, spec=spec
+        SIZE=SIZE,
+        FakeModel=FakeModel,
+        UnitModel=UnitModel,
+        vectors_of=vectors_of,
+        put=put,
+        search=search,
+        keys=keys,
+        spec=spec,
     )
 
 
@@ -109,3 +120,55 @@ def store(tmp_path):
     store = Store.create(tmp_path / "x.diptych", spec())
     yield store
     store.close()
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of nine drawn photos, one of which has captions."""
+    folder = tmp_path / "photos"
+    for number in range(9):
+        put_file(folder / ("sub" if number % 2 else ".") / f"{number}.png", number)
+    put_file(folder / "0.txt", b"a dog\n\na  cat\na dog\n")
+    return folder
+
+
+class UnitModel(FakeModel):
+    """The same with vectors of length one, as almost all models have them."""
+
+    def encodings(self, items, kind):
+        found = super().encodings(items, kind).vectors + np.float32(0.25)
+        return Encodings(found / np.linalg.norm(found, axis=1, keepdims=True))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Tests that need the server of Milvus take long."""
+    for item in items:
+        if "milvus_port" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.long)
+
+
+@pytest.fixture(scope="session")
+def milvus_binaries(pytestconfig):
+    """The folder of the server's binaries, which are unpacked once."""
+    if not milvus_server.is_installed():
+        pytest.skip(milvus_server.MISSING)
+    return pytestconfig.cache.mkdir("milvus-2.3.5")
+
+
+@pytest.fixture(scope="session")
+def milvus_port(tmp_path_factory, milvus_binaries):
+    """The port of a real Milvus server, one for all processes of the session."""
+    base = tmp_path_factory.getbasetemp()
+    folder = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    with milvus_server.shared_server(folder, milvus_binaries) as port:
+        yield port
+
+
+@pytest.fixture
+def milvus_address(milvus_port):
+    """The address of an index that does not exist yet, searched exactly; it is removed afterwards."""
+    address = f"milvus://127.0.0.1:{milvus_port}/t{uuid.uuid4().hex[:12]}?index=FLAT"
+    yield address
+    for place in (locate(address), locate(address).replacement()):
+        place.remove()

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from diptych.errors import DataError, NotFoundError
 from diptych.index.entries import MAX_MARKED, SearchRequest
-from diptych.index.feedback import LESS, MORE, turned, vectors_of, with_feedback
+from diptych.index.feedback import LESS, MORE, images_of, turned, vectors_of, with_feedback
 from diptych.index.query import Query
+from diptych.index.search import Searcher
 from diptych.models.engines.engine import Encodings
 
 NONE = np.zeros((0, 3), np.float32)
@@ -63,9 +64,21 @@ def test_the_length_stays_and_the_result_is_finite(query, more, less):
 
 
 def test_a_text_stands_for_its_image_and_unknown_ids_are_named():
-    assert vectors_of(Images(), [1, 3]).tolist() == [X.tolist(), (2 * Y).tolist()]
+    assert vectors_of(Images(), images_of(Images(), [1, 3])).tolist() == [X.tolist(), (2 * Y).tolist()]
     with pytest.raises(NotFoundError, match="no entry 9 in this index"):
-        vectors_of(Images(), [1, 9])
+        images_of(Images(), [1, 9])
+
+
+def test_an_image_that_people_want_less_of_is_no_hit_even_if_they_marked_its_text(kit, store):
+    kit.put(store, ["n"], ["red dog"])
+    kit.put(store, [f"m{number}" for number in range(9)])
+    searcher = Searcher(store, kit.FakeModel())
+    (text,), image = store.vectors("text")[0].tolist(), store.vectors("image")[0].tolist()[0]
+    (answer,) = searcher.search_texts(["red dog"], SearchRequest(k=20, less=(text,)))
+    assert image not in [hit.entry.id for hit in answer.hits]
+    assert len(answer.hits) == 9
+    (none,) = searcher.search_texts(["red dog"], SearchRequest(less=tuple(store.vectors("image")[0].tolist())))
+    assert none.message == "There is nothing else: every image is one that you want less of."
 
 
 def request(**options):
@@ -78,6 +91,7 @@ def request(**options):
         (request(more=(1,), mode="words"), "choose another mode"),
         (request(more=(1,), to="text"), "search for images"),
         (request(more=(1, 2), less=(2,)), "entry 2 is in both"),
+        (request(more=(1, 2), less=(3,)), "entry 2 is in both"),
         (request(less=tuple(range(MAX_MARKED + 1))), "at most 100"),
         (Query(None, "image", SearchRequest(less=(1,))), "name an image to find more of"),
     ],

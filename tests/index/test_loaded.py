@@ -28,6 +28,16 @@ def test_only_the_most_recent_filters_are_remembered(kit, store):
     assert loaded.pool("image", filters[1]) is not pools[1]
 
 
+def test_a_filter_by_an_album_follows_the_album(kit, store):
+    kit.put(store, ["p", "q"])
+    loaded, favourites = LoadedIndex(store), Filters(album=0)
+    assert len(loaded.pool("image", favourites)) == 0
+    with store.edit_albums() as edit:
+        edit.add(0, [1])
+    assert loaded.pool("image", favourites).allowed.tolist() == [0]
+    assert loaded.is_current
+
+
 def test_it_is_current_until_the_index_changes(kit, store):
     kit.put(store, ["p"])
     loaded = LoadedIndex(store)

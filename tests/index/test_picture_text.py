@@ -13,7 +13,7 @@ LINES = ("RECEIPT", "Pizza Margherita 9.50", "Total 12.40")
 
 @pytest.fixture(scope="module")
 def reader():
-    pytest.importorskip("rapidocr", reason="its OpenCV would replace that of the extra `regions`")
+    pytest.importorskip("rapidocr", reason="`make test` installs it, without its OpenCV")
     return RapidTextReader()
 
 

@@ -41,6 +41,9 @@ def test_a_cursor_belongs_to_one_search_whatever_the_size_of_its_pages():
         Query(None, "text", SearchRequest(filters=Filters(folder="a"), cursor=cursor), "dog"),
         Query(None, "text", SearchRequest(mode="both", cursor=cursor), "dog"),
     ]
+    picture = Query(None, "image", SearchRequest(), picture=b"one")
+    other_picture = SearchRequest(cursor=str(Cursor(picture.digest, 3, 7, 0.5)))
+    others.append(Query(None, "image", other_picture, picture=b"another"))
     for other in others:
         with pytest.raises(DataError, match=r"^cursor: not one that this search gave"):
             other.cursor()

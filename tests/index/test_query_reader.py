@@ -25,6 +25,9 @@ def test_a_changed_index_is_read_again(kit, store):
     assert not reader.read("beuach").is_searchable
     kit.put(store, ["beuach"])
     assert reader.read("beuach").is_searchable
+    assert reader.read("zorbign").suggestion is None
+    kit.put(store, ["zorbing"])
+    assert reader.read("zorbign").suggestion == "zorbing"
 
 
 def test_a_model_of_whole_words_knows_its_words(store):

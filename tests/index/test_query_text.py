@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diptych.errors import DataError
-from diptych.index.query_text import QueryText, parse
+from diptych.index.query_text import QueryText, asks_for_exact_words, has_words, parse, quoted_phrases
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,21 @@ def test_no_letter_is_lost(text):
     assert set(kept) == set(letters)
     assert len(kept) <= len(letters)  # a phrase that is excluded twice counts once
     assert all(any(sign.isalnum() for sign in phrase) for phrase in found.excluded)
+
+
+def test_quotes_around_everything_ask_for_exact_words():
+    for text in ('"red ball"', ' "red" "ball" ', "“red ball”", "„red ball“", '"red ball" -snow', '"red", "ball"'):
+        assert asks_for_exact_words(text), text
+    for text in ("red ball", 'a "red ball"', '"', '""', '"*"', '"red', 'the 15" screen'):
+        assert not asks_for_exact_words(text), text
+    assert quoted_phrases('a "red ball" and “snow”') == (["red ball", "snow"], "a   and  ")
+
+
+@pytest.mark.parametrize("text", ["dog", "7", "(犬)", "é", "🐶", "❤!"])
+def test_letters_digits_and_pictographs_are_words(text):
+    assert has_words(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "*", '"', "“”", "-", "--", "?!", "<>", "_", "+", "$"])
+def test_signs_are_no_words(text):
+    assert not has_words(text)

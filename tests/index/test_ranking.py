@@ -109,6 +109,20 @@ def test_a_page_whose_last_hit_is_removed_continues_after_its_score(kit, store):
     assert after == [id for id in before if id != before[9]]
 
 
+def test_the_pages_go_on_when_the_index_gets_its_first_caption(kit, store):
+    """From then on, a text is searched for by words as well."""
+    kit.put(store, [f"n{number}" for number in range(40)])
+    kit.put(store, ["a photo with a caption"], folder="b")
+    searcher = Searcher(store, kit.FakeModel())
+
+    def describe():
+        kit.put(store, ["another photo"], ["red dog"], folder="c")
+
+    answers = pages(searcher, 5, change=describe)
+    assert len(ids(answers)) > 30
+    assert answers[1].hits
+
+
 class Plain:
     """Candidates whose group is given by a list: the row that represents each row."""
 
@@ -136,7 +150,7 @@ def ranking_of(scores, hit_of=None, tier=None, taken=None):
         made.append(Plain(rows if hit_of is None else hit_of))
         return made[-1]
 
-    return Ranking(10 * rows, extend, new, tier), made
+    return Ranking(len(rows), (10 * rows).__getitem__, extend, new, tier), made
 
 
 def test_candidates_are_taken_and_looked_at_as_they_are_needed():
@@ -159,7 +173,7 @@ def test_candidates_are_taken_and_looked_at_as_they_are_needed():
 )
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_hit_is_on_exactly_one_page(groups, k, window, seed):
-    """Whatever the groups, and the pages that were read before by whoever shares the ranking."""
+    """For any groups, and any pages that another thread has read from the same ranking before."""
     first = {}
     hit_of = [-1 if group < 0 else first.setdefault(group, row) for row, group in enumerate(groups)]
     random = np.random.default_rng(seed)
@@ -186,6 +200,7 @@ def test_the_place_after_a_cursor():
     assert plain.start(Cursor(b"", 2, 15, np.float32(0.8))) == 2  # removed
     assert plain.start(Cursor(b"", 2, 50, 0.8)) == 4  # changed: another score now
     assert plain.start(Cursor(b"", 6, 99, 0.1)) == 6  # all others were better
+    assert plain.start(Cursor(b"", 2**32 - 1, 99, 0.1)) == 6  # the index had more entries, or a client made it up
     tiers, _ = ranking_of([0.9, 0.2, 0.7, 0.6], tier=2)
     assert tiers.start(Cursor(b"", 3, 25, 0.65)) == 3
     assert tiers.start(Cursor(b"", 1, 5, 0.95)) == 0

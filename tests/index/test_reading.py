@@ -11,36 +11,11 @@ import pytest
 from diptych.data import file_kinds
 from diptych.index import frames
 from diptych.index.reading import unreadable
-from diptych.index.sources.folder import FolderSource
-from diptych.index.spec import IndexSpec
-from diptych.index.sqlite.store import Store
-from diptych.index.update import Update
-from diptych.models.engines.engine import Encodings
-from support.own_engine import OwnEngine
+from support.one_pass import ColourModel, make_store, run
 from support.videos import sound, video
 
 SCENES = [(200, 0, 0), (0, 0, 200), (230, 230, 230)]
 CLOCK = itertools.count(10**18, 10**9)
-
-
-class Colours(OwnEngine):
-    """Encodes a picture as its mean colour, and counts what it encodes."""
-
-    address, identity, embedding_dim, is_inner_product = "runs/fake", "fake", 3, True
-
-    def __init__(self):
-        super().__init__()
-        self.batches = []
-
-    def preprocess(self, photo):
-        return np.asarray(photo.resize((1, 1)), np.float32)[0, 0]
-
-    def encode_preprocessed(self, prepared):
-        self.batches.append(len(prepared))
-        return Encodings(np.stack(prepared).astype(np.float32))
-
-    def encode_texts(self, texts):
-        return Encodings(np.ones((len(texts), 3), np.float32))
 
 
 @pytest.fixture
@@ -61,17 +36,9 @@ def textured(path, scenes=SCENES):
 
 @pytest.fixture
 def store(tmp_path, folder):
-    spec = IndexSpec("runs/fake", "fake", 3, False, "float32", str(folder), str(folder), "0")
-    store = Store.create(tmp_path / "x.diptych", spec)
+    store = make_store(tmp_path / "x.diptych", folder)
     yield store
     store.close()
-
-
-def run(store, folder, interrupted=None, progress=None):
-    source = FolderSource(folder)
-    one = Update(store, store.spec, source, source.listing(), Colours(), workers=0)
-    one.run(interrupted or threading.Event(), progress)
-    return one
 
 
 def entries(store):
@@ -190,8 +157,8 @@ def test_a_file_with_sound_only_is_skipped_with_the_reason(store, folder):
 
 def test_an_interrupted_video_leaves_nothing_half_done(store, folder, monkeypatch):
     interrupted = threading.Event()
-    monkeypatch.setattr(Colours, "preprocess", lambda self, photo: interrupted.set() or np.zeros(3, np.float32))
-    result = run(store, folder, interrupted)
+    monkeypatch.setattr(ColourModel, "preprocess", lambda self, photo: interrupted.set() or np.zeros(3, np.float32))
+    result = run(store, folder, interrupted=interrupted)
     assert result.interrupted
     assert store.counts()["image"] == 0
     assert result.files.waiting == 1

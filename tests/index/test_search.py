@@ -54,7 +54,7 @@ def test_all_four_directions_and_similar_entries(kit, store):
     (answer,) = searcher.search_texts(["blue"], SearchRequest(to="text"))
     assert answer.hits[0].score == pytest.approx(1, abs=1e-6)
     text = int(store.vectors("text")[0][0])
-    (answer,) = searcher.search_texts(["red dog"], SearchRequest(k=1))
+    (answer,) = searcher.search_texts(["red dog"], SearchRequest(k=1, mode="meaning"))
     assert kit.keys(searcher.search_similar(text, SearchRequest(k=1))) == kit.keys(answer)
 
 
@@ -87,6 +87,22 @@ def test_an_answer_names_the_words_that_the_model_does_not_know(kit, store):
     encoded = searcher.model.encode_texts(["longword longerword"])
     assert kit.search(searcher, encoded, SearchRequest(), "text", "longword longerword") == none
     assert kit.search(searcher, encoded, SearchRequest(), "text").found
+
+
+@pytest.mark.parametrize("text", ["*", '"', '""', "-", "(", "* -snow", "?!"])
+@pytest.mark.parametrize("mode", ["meaning", "words", "both"])
+def test_signs_alone_find_nothing(kit, store, text, mode):
+    kit.put(store, [f"n{i}" for i in range(5)], ["red snow"])
+    searcher = Searcher(store, kit.FakeModel())
+    request = SearchRequest(mode=mode)
+    answers = searcher.search_texts([text], request)
+    if mode == "meaning":
+        answers.append(searcher.search_similar(1, SearchRequest(added=text)))
+    for answer in answers:
+        assert (answer.hits, answer.found, answer.next) == ((), False, None)
+        assert answer.message == "There are no words in the query; describe what to look for."
+    if mode == "meaning":  # the liked images say what to look for
+        assert searcher.search_texts([text], SearchRequest(more=(1,)))[0].hits
 
 
 def test_many_unknown_words_are_counted(kit, store):
@@ -234,7 +250,7 @@ def test_bad_queries_are_refused_in_one_line(kit, store):
 
 
 def test_a_run_or_a_folder_is_not_an_index(tmp_path):
-    with pytest.raises(IndexFileError, match=f"diptych index RUN {tmp_path}"):
+    with pytest.raises(IndexFileError, match=f"diptych index starter {tmp_path}"):
         open_store(tmp_path)
     (tmp_path / "vocabulary.json").touch()
     with pytest.raises(IndexFileError, match=f"diptych index {tmp_path} FOLDER"):
@@ -280,9 +296,12 @@ def test_words_are_added_to_an_entry_and_to_a_photo(kit, store):
     assert added.hits[0].entry.id == best
     photo = Image.new("RGB", (1, 1), (1, 2, 3))
     captioned = store.captioned(["snow"]).tolist()
-    answer = searcher.search_image(photo, SearchRequest(k=30, added="longword -snow"))
+    answer = searcher.search_image(photo, SearchRequest(k=30, added="red longword -snow"))
+    assert answer.hits
     assert captioned[0] not in [hit.entry.id for hit in answer.hits]
     assert answer.unknown_words == ("longword",)
+    unknown = searcher.search_image(photo, SearchRequest(added="longword"))
+    assert (unknown.hits, unknown.message) == ((), "The model knows none of these words; try other words.")
     assert searcher.search_image(photo, SearchRequest(added="red moutnain")).suggestion == "red mountain"
 
 
@@ -294,6 +313,22 @@ def test_added_words_page_by_page(kit, store):
     assert not {*kit.keys(first)} & {*kit.keys(second)}
     with pytest.raises(DataError, match="cursor"):
         searcher.search_similar(3, SearchRequest(added="blue", cursor=first.next))
+
+
+def test_the_cursor_of_a_photo_is_not_that_of_another(kit, store):
+    kit.put(store, [f"n{number}" for number in range(30)])
+    searcher = Searcher(store, kit.FakeModel())
+    photos = [Image.new("RGB", (4, 4), (1, 2, blue)) for blue in (3, 3, 9)]
+    first = searcher.search_image(photos[0], SearchRequest())
+    assert searcher.search_image(photos[1], SearchRequest(cursor=first.next)).hits
+    with pytest.raises(DataError, match="cursor"):
+        searcher.search_image(photos[2], SearchRequest(cursor=first.next))
+
+
+def test_words_need_a_picture_to_be_added_to(kit, store):
+    kit.put(store, ["n", "m"])
+    with pytest.raises(DataError, match="added to a picture only"):
+        Searcher(store, kit.FakeModel()).search_more(SearchRequest(more=(1,), added="red"))
 
 
 def test_blank_words_cannot_be_added():

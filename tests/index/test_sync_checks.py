@@ -77,6 +77,13 @@ def test_patterns_are_stored_and_ignore_what_was_indexed_before(folders, tmp_pat
     assert sync(model, SourceRequest((folder,), ignored=()), index).encoded == 1
 
 
+def test_the_command_that_replaces_an_index_names_what_it_ignores(folders, tmp_path, kit):
+    model, folder, index = kit.FakeModel(), str(folders[0]), tmp_path / "x"
+    sync(model, SourceRequest((folder,), ("s/", "*.gif"), follow_links=True), index)
+    with pytest.raises(IndexFileError, match=r"--ignore s/ --ignore '\*\.gif' --follow-links --storage int8 --fresh$"):
+        sync(model, folder, index, storage="int8")
+
+
 def test_folders_are_added_and_removed(folders, tmp_path, kit):
     model, index = kit.FakeModel(), tmp_path / "all"
     pictures, card, disk = map(str, folders)
@@ -113,6 +120,11 @@ def test_a_disk_that_is_not_connected_keeps_its_entries_while_others_are_updated
     save_photo(folders[0] / "new.png", 77)
     result = sync(model, SourceRequest(), index)
     assert (result.encoded, result.removed, result.problems) == (1, 0, 1)
+    store = open_store(index)
+    ((key, reason),) = store.problems()
+    store.close()
+    assert key == "DCIM/"
+    assert "cannot be read (No such file" in reason
     folders[1].mkdir()  # an empty mount point
     result = sync(model, SourceRequest(), index)
     assert (result.encoded, result.kept, result.removed, result.problems) == (0, 7, 0, 1)
@@ -138,8 +150,10 @@ def test_another_folder_is_not_mixed_in_by_mistake(folders, tmp_path, kit):
     assert f"an index of {folders[0]}; name another file with --into, add to it: diptych index" in str(error.value)
     assert f"{folders[0]} {folders[1]} --into {index}, or replace it: diptych index" in str(error.value)
     sync(model, [str(folder) for folder in folders[:2]], index)
-    with pytest.raises(IndexFileError, match=r"an index of .*Pictures, .*DCIM; name another file with --into"):
+    with pytest.raises(IndexFileError, match=r"an index of .*Pictures, .*DCIM; name another file with --into") as error:
         sync(model, str(folders[2]), index)
+    assert f"add to it: diptych index {model.address} {folders[0]} {folders[2]} --into" in str(error.value)
+    assert sync(model, [str(folders[0]), str(folders[2])], index).removed == 0
 
 
 def test_an_unfinished_index_of_several_folders_continues(folders, tmp_path, kit, monkeypatch):

@@ -4,7 +4,6 @@ import io
 import sys
 import threading
 
-import numpy as np
 import pillow_heif
 import pytest
 from PIL import Image
@@ -12,32 +11,8 @@ from PIL import Image
 from diptych.data import file_kinds
 from diptych.index import reading, update
 from diptych.index.sources.folder import FolderSource
-from diptych.index.spec import IndexSpec
-from diptych.index.sqlite.store import Store
 from diptych.index.update import Update
-from diptych.models.engines.engine import Encodings
-from support.own_engine import OwnEngine
-
-
-class FakeModel(OwnEngine):
-    """Encodes a photo as its colour, and a text as its length; records the size of each batch."""
-
-    address, identity, embedding_dim, is_inner_product = "runs/fake", "fake", 3, True
-
-    def __init__(self):
-        super().__init__()
-        self.batches = []
-
-    def preprocess(self, photo):
-        return np.asarray(photo.resize((1, 1)), np.float32)[0, 0]
-
-    def encode_preprocessed(self, prepared):
-        self.batches.append(len(prepared))
-        vectors = np.stack(prepared)
-        return Encodings(np.where(vectors[:, :1] == 66, np.nan, vectors).astype(np.float32))
-
-    def encode_texts(self, texts):
-        return Encodings(np.array([[len(text), 0, 1] for text in texts], np.float32))
+from support.one_pass import ColourModel, make_store, run
 
 
 @pytest.fixture
@@ -52,18 +27,9 @@ def folder(tmp_path):
 
 @pytest.fixture
 def store(tmp_path, folder):
-    spec = IndexSpec("runs/fake", "fake", 3, False, "float32", str(folder), str(folder), "0")
-    store = Store.create(tmp_path / "x.diptych", spec)
+    store = make_store(tmp_path / "x.diptych", folder)
     yield store
     store.close()
-
-
-def run(store, folder, model=None, interrupted=None, progress=None):
-    source = FolderSource(folder)
-    listing = source.listing()
-    one = Update(store, store.spec, source, listing, model or FakeModel(), workers=0)
-    one.run(interrupted or threading.Event(), progress)
-    return one
 
 
 def test_new_images_and_texts_are_encoded_once(store, folder):
@@ -102,7 +68,7 @@ def test_an_interrupted_pass_writes_what_is_finished(store, folder):
 
 def test_a_batch_is_written_at_the_latest_after_so_many_images(store, folder, monkeypatch):
     monkeypatch.setattr(update, "IMAGES_PER_TRANSACTION", 2)
-    before, model = store.generation, FakeModel()
+    before, model = store.generation, ColourModel()
     run(store, folder, model)
     assert store.generation - before >= 3
     assert model.batches == [2, 2, 2]

@@ -145,6 +145,8 @@ def test_which_changes_matter(photos):
         assert is_relevant(f"{photos}/{name}", roots, selection, index) == (name in relevant), name
     assert is_relevant(str(photos), roots, selection, index)
     assert not is_relevant("/elsewhere/a.jpg", roots, selection, index)
+    assert is_relevant(f"{photos}/holiday-1.jpg", roots, selection, f"{photos}/holiday")  # an index without an ending
+    assert not is_relevant(f"{photos}/holiday-wal", roots, selection, f"{photos}/holiday")
 
 
 def test_notifications_are_for_folders_without_followed_links(monkeypatch):

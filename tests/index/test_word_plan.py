@@ -5,7 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diptych.errors import DataError
+from diptych.index import word_plan
 from diptych.index.entries import Filters, SearchRequest
+from diptych.index.fusion import SMOOTHING
 from diptych.index.query_text import parse
 from diptych.index.search import Searcher
 from diptych.index.word_plan import word_store
@@ -32,6 +34,18 @@ def test_words_find_only_images_that_have_all_of_them(kit, searcher):
     nothing = find(searcher, "red submarines", mode="words")
     assert (nothing.hits, nothing.found, nothing.searched, nothing.unknown_words) == ((), False, 40, ())
     assert nothing.message == "No image has all of these words in its captions, its name, its folder or the picture."
+
+
+def test_a_text_in_quotes_asks_for_exactly_these_words(kit, searcher):
+    assert kit.keys(find(searcher, '"in the snow"')) == ["a/0-n0"]
+    assert kit.keys(find(searcher, '"red dog" "the snow"')) == ["a/0-n0"]
+    assert kit.keys(find(searcher, "“Red Dog”")) == ["a/0-n0"]
+    assert kit.keys(find(searcher, '"b"', k=50)) == kit.keys(find(searcher, "b", mode="words", k=50)), "a folder"
+    for text in ('"the in snow"', '"dog red"', '"red dog" "snow in"'):
+        assert find(searcher, text).hits == ()
+    assert kit.keys(find(searcher, "the in snow", mode="words")) == ["a/0-n0"]
+    assert len(find(searcher, 'a "red dog"', k=50).hits) == 40, "not in quotes as a whole"
+    assert len(find(searcher, '"red dog"', mode="meaning", k=50).hits) == 40
 
 
 def test_filters_exclusions_and_k_hold_for_words(kit, searcher):
@@ -100,17 +114,68 @@ def test_what_words_cannot_do_is_said(kit, searcher):
         SearchRequest(mode="word")
 
 
-def test_auto_is_both_once_words_in_pictures_were_read(kit, searcher):
-    store = searcher.store
-    assert find(searcher, "snow") == find(searcher, "snow", mode="meaning")
+def hits(searcher, text, **request):
+    return find(searcher, text, **request).hits
+
+
+def test_auto_is_both_once_words_in_pictures_were_read(kit, store):
+    kit.put(store, ["snow", *(f"m{i}" for i in range(39))])
+    searcher = Searcher(store, kit.FakeModel())
+    assert hits(searcher, "snow") == hits(searcher, "snow", mode="meaning") != hits(searcher, "snow", mode="both")
     unread = store.unread_pictures()
     store.add_picture_words([(content, "pizza" if content == unread[20][0] else "") for content, _, _ in unread])
-    assert find(searcher, "pizza").hits[0].entry.key == unread[20][1]
-    assert find(searcher, "pizza") == find(searcher, "pizza", mode="both")
-    assert find(searcher, "pizza", to="text") == find(searcher, "pizza", to="text", mode="meaning")
+    assert hits(searcher, "pizza")[0].entry.key == unread[20][1]
+    assert hits(searcher, "pizza") == hits(searcher, "pizza", mode="both")
+    assert hits(searcher, "pizza", to="text") == hits(searcher, "pizza", to="text", mode="meaning")
     similar = searcher.search_similar(unread[0][0], SearchRequest())
-    assert similar == searcher.search_similar(unread[0][0], SearchRequest(mode="meaning"))
+    assert similar.hits == searcher.search_similar(unread[0][0], SearchRequest(mode="meaning")).hits
     assert kit.keys(find(searcher, "pizza", mode="words")) == [unread[20][1]]
+
+
+def test_auto_is_both_in_an_index_with_a_caption(searcher):
+    found = hits(searcher, "red dog")
+    assert found == hits(searcher, "red dog", mode="both") != hits(searcher, "red dog", mode="meaning")
+    assert found[0].entry.key == "a/0-n0"
+
+
+def test_a_text_without_a_word_that_the_model_knows_is_searched_by_its_words(kit, store):
+    kit.put(store, ["n"], ["a zebra-crossing"])
+    kit.put(store, ["m"])
+    searcher = Searcher(store, kit.FakeModel())
+    for mode in ("auto", "both"):
+        found = find(searcher, "crossing", mode=mode)
+        assert (kit.keys(found), found.unknown_words) == (["a/0-n"], ("crossing",))
+        nothing = find(searcher, "zebras crossings", mode=mode)
+        assert (nothing.hits, nothing.unknown_words) == ((), ("zebras", "crossings"))
+        assert nothing.message.endswith(
+            "No image has all of these words in its captions, its name, its folder or the picture."
+        )
+    assert find(searcher, "crossing", mode="meaning").hits == ()
+
+
+def test_behind_the_images_that_are_fused_the_others_follow_by_meaning(kit, searcher, monkeypatch):
+    monkeypatch.setattr(word_plan, "_FUSED", 2)
+    meaning = kit.keys(find(searcher, "snow dog", mode="meaning", k=40))
+    pages, cursor = [], None
+    while cursor is not None or not pages:
+        answer = find(searcher, "snow dog", mode="both", k=7, cursor=cursor)
+        pages += kit.keys(answer)
+        cursor = answer.next
+    first = {"a/0-n0", "b/1-snow", *meaning[:14]}
+    assert sorted(pages) == sorted(meaning)
+    assert [key for key in pages if key not in first] == [key for key in meaning if key not in first]
+
+
+def test_a_narrow_filter_does_not_change_what_words_weigh(kit, store):
+    """More images of the index have these words than the folder has images."""
+    kit.put(store, [f"n{number} dog bird" for number in range(60)], folder="a")
+    kit.put(store, [f"m{number}" for number in range(200)], folder="b")
+    kit.put(store, ["dog", *(f"k{number}" for number in range(9))], folder="c")
+    answer = find(Searcher(store, kit.FakeModel()), "dog bird", mode="both", k=300, filters=Filters("c"))
+    by_meaning = find(Searcher(store, kit.FakeModel()), "dog bird", mode="meaning", k=300, filters=Filters("c"))
+    place = kit.keys(by_meaning).index("c/260-dog")
+    weight = next(hit.score for hit in answer.hits if hit.entry.key == "c/260-dog") - 1 / (SMOOTHING + 1 + place)
+    assert 0.2 < weight * (SMOOTHING + 1) < 0.3  # one of two words, squared
 
 
 def test_images_without_captions_do_not_lose_against_a_word_in_common(kit, store):

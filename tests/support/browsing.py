@@ -21,8 +21,8 @@ def upload(photo, name="holiday.png"):
 
 
 def captions(page, selector="#panes .hit .caption"):
-    """The names of the hits that are shown."""
-    return [text.strip() for text in page.locator(selector).all_inner_texts()]
+    """The names of the hits in the page, also of those that the browser has not laid out yet (`content-visibility`)."""
+    return [text.strip() for text in page.locator(selector).all_text_contents()]
 
 
 def status(page, pattern):

@@ -75,10 +75,6 @@ class AlbumStore(Protocol):
         """The albums that an image is in: their names by their ids."""
         ...
 
-    def has_album(self, album: int) -> bool:
-        """Whether there is an album with this id."""
-        ...
-
     def ids_of(self, names: Sequence[str]) -> dict[str, int]:
         """The ids of images by their keys, or by the paths of their files below the indexed folder."""
         ...

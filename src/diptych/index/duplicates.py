@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
+from diptych.models.embeddings import normalized
 
 BITS = 10
 COSINE = 0.95
@@ -52,7 +53,7 @@ def first_same_image(
         same = _differing(looks[rows, None], looks[None, : begin + _ROWS]) <= BITS  # (rows, images)
         # Few images have a similar hash: cosines are needed of those only.
         some, others = np.flatnonzero(same.any(1)), np.flatnonzero(same.any(0))
-        cosines = _directions(vectors[begin + some]) @ _directions(vectors[others]).T
+        cosines = normalized(vectors[begin + some]) @ normalized(vectors[others]).T
         same[np.ix_(some, others)] &= cosines >= COSINE
         same |= contents[rows, None] == contents[None, : begin + _ROWS]
         scenes = _same_scenes(vectors, videos, rows) if videos is not None and videos.any() else np.zeros_like(same)
@@ -77,13 +78,8 @@ def plain_words(text: str) -> str:
 def _same_scenes(vectors: Floats, videos: Integers, rows: slice) -> NDArray[np.bool_]:
     """Which of these rows are frames of the same scene of a video as those up to their end: (rows, images)."""
     is_same: NDArray[np.bool_] = (videos[rows, None] == videos[None, : rows.stop]) & (videos[rows, None] > 0)
-    cosines = _directions(vectors[rows]) @ _directions(vectors[: rows.stop]).T
+    cosines = normalized(vectors[rows]) @ normalized(vectors[: rows.stop]).T
     return is_same & (cosines >= SCENE_COSINE)
-
-
-def _directions(vectors: Floats) -> Floats:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
 def _differing(looks: NDArray[np.uint64], others: NDArray[np.uint64]) -> Integers:

@@ -13,6 +13,7 @@ from diptych.errors import DataError
 Kind = Literal["image", "text"]
 Mode = Literal["auto", "meaning", "words", "both"]
 Fit = Literal["strong", "likely", "possible", "weak"]
+Method = Literal["exact", "ivf", "int8", "pq", "approximate"]  # the last is that of a backend which searches by itself
 
 DEFAULT_K = 10  # hits per answer
 MAX_MARKED = 100  # images that people want more of, and of those that they want less of
@@ -112,7 +113,7 @@ class SearchRequest:
     that the captions of a hit must not contain; a search by text adds those that its text excludes (`dog -snow`).
     `added` are words that are added to a search with a picture, such as "at night" (see `query_encoding`).
     `mode` is how a text finds images: by the model, by its exact words in captions, names and folders, or by both;
-    "auto" is both if words in pictures were read, and else meaning.
+    "auto" is both if the index has captions or words that were read in pictures, and else meaning.
     `more` and `less` are the ids of images that people want more and less of, with or without a text or an image.
     `cursor` is `Answer.next` of the page before, of a request that is the same otherwise; without it, the best hits are
     returned.
@@ -180,7 +181,7 @@ class Answer:
     hits: tuple[Hit, ...]
     found: bool
     searched: int
-    method: Literal["exact", "ivf"] = "exact"
+    method: Method = "exact"
     unknown_words: tuple[str, ...] = ()
     suggestion: str | None = None
     message: str | None = None

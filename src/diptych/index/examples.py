@@ -13,7 +13,7 @@ from importlib import resources
 import numpy as np
 
 from diptych.data.corpus import Floats
-from diptych.index.exact import Pool
+from diptych.index.pools import EntryPool
 from diptych.index.relevance import FOUND, LEVELS
 from diptych.model import Model
 from diptych.models.calibration.calibration import FEATURES, Calibration
@@ -49,7 +49,7 @@ def phrases() -> tuple[str, ...]:
 
 
 def choose_examples(
-    pool: Pool, encoded: EncodedPhrases, calibration: Calibration, count: int = EXAMPLES
+    pool: EntryPool, encoded: EncodedPhrases, calibration: Calibration, count: int = EXAMPLES
 ) -> tuple[str, ...]:
     """The phrases that photos of a pool fit best; no photo is among the best of two of them."""
     best = min(SEVERAL, len(pool))

@@ -1,7 +1,7 @@
 """Reciprocal rank fusion: one ranking from several, by the sum of weight / (10 + rank) of each item.
 
-Cormack, Clarke and Büttcher (2009) have 60 in place of 10, and no weights. Both make an image that no caption describes
-lose against any image whose captions share a word with the query (docs/results.md), which the weights prevent.
+Cormack, Clarke and Büttcher (2009) have 60 in place of 10, and no weights. Without weights, an image that has no
+caption ranks below every image whose captions share a word with the query (docs/results.md).
 """
 
 from __future__ import annotations

@@ -22,19 +22,24 @@ _WRONG = "cursor: not one that this search gave as next; leave it out to begin w
 class Query:
     """An encoded query: one row, what it encodes, what to search for, and its text, if it is one.
 
-    A text that is searched for by its words alone needs no encoding.
+    A text that is searched for by its words alone needs no encoding. `picture` is a digest of the picture, if it is one
+    from outside of the index. `asked` is the digest of the search before the searcher has completed its request.
     """
 
     encoding: Encodings | None
     kind: Kind
     request: SearchRequest
     text: str | None = None
+    picture: bytes | None = None
+    asked: bytes | None = None
 
     @property
     def digest(self) -> bytes:
         """Identifies the search, whatever its page; it does not depend on how the encoding is rounded."""
+        if self.asked is not None:
+            return self.asked
         request = replace(self.request, k=1, cursor=None)
-        return hashlib.blake2b(repr((self.kind, self.text, request)).encode(), digest_size=8).digest()
+        return hashlib.blake2b(repr((self.kind, self.text, self.picture, request)).encode(), digest_size=8).digest()
 
     def cursor(self) -> Cursor | None:
         """The cursor of the request; a DataError if it belongs to another search."""

@@ -17,6 +17,7 @@ from diptych.data.corpus import Floats
 from diptych.errors import DataError
 from diptych.index.query_text import parse
 from diptych.model import Model
+from diptych.models.embeddings import normalized
 from diptych.models.engines.engine import Encodings
 
 SHARE = 0.35  # of the excluded vector
@@ -36,7 +37,7 @@ def encode_query_texts(model: Model, texts: Sequence[str]) -> Encodings:
     if encoded.sets is not None:
         raise _cannot_exclude(phrases[0], _HAS_SETS)
     wanted = encoded.vectors[: len(queries)]  # (queries, size)
-    directions = dict(zip(phrases, _unit(encoded.vectors[len(queries) :]), strict=True))
+    directions = dict(zip(phrases, normalized(encoded.vectors[len(queries) :]), strict=True))
     rows = [
         without(vector, np.stack([directions[phrase] for phrase in query.excluded])) if query.excluded else vector
         for vector, query in zip(wanted, queries, strict=True)
@@ -52,20 +53,15 @@ def add_text(model: Model, picture: Encodings, text: str) -> Encodings:
             "picture with words; leave one of them out"
         )
     words = encode_query_texts(model, [text])
-    return Encodings(_unit((1 - TEXT_SHARE) * _unit(picture.vectors) + TEXT_SHARE * _unit(words.vectors)))
+    return Encodings(
+        normalized((1 - TEXT_SHARE) * normalized(picture.vectors) + TEXT_SHARE * normalized(words.vectors))
+    )
 
 
 def without(wanted: Floats, excluded: Floats) -> Floats:
     """A vector, (size,), turned away from others of length one, (others, size); its length stays."""
-    turned = _unit(wanted) - SHARE * _unit(excluded.sum(0))
-    return (_unit(turned) * np.linalg.norm(wanted)).astype(wanted.dtype)
-
-
-def _unit(vectors: Floats) -> Floats:
-    """The vectors at length one; a vector of zeros stays as it is."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    unit: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-    return unit
+    turned = normalized(wanted) - SHARE * normalized(excluded.sum(0))
+    return (normalized(turned) * np.linalg.norm(wanted)).astype(wanted.dtype)
 
 
 def _cannot_exclude(phrase: str, reason: str) -> DataError:

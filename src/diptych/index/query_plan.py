@@ -13,16 +13,18 @@ import numpy as np
 
 from diptych.data.corpus import Floats, Integers
 from diptych.index.backend import IndexStore
-from diptych.index.entries import Answer, Hit
+from diptych.index.entries import Answer, Hit, Method
 from diptych.index.exact import Pool, RankedRows
 from diptych.index.groups import new_groups
-from diptych.index.ivf import Ivf
+from diptych.index.pools import EntryPool
+from diptych.index.preselection import Preselector
 from diptych.index.query import Cursor, Query
 from diptych.index.query_text import parse
-from diptych.index.ranking import Candidates, Method, Ranking
+from diptych.index.ranking import Candidates, Ranking
 from diptych.index.relevance import Judgement, judge, not_judged
 from diptych.model import Model
 from diptych.models.calibration.calibration import Calibration, LogisticFit
+from diptych.models.embeddings import normalized
 from diptych.models.engines.engine import Encodings
 
 _FIRST = 16  # candidates among which the best hit is
@@ -39,29 +41,28 @@ class QueryPlan:
         self,
         store: IndexStore,
         model: Model,
-        pool: Pool,
+        pool: EntryPool,
         *,
-        ivf: Ivf | None,
+        preselector: Preselector | None,
         rerank: int,
         calibration: Calibration | None = None,
     ) -> None:
         self._store, self._model = store, model
         self.pool, self._calibration = pool, calibration
-        self._ivf, self._rerank = ivf, rerank
+        self._preselector, self._rerank = preselector, rerank
 
     def rankings(self, queries: Sequence[Query], encoded: Encodings, least: int = 0) -> list[Ranking]:
         """One ranking per query, with at least `least` candidates; the queries are of one kind and ask for one kind.
 
-        First pages share a product, in which an IVF may choose the candidates; later pages are exact.
+        First pages share a product, for which codes may select the candidates; later pages are exact.
         """
         cosine = _is_cosine(queries[0])
         if cosine:
-            norms = np.linalg.norm(encoded.vectors, axis=1, keepdims=True)
-            directions = (encoded.vectors / np.where(norms > 0, norms, 1)).astype(np.float32, copy=False)
-            encoded = replace(encoded, vectors=directions)
+            encoded = replace(encoded, vectors=normalized(encoded.vectors))
         rankings = [
             Ranking(
-                self.pool.ids,
+                len(self.pool),
+                self.pool.ids_of,
                 functools.partial(self.extend, query, encoded.take([row])),
                 functools.partial(new_groups, self._store, self.pool, query.request),
                 self._tier(query),
@@ -73,15 +74,16 @@ class QueryPlan:
             ranked, method = self._first_products(encoded.vectors, max(depths), cosine)
             for row, (query, ranking, depth) in enumerate(zip(queries, rankings, depths, strict=True)):
                 best = RankedRows(ranked[row].rows[:depth], ranked[row].scores[:depth])
-                ranking.found = self._candidates(query, encoded.take([row]), best, 0, method)
+                asked = min(depth, self.pool.reachable)
+                ranking.found = self._candidates(query, encoded.take([row]), best, 0, asked, method)
         return rankings
 
     def extend(self, query: Query, encoded: Encodings, depth: int, since: int) -> Candidates:
         """At least `depth` candidates of one query by exact search, if the pool has that many; see `Ranking`."""
         tier = self._tier(query) or 1
-        count = min(-(-depth // tier) * tier, len(self.pool))
+        count = min(-(-depth // tier) * tier, self.pool.reachable)
         (best,) = self.pool.top(encoded.vectors, count, _is_cosine(query))
-        return self._candidates(query, encoded, best, since, "exact")
+        return self._candidates(query, encoded, best, since, count, self.pool.method)
 
     def answer(self, query: Query, ranking: Ranking) -> Answer:
         """The hits of the page that a query asks for."""
@@ -100,7 +102,7 @@ class QueryPlan:
 
     def _hits(self, query: Query, ranking: Ranking, places: Integers) -> list[Hit]:
         found = ranking.found
-        entries = self._store.entries(self.pool.ids[found.rows[places]])
+        entries = self._store.entries(self.pool.ids_of(found.rows[places]))
         judged = self._judgements(query, found, places)
         return [
             Hit(entry, float(found.scores[place]), fits.fit, fits.probability, tuple(ranking.near(place).tolist()))
@@ -128,8 +130,8 @@ class QueryPlan:
             assert query.encoding is not None
             about = calibration.describe_texts(query.encoding.vectors, [parse(query.text or "").wanted])
         else:
-            texts = [entry.text or "" for entry in self._store.entries(self.pool.ids[rows])]
-            about = calibration.describe_texts(self.pool.vectors[rows], texts)
+            texts = [entry.text or "" for entry in self._store.entries(self.pool.ids_of(rows))]
+            about = calibration.describe_texts(self.pool.vectors_of(rows), texts)
         scores = np.where(np.isfinite(products), products, 0)
         return np.where(np.isfinite(products), fit.probabilities(scores, about), products)
 
@@ -140,20 +142,28 @@ class QueryPlan:
         return max(self._rerank, 2 * query.request.k + 16)
 
     def _first_products(self, queries: Floats, count: int, cosine: bool) -> tuple[list[RankedRows], Method]:
-        """The best rows by inner product: from the IVF, if any, and else by exact search."""
-        pool, ivf = self.pool, self._ivf
-        count = min(count, len(pool))
-        if ivf is not None and ivf.header.entries == len(pool.ids) and (not cosine or pool.is_nearly_unit):
-            rows = ivf.candidates(queries, 2 * count, pool.allowed)
+        """The best rows by inner product: among preselected candidates, if any, and else by exact search."""
+        pool, preselector = self.pool, self._preselector
+        count = min(count, pool.reachable)
+        if preselector is not None and isinstance(pool, Pool) and self._can_preselect(preselector, pool, cosine):
+            rows = preselector.candidates(queries, 2 * count, pool.allowed)
             if all(len(found) >= count for found in rows):
                 ranked = (pool.rank(query, found, count, cosine) for query, found in zip(queries, rows, strict=True))
-                return list(ranked), "ivf"
-        return pool.top(queries, count, cosine), "exact"
+                return list(ranked), preselector.method
+        return pool.top(queries, count, cosine), pool.method
 
-    def _candidates(self, query: Query, encoded: Encodings, best: RankedRows, since: int, method: Method) -> Candidates:
-        """The best rows as candidates, re-ranked tier by tier if the model asks for it, except tiers before `since`."""
+    def _can_preselect(self, preselector: Preselector, pool: Pool, cosine: bool) -> bool:
+        return preselector.entries == len(pool.ids) and (not cosine or pool.is_nearly_unit)
+
+    def _candidates(
+        self, query: Query, encoded: Encodings, best: RankedRows, since: int, asked: int, method: Method
+    ) -> Candidates:
+        """The best rows as candidates, re-ranked tier by tier if the model asks for it, except tiers before `since`.
+
+        There are no more if fewer were found than were `asked` for.
+        """
         rows, scores, products = best.rows, best.scores.copy(), best.scores
-        more, tier = len(rows) < len(self.pool), self._tier(query)
+        more, tier = asked <= len(rows) < self.pool.reachable, self._tier(query)
         if tier is not None:
             order = np.arange(len(rows))
             for begin in range(since // tier * tier, len(rows), tier):
@@ -165,7 +175,7 @@ class QueryPlan:
 
     def _model_scores(self, query: Query, encoded: Encodings, rows: Integers) -> Floats:
         """The model's own score of a query with some rows: (rows,)."""
-        entries = Encodings(self.pool.vectors[rows], self._store.sets(self.pool.ids[rows]))
+        entries = Encodings(self.pool.vectors_of(rows), self._store.sets(self.pool.ids_of(rows)))
         images, texts = (entries, encoded) if query.kind == "text" else (encoded, entries)
         return self._model.engine.score(images, texts).ravel()
 

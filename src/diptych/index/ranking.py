@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from diptych.data.corpus import Floats, Integers
+from diptych.index.entries import Method
 from diptych.index.query import Cursor
 
 WINDOW = 4_000  # the last hits that a candidate is compared with, which bounds the time of a page however deep it is
 _DEEPER = 4  # factor by which the number of candidates grows
 _CLOSE = 1e-3  # relative difference of two scores of one entry by the same model, encoded in another batch
-
-Method = Literal["exact", "ivf"]
 
 
 @dataclass(frozen=True)
@@ -39,15 +38,15 @@ class Candidates:
 
 
 class Groups(Protocol):
-    """Which candidates show the same, as they arrive in the order of the ranking."""
+    """Groups candidates that show the same; they are added in the order of the ranking."""
 
     def add(self, rows: Integers) -> Integers:
-        """For each further row the row of the hit that represents it, itself if there is none; -1 for no hit at all."""
+        """For each new row, the row of the hit that represents it: its own row if it is a hit, -1 if it is excluded."""
         ...
 
 
 class Ranking:
-    """The candidates of one query.
+    """The candidates of one query among a number of entries; `ids_of` returns the ids of rows.
 
     `extend(depth, since)` returns at least `depth` candidates, if the pool has them; a longer list begins as a shorter
     one, and candidates before `since` may be in any order. Each `tier` candidates are in the order of their scores,
@@ -56,14 +55,16 @@ class Ranking:
 
     def __init__(
         self,
-        ids: Integers,
+        entries: int,
+        ids_of: Callable[[Integers], Integers],
         extend: Callable[[int, int], Candidates],
         groups: Callable[[], Groups],
         tier: int | None = None,
         *,
         relative: bool = False,
     ) -> None:
-        self._ids, self.extend, self._new_groups = ids, extend, groups
+        self._entries, self._ids_of = entries, ids_of
+        self.extend, self._new_groups = extend, groups
         self._tier, self._relative = tier, relative
         no_scores = np.zeros(0, np.float32)
         self.found = Candidates(np.zeros(0, np.int64), no_scores, no_scores, True, "exact")
@@ -88,24 +89,25 @@ class Ranking:
         """The ids of the near-duplicates of the hit at a place, among the candidates that were looked at."""
         same = self._hit_of == self.found.rows[place]
         same[place] = False
-        ids: Integers = self._ids[self.found.rows[: len(same)][same]]
+        ids: Integers = self._ids_of(self.found.rows[: len(same)][same])
         return ids
 
     def start(self, cursor: Cursor) -> int:
         """The place after a cursor, counted from zero: after its hit, or after its score if the hit has changed."""
-        self._take(cursor.place, cursor.place)
+        last = min(cursor.place, self._entries)  # entries may have been removed
+        self._take(last, last)
         while True:
-            ids, scores = self._ids[self.found.rows], self.found.scores
+            ids, scores = self._ids_of(self.found.rows), self.found.scores
             place = np.flatnonzero(ids == cursor.id)
             if len(place) and (self._relative or np.isclose(scores[place[0]], cursor.score, rtol=_CLOSE, atol=1e-6)):
                 return int(place[0]) + 1
-            begin = 0 if self._tier is None else (cursor.place - 1) // self._tier * self._tier
+            begin = 0 if self._tier is None else (last - 1) // self._tier * self._tier
             worse = (scores < cursor.score) | ((scores == cursor.score) & (ids > cursor.id))
             if worse[begin:].any():
                 return begin + int(np.argmax(worse[begin:]))
             if not self.found.more:
                 return len(ids)
-            self._take(_DEEPER * len(ids), cursor.place)
+            self._take(_DEEPER * len(ids), last)
 
     def _take(self, depth: int, start: int) -> None:
         """Take at least `depth` candidates, which are in order from WINDOW places before `start` on."""

@@ -11,26 +11,27 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from PIL import Image
 
 from diptych.data.images import decode
-from diptych.errors import DataError, DiptychError, IndexFileError, ScoreError
+from diptych.errors import DataError, IndexFileError, ScoreError
+from diptych.features.hashes import pixels_hash
 from diptych.index import ivf as ivf_cache
+from diptych.index import vector_cache
 from diptych.index.backend import IndexStore, locate
 from diptych.index.decoding import photo_options
-from diptych.index.entries import EMPTY_QUERY, Answer, Filters, Kind, SearchRequest
+from diptych.index.entries import EMPTY_QUERY, Answer, Filters, SearchRequest
 from diptych.index.examples import EncodedPhrases, choose_examples
 from diptych.index.feedback import with_feedback
-from diptych.index.ivf import Ivf
 from diptych.index.loaded import LoadedIndex
+from diptych.index.preselection import Codes, Preselection, UseIvf
 from diptych.index.query import Query
 from diptych.index.query_encoding import add_text, encode_query_texts
 from diptych.index.query_plan import QueryPlan
 from diptych.index.query_reader import QueryReader
-from diptych.index.query_text import parse
+from diptych.index.query_text import has_words, parse
 from diptych.index.ranking import Ranking
 from diptych.index.relevance import calibration_of
 from diptych.index.word_plan import WordPlan, resolved_mode, word_store
@@ -43,15 +44,16 @@ RERANK = 1000
 CALIBRATE = "to make one: diptych calibrate RUN DATA"
 NOT_JUDGED = "hits are not judged, because the model has no calibration"
 
-UseIvf = Literal["auto", "always", "never"]
-
 
 class Searcher:
     """Searches an index with the model that made it; threads may share it, and it sees changes by other processes.
 
     `ivf` is whether candidates come from a FAISS cache: "auto" uses one for more than `ivf_above` entries. With
     `build_ivf`, a missing or stale cache is built in the background, and search is exact until it is ready; with
-    "always", search waits for it. Models whose score is not an inner product re-rank the best `rerank` candidates.
+    "always", search waits for it. With `codes` "int8" or "pq", candidates are selected by smaller codes, whatever the
+    number of entries (see `preselection`). Vectors of more than `map_above` entries, and of all with such codes, are
+    mapped from a file beside the index that processes share. Models whose score is not an inner product re-rank the
+    best `rerank` candidates.
     """
 
     def __init__(
@@ -63,23 +65,21 @@ class Searcher:
         ivf_above: int = ivf_cache.ABOVE,
         build_ivf: bool = True,
         rerank: int = RERANK,
+        map_above: int = vector_cache.ABOVE,
+        codes: Codes = "auto",
     ) -> None:
         check_model(store, model)
-        if ivf == "always" and not ivf_cache.available():
-            raise DiptychError(f"--ivf always {ivf_cache.NEEDS_FAISS}")
-        if ivf == "always" and store.cache_path is None:
-            raise DiptychError(f"--ivf always: {store.address} keeps no FAISS caches; leave it out")
+        self._preselection = Preselection(
+            store, model.identity, ivf=ivf, ivf_above=ivf_above, build=build_ivf, codes=codes
+        )
         self.store = store
         self.model = model
-        self._ivf = ivf
-        self._ivf_above = ivf_above
-        self._build_ivf = build_ivf
         self._rerank = rerank
         self._lock, self._examples_lock = threading.Lock(), threading.Lock()
         self._phrases: EncodedPhrases | None = None
-        self._loaded = LoadedIndex(store)
+        self._map_above = map_above if codes == "auto" else 0
+        self._loaded = LoadedIndex(store, self._map_above)
         self._reader = QueryReader(store, model)
-        self._build_failure: str | None = None
 
     @property
     def model_matches(self) -> bool:
@@ -109,7 +109,7 @@ class Searcher:
         with self._lock:
             if not self._loaded.is_current:
                 check_model(self.store, self.model)
-                self._loaded = LoadedIndex(self.store)
+                self._loaded = LoadedIndex(self.store, self._map_above)
 
     def search_texts(self, texts: Sequence[str], request: SearchRequest) -> list[Answer]:
         """One answer per text.
@@ -131,7 +131,8 @@ class Searcher:
     def search_image(self, photo: Image.Image, request: SearchRequest) -> Answer:
         """The answer for an upright RGB photo, which need not be in the index; `request.added` may add words to it."""
         engine = self.model.engine
-        return self.search([Query(engine.encode_preprocessed([engine.preprocess(photo)]), "image", request)])[0]
+        encoded, digest = engine.encode_preprocessed([engine.preprocess(photo)]), bytes.fromhex(pixels_hash(photo))
+        return self.search([Query(encoded, "image", request, picture=digest)])[0]
 
     def search_file(self, path: str | Path, request: SearchRequest) -> Answer:
         """The answer for an image file, decoded as for indexing: an indexed file finds itself with a cosine of 1."""
@@ -165,10 +166,9 @@ class Searcher:
         return [*self._speed_notes(), NOT_JUDGED if self.store.spec.rescores else f"{NOT_JUDGED}; {CALIBRATE}"]
 
     def _speed_notes(self) -> list[str]:
-        is_large = self.store.cache_path is not None and max(self.store.counts().values()) > self._ivf_above
-        if self._ivf == "auto" and is_large and not ivf_cache.available():
-            return [f"searching all entries exactly; a faster search of this many {ivf_cache.NEEDS_FAISS}"]
-        return [] if self._build_failure is None else [f"searching all entries exactly: {self._build_failure}"]
+        if self._loaded.failure is not None:
+            return [self._loaded.failure]
+        return self._preselection.notes()
 
     def search(self, queries: Sequence[Query]) -> list[Answer]:
         """One answer per encoded query; queries of one kind with equal kind and filters requested share a product."""
@@ -194,35 +194,39 @@ class Searcher:
         request = replace(request, mode=resolved_mode(self.store, request, query.text))
         if request.mode != "meaning":
             word_store(self.store, request, query.text)
-        if request.mode == "both" and not self._is_searchable(query):
-            request = replace(request, mode="words")
-        encoding = None if request.mode == "words" else query.encoding
-        if request.added is not None and encoding is not None:
+        by_words = request.mode == "words" or (request.mode == "both" and not self._is_searchable(query))
+        encoding = None if by_words else query.encoding
+        if request.added is not None:
+            if encoding is None:
+                raise DataError("words can be added to a picture only; search for the text itself")
             encoding = add_text(self.model, encoding, request.added)
-        checked = replace(query, request=request, encoding=encoding)
+        checked = replace(query, request=request, encoding=encoding, asked=query.digest)
         checked.cursor()
         return with_feedback(checked, self.store, self.model)
 
     def _is_searchable(self, query: Query) -> bool:
-        """Whether a query has a word that the model knows, and one that is not merely a mistyped or made-up word."""
-        if query.text is None or query.request.more:
+        """Whether the words of a query, if any, have one that the model knows and that is not merely mistyped."""
+        text = _text(query)
+        if text is None or query.request.more:
             return True
-        words = self._words(parse(query.text).wanted)
-        return len(self._unknown_words(words)) < len(words) and self._reader.read(query.text).is_searchable
+        wanted = parse(text).wanted
+        words = self._words(wanted)
+        is_known = has_words(wanted) and len(self._unknown_words(words)) < len(words)
+        return is_known and self._reader.read(text).is_searchable
 
     def _with_message(self, query: Query, answer: Answer) -> Answer:
         """The answer with its message, and for a text with its unknown words and the suggestion.
 
         A text without a known word has no hits, because those that the model would find are arbitrary.
         """
-        text = query.text or query.request.added
+        text = _text(query)
         if text is None:
             return replace(answer, message=_message(query, answer))
         answer = replace(answer, suggestion=self._reader.read(text).suggestion)
         if query.request.mode != "words":
             parts = parse(text)
             answer = replace(answer, unknown_words=self.unknown_words(" ".join([parts.wanted, *parts.excluded])))
-            if not self._is_searchable(query):
+            if query.encoding is not None and not self._is_searchable(query):
                 answer = replace(answer, hits=(), found=False, next=None)
                 return replace(answer, message=_message(query, answer, is_searchable=False))
         return replace(answer, message=_message(query, answer))
@@ -237,9 +241,14 @@ class Searcher:
             self.refresh()
             loaded = self._loaded
             try:
-                pool, ivf = loaded.pool(to, filters), self._ivf_for(loaded, to)
+                pool, preselector = loaded.pool(to, filters), self._preselection.of(loaded, to)
                 plan = QueryPlan(
-                    self.store, self.model, pool, ivf=ivf, rerank=self._rerank, calibration=self.calibration
+                    self.store,
+                    self.model,
+                    pool,
+                    preselector=preselector,
+                    rerank=self._rerank,
+                    calibration=self.calibration,
                 )
                 answers = self._answers(loaded, plan, group) if len(pool) else [Answer((), False, 0) for _ in group]
                 if loaded.instance == self.store.instance:  # ids start again in an index that replaces this one
@@ -255,7 +264,8 @@ class Searcher:
             return [plan.answer(query, ranking) for query, ranking in zip(group, rankings, strict=True)]
         (query,) = group
         encoding = b"" if query.encoding is None else query.encoding.vectors.tobytes()
-        key = query.digest, query.request.k, encoding, plan.pool  # which changes with an album that is filtered by
+        request = query.request
+        key = query.digest, request.mode, request.k, encoding, plan.pool  # a changed album is another pool
         ranking = loaded.take_ranking(key) or self._rankings(plan, group)[0]
         answer = plan.answer(query, ranking)
         loaded.keep_ranking(key, ranking)
@@ -268,38 +278,15 @@ class Searcher:
         words = WordPlan(self.store, plan)
         return [words.ranking(query) for query in group]
 
-    def _ivf_for(self, loaded: LoadedIndex, kind: Kind) -> Ivf | None:
-        """The FAISS cache of a kind, if it is to be used and there is one."""
-        pool, cache_path = loaded.pool(kind), self.store.cache_path
-        wanted = self._ivf == "always" or (self._ivf == "auto" and len(pool.ids) > self._ivf_above)
-        if cache_path is None or not wanted or not len(pool.ids) or not ivf_cache.available():
-            return None
-        file = ivf_cache.cache_file(cache_path, kind)
-        with self._lock:
-            if kind in loaded.ivfs:
-                return loaded.ivfs[kind]
-            loaded.ivfs[kind] = ivf_cache.load(file, pool, self.model.identity, loaded.generation)
-            missing = loaded.ivfs[kind] is None
-        if missing and self._ivf == "always":
-            self._build(loaded, kind, file)
-        elif missing and self._build_ivf:
-            threading.Thread(target=self._build, args=(loaded, kind, file), daemon=True).start()
-        return loaded.ivfs[kind]
 
-    def _build(self, loaded: LoadedIndex, kind: Kind, file: Path) -> None:
-        other: Kind = "text" if kind == "image" else "image"
-        pools = loaded.pool(kind), loaded.pool(other).vectors
-        try:
-            loaded.ivfs[kind] = ivf_cache.build(file, *pools, self.model.identity, loaded.generation)
-        except OSError as reason:
-            self._build_failure = f"{file}: the cache cannot be written ({reason.strerror})"
-        except RuntimeError as reason:  # raised by FAISS
-            self._build_failure = f"{file}: the cache cannot be built ({' '.join(str(reason).split())[:200]})"
+def _text(query: Query) -> str | None:
+    """The text of a query, or the words that are added to a picture."""
+    return query.text or query.request.added
 
 
 def _with_exclusions(query: Query) -> SearchRequest:
     """The request, with the words that the text of the query excludes."""
-    text = query.text or query.request.added
+    text = _text(query)
     excluded = () if text is None else parse(text).excluded
     return replace(query.request, excluded=query.request.excluded + excluded) if excluded else query.request
 
@@ -313,20 +300,29 @@ def _message(query: Query, answer: Answer, *, is_searchable: bool = True) -> str
         if query.request.filters != Filters():
             return f"No {kind} passes the filters; widen them."
         return f"The index has no {kind}s yet; `diptych index` adds some."
+    text = _text(query)
+    if text is not None and not answer.hits and not has_words(parse(text).wanted):
+        return "There are no words in the query; describe what to look for."
     if not is_searchable:
         return "The model knows none of these words; try other words."
     sentences = []
     if answer.unknown_words:
         sentences.append(f"The model does not know {_enumerate(answer.unknown_words)}.")
-    if not answer.hits and query.request.mode == "words":
-        sentences.append("No image has all of these words in its captions, its name, its folder or the picture.")
-    elif not answer.hits and query.request.excluded:
-        sentences.append("The captions of all hits contain an excluded word.")
-    elif not answer.hits:
-        sentences.append("There is nothing else: every entry is a copy of this one.")
+    if not answer.hits:
+        sentences.append(_why_no_hits(query))
     elif not answer.found:
         sentences.append("Nothing stands out; these are the nearest.")
     return " ".join(sentences) or None
+
+
+def _why_no_hits(query: Query) -> str:
+    if query.encoding is None:
+        return "No image has all of these words in its captions, its name, its folder or the picture."
+    if query.request.excluded:
+        return "The captions of all hits contain an excluded word."
+    if query.request.less:
+        return "There is nothing else: every image is one that you want less of."
+    return "There is nothing else: every entry is a copy of this one."
 
 
 def _enumerate(words: Sequence[str], most: int = 5) -> str:
@@ -342,11 +338,12 @@ def open_index(
     ivf: UseIvf = "auto",
     build_ivf: bool = True,
     rerank: int = RERANK,
+    codes: Codes = "auto",
 ) -> Searcher:
     """The index at an address, ready to be searched with the model that made it, or with that of `run` if it moved."""
     store = open_store(path)
     try:
-        return Searcher(store, model_of(store, run, device), ivf=ivf, build_ivf=build_ivf, rerank=rerank)
+        return Searcher(store, model_of(store, run, device), ivf=ivf, build_ivf=build_ivf, rerank=rerank, codes=codes)
     except BaseException:
         store.close()
         raise

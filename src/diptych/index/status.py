@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from diptych.index import ivf, vector_cache
 from diptych.index.backend import IndexStore
-from diptych.index.ivf import describe
 from diptych.index.vectors import STORAGES
 
 
@@ -31,10 +31,11 @@ def status(store: IndexStore) -> dict[str, Any]:
             "size": spec.size,
             "rescores": spec.rescores,
             "storage": spec.storage,
+            "reads_words": bool(store.meta("ocr")),
             "storage_cost": {name: cost[name] for name in STORAGES if name in cost},
             "measured_with": cost.get("of", 0),
             "synced": store.meta("synced"),
             "complete": not store.meta("unfinished"),
-            "caches": describe(store),
+            "caches": [*vector_cache.describe(store), *ivf.describe(store)],
             "problems": [{"key": key, "reason": reason} for key, reason in store.problems()],
         }

@@ -36,6 +36,7 @@ from diptych.progress import ProgressCallback
 class SyncResult:
     """The number of images that a sync encoded, left unchanged (`kept`), renamed and removed.
 
+    `copies` are new images whose content the index had already, and `failed` images that were read in vain this time.
     `problems` counts what was skipped, `interrupted` is whether the sync was stopped before it was complete, and
     `files` accounts for every file of the source. `words_read` counts pictures.
     """
@@ -49,6 +50,8 @@ class SyncResult:
     interrupted: bool = False
     words_read: int = 0
     files: FileCounts = field(default_factory=FileCounts)
+    copies: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,8 @@ def sync_sources(
     target = locate(into)
     target.check_target(fresh=fresh)
     with target.locked():
-        before = None if fresh or (model is not None and not target.exists()) else _spec_at(target)
+        is_new = model is not None and bool(request.sources) and not target.exists()
+        before = None if fresh or is_new else _spec_at(target)
         if model is None:
             assert before is not None
             model = Model.load(before.model)
@@ -168,12 +172,14 @@ def _sync_into(
 ) -> SyncResult:
     """Sync into an index, which is created if missing; the caller holds its lock."""
     listing = source.listing()
-    is_new = not into.exists()
-    if is_new:
+    if is_new := not into.exists():
         check_listing(listing, None, source)
-    model = model.with_quality(options.quality or ("fast" if is_new else _spec_at(into).quality))
-    store = _create(model, source, into, storage or "float16") if is_new else into.open(write=True)
+        model = model.with_quality(options.quality or "fast")
+        store = _create(model, source, into, storage or "float16")
+    else:
+        store = into.open(write=True)
     try:
+        model = model.with_quality(options.quality or store.spec.quality)
         check_spec(store.spec, model, source, into, storage, options.quality)
         spec = replace(
             store.spec,
@@ -263,13 +269,15 @@ def _result(store: IndexStore, update: Update) -> SyncResult:
     images = store.counts()["image"]
     return SyncResult(
         encoded=update.encoded,
-        kept=max(0, images - update.encoded - update.writer.renamed),
+        kept=max(0, images - update.encoded - update.copies - update.writer.renamed),
         renamed=update.writer.renamed,
         removed=update.removed,
         problems=problems,
         texts_encoded=update.texts_encoded,
         interrupted=update.interrupted,
         files=update.files,
+        copies=update.copies,
+        failed=update.failed,
     )
 
 

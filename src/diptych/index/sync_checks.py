@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlex import quote
+from shlex import join, quote
 
 from diptych.errors import DataError, IndexFileError
 from diptych.features.choices import Quality
@@ -28,8 +28,9 @@ def check_spec(
     file = quote(str(into))
     command = sync_command(model, source, into)
     if not _is_extended_by(spec, source):
-        is_folder = source.root == source.address and spec.root == spec.source
-        add = f", add to it: diptych index {quote(model.address)} {quote(spec.source)} {_named(source)} --into {file}"
+        known = [path for _, path in spec.folders] or ([spec.source] if spec.root == spec.source else [])
+        is_folder = bool(known) and (bool(source.folders) or source.root == source.address)
+        add = f", add to it: diptych index {join([model.address, *known[:1], *_paths(source)])} --into {file}"
         raise IndexFileError(
             f"{into}: an index of {spec.source}; name another file with --into{add if is_folder else ''}, "
             f"or replace it: {command} --fresh"
@@ -90,8 +91,12 @@ def nothing_readable(store: IndexStore, source: Source) -> DataError:
 
 
 def sync_command(model: Model, source: Source, into: IndexLocation) -> str:
-    """The command that brings an index up to date."""
-    return f"diptych index {quote(model.address)} {_named(source)} --into {quote(str(into))}"
+    """The command that brings an index up to date, with what a new index in its place has to be told again."""
+    selection = source.selection
+    words = ["diptych", "index", model.address, *(_paths(source)), "--into", str(into)]
+    for pattern in selection.ignored:
+        words += ["--ignore", pattern]
+    return join([*words, *(["--follow-links"] if selection.follow_links else [])])
 
 
 def _is_extended_by(spec: IndexSpec, source: Source) -> bool:
@@ -101,8 +106,8 @@ def _is_extended_by(spec: IndexSpec, source: Source) -> bool:
     return spec.source == source.address or spec.source in [path for _, path in source.folders]
 
 
-def _named(source: Source) -> str:
-    return " ".join(quote(path) for _, path in source.folders) or quote(source.address)
+def _paths(source: Source) -> list[str]:
+    return [path for _, path in source.folders] or [source.address]
 
 
 def _nothing_found(listing: Listing, source: Source) -> str:

@@ -58,7 +58,8 @@ class Update:
         self._store, self._source, self._listing, self._workers = store, source, listing, workers
         self._spec = spec
         self._model = model
-        self.encoded = self.texts_encoded = self.removed = 0
+        self.encoded = self.texts_encoded = self.removed = self.failed = 0
+        self._found_again = 0  # images with new keys whose contents are known: copies and renamed ones
         self.interrupted = False
         self.files = FileCounts()
         self._batch: list[ReadImage] = []  # to encode
@@ -73,7 +74,7 @@ class Update:
     def _compare(self) -> None:
         """Find out what to do from the stamps of all images; no file is opened."""
         known, files = self._store.image_stamps(), self._listing.files
-        self._indexed = set(known)
+        self._known, self._indexed = known.keys(), set(known)
         gone = known.keys() - files.keys()
         if self._listing.unlisted:
             gone = {key for key in gone if not key.startswith(tuple(self._listing.unlisted))}
@@ -97,6 +98,11 @@ class Update:
         is_same = noted == self._source_problems and self._store.spec == self._spec
         is_unfinished = bool(self._store.meta("unfinished"))
         self._is_up_to_date = is_same and not (self._todo or gone or self._solved or is_unfinished)
+
+    @property
+    def copies(self) -> int:
+        """The number of new images whose content the index had already."""
+        return max(0, self._found_again - self.writer.renamed)
 
     def _leave_out_what_needs_packages(self, suffixes: Mapping[str, str]) -> dict[str, str]:
         """Leave out new files that an optional package would read; one problem per ending says what to install."""
@@ -167,7 +173,7 @@ class Update:
         """Queue an image for encoding or writing, and do either when there is enough."""
         if image.prepared is not None:
             if self._is_known(image.digest):  # an equal image was read at the same time
-                image.prepared = None
+                image.prepared = image.content = None
             else:
                 self._new[image.digest] = None
                 self._batch.append(image)
@@ -243,12 +249,14 @@ class Update:
         stamp = self._listing.files[image.file]
         reason = _NOT_FINITE if image.digest in self._failed else image.reason
         if reason is not None or image.info is None:
+            self.failed += 1
             self.writer.put_problem(image.key, stamp, str(reason), permanent=image.permanent)
             if image.permanent:
                 self._indexed.discard(image.file)
             return
         content = self.writer.content("image", image.digest) if image.digest else self.writer.content_of(image.key)
         assert content is not None
+        self._found_again += bool(image.digest) and image.content is None and image.file not in self._known
         self.writer.put_image(image.key, content, stamp, image.info)
         self._indexed.add(image.file)
 

@@ -81,14 +81,15 @@ def can_notify(spec: IndexSpec) -> bool:
 
 def is_relevant(path: str, roots: Sequence[str], selection: Selection, index: str) -> bool:
     """Whether a change at a path may change an index; the files of the index itself, which may be there, do not."""
-    if path.startswith(index) or Path(path).name.startswith(f".{Path(index).name}"):
+    suffix = Path(path).suffix.lower()
+    is_indexed = suffix in INDEXED_SUFFIXES or suffix == ".txt"
+    if not is_indexed and (path.startswith(index) or Path(path).name.startswith(f".{Path(index).name}")):
         return False
     for root in roots:
         if path.startswith(f"{root}{os.sep}"):
             if selection.leaves_out(path[len(root) + 1 :].replace(os.sep, "/")):
                 return False
-            suffix = Path(path).suffix.lower()
-            return suffix in INDEXED_SUFFIXES or suffix == ".txt" or not Path(path).is_file()
+            return is_indexed or not Path(path).is_file()
     return path in roots
 
 

@@ -1,4 +1,7 @@
-"""Ranks images by the words of captions, names and folders (mode "words"), or by words and meaning (mode "both")."""
+"""Ranks images by their words (mode "words"), or by words and meaning (mode "both").
+
+The words of an image are those of its captions, its name and its folder, and those that were read in the picture.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ from diptych.data.corpus import Integers
 from diptych.errors import DataError
 from diptych.index.backend import IndexStore
 from diptych.index.entries import Mode, SearchRequest
+from diptych.index.exact import Pool
 from diptych.index.fusion import SMOOTHING, WeightedRanking, fuse
 from diptych.index.groups import new_groups
 from diptych.index.query import Query
 from diptych.index.query_plan import QueryPlan
-from diptych.index.query_text import parse
+from diptych.index.query_text import asks_for_exact_words, parse
 from diptych.index.ranking import Candidates, Ranking
 from diptych.index.word_coverage import content_words, coverage
 from diptych.index.words import WordStore
@@ -34,30 +38,37 @@ def word_store(store: IndexStore, request: SearchRequest, text: str | None) -> W
 
 
 def resolved_mode(store: IndexStore, request: SearchRequest, text: str | None) -> Mode:
-    """The mode of a request: "auto" is "both" for a text if words were read in pictures, which the model cannot do."""
+    """The mode of a request. "auto": "words" for a text in quotes, "both" if there are captions or words in pictures.
+
+    "both" finds more than the meaning alone, even if few images have a caption (`benchmarks/probes/hybrid.py`).
+    """
     if request.mode != "auto":
         return request.mode
-    is_by_text = text is not None and request.to == "image"
-    return "both" if is_by_text and isinstance(store, WordStore) and store.has_picture_words() else "meaning"
+    if text is None or request.to != "image" or not isinstance(store, WordStore):
+        return "meaning"
+    if asks_for_exact_words(text):
+        return "words"
+    return "both" if store.has_descriptions() else "meaning"
 
 
 class WordPlan:
     """How texts are ranked in a pool of images in mode "words" or "both"; `plan` ranks them by meaning."""
 
     def __init__(self, store: IndexStore, plan: QueryPlan) -> None:
+        assert isinstance(plan.pool, Pool)  # an index whose words can be searched has its vectors in memory
         self._store, self._pool, self._plan = store, plan.pool, plan
 
     def ranking(self, query: Query) -> Ranking:
         """The ranking of a text; a hit with all of its words stands out."""
         words, text = word_store(self._store, query.request, query.text), parse(query.text or "").wanted
-        all_words = text if query.encoding is None else " ".join(content_words(text))
-        ids, scores = words.by_words(all_words, every=True)
-        places, with_all = self._in_pool(ids)
-        begin = functools.partial(Ranking, self._pool.ids, relative=True)
+        begin = functools.partial(Ranking, len(self._pool.ids), self._pool.ids_of, relative=True)
         groups = functools.partial(new_groups, self._store, self._pool, query.request)
         if query.encoding is None:
-            found = Candidates(with_all, scores[places], np.full(len(places), np.inf, np.float32), False, "exact")
+            ids, scores = words.by_words(text, every=True)
+            places, rows = self._in_pool(ids)
+            found = Candidates(rows, scores[places], np.full(len(places), np.inf, np.float32), False, "exact")
             return begin(lambda *_: found, groups)
+        _, with_all = self._in_pool(words.with_words(" ".join(content_words(text))))
         head = max(_FUSED, 2 * query.request.k)
         by_words = self._weighted(words, text, head)
         (by_meaning,) = self._plan.rankings([query], query.encoding, head)
@@ -73,7 +84,7 @@ class WordPlan:
         ids = store.by_words(" ".join(words), every=False)[0]
         places, rows = self._in_pool(ids)
         places, rows = places[:head], rows[:head]
-        return rows, coverage(store, words, ids[places], len(self._pool.ids)) ** 2
+        return rows, coverage(store, words, ids[places], self._store.counts()["image"]) ** 2
 
     def _in_pool(self, ids: Integers) -> tuple[Integers, Integers]:
         """Which of these ids are in the pool, as places in `ids`, and their rows in the pool, in the same order."""

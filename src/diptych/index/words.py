@@ -23,8 +23,12 @@ class WordStore(Protocol):
         """
         ...
 
-    def has_picture_words(self) -> bool:
-        """Whether words were read in any picture."""
+    def with_words(self, text: str) -> Integers:
+        """The ids of the images with all of these words, ascending; it takes a fraction of the time of `by_words`."""
+        ...
+
+    def has_descriptions(self) -> bool:
+        """Whether any image has a caption, or words that were read in it."""
         ...
 
     def has_word(self, word: str) -> bool:

@@ -44,7 +44,7 @@ def test_a_name_that_is_not_utf8_is_reported(tmp_path):
     os.rename(bytes(tmp_path / "a.jpg"), bytes(tmp_path) + b"/\xff.jpg")  # noqa: PTH104
     listing = FolderSource(tmp_path).listing()
     assert listing.files == {}
-    assert listing.problems == {"\\udcff.jpg": "its name is not valid UTF-8; rename it"}
+    assert listing.problems == {"\\xff.jpg": "its name is not valid UTF-8; rename it"}
 
 
 def test_a_missing_folder_changes_nothing(tmp_path):

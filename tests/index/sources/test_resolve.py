@@ -63,6 +63,7 @@ def test_what_is_refused(folders, tmp_path):
         ("cannot be removed from it; delete the file of the index", {"remove": tuple(folders[:2])}),
         ("is to be removed and indexed at once", {"sources": (folders[0],), "remove": (folders[0],)}),
         ("several sources must be folders of photos", {"sources": (folders[0], str(tmp_path))}),
+        ("nowhere: no such file or folder", {"sources": (folders[0], str(tmp_path / "nowhere"))}),
         ("several sources must be folders of photos", {"sources": (folders[0], "scenes")}),
         ("--ignore '/': matches nothing", {"ignored": ("/",)}),
     ]:

@@ -110,7 +110,7 @@ def test_a_mistake_changes_nothing(copy, change, reason):
 
 
 def test_an_unknown_album_is_not_an_empty_filter(store):
-    with pytest.raises(DataError, match="no album 5 in the index"):
+    with pytest.raises(DataError, match="no album 5 in this index"):
         store.matching("image", Filters(album=5))
 
 
@@ -266,12 +266,12 @@ def test_album_filters_agree_with_a_plain_reading_of_the_tables(copy, ids):
             edit.add(album, [ids[key] for key in chosen])
     for album, chosen in wanted.items():
         assert sorted(keys(copy, album)) == sorted(chosen)
-        newest = [id for _, id in copy.newest(10, album=album)]
+        newest = [id for _, id in copy.newest(10, filters=Filters(album=album))]
         assert newest == [id for _, id in copy.newest(10) if id in {ids[key] for key in chosen}]
-        first = copy.newest(1, album=album)
+        first = copy.newest(1, filters=Filters(album=album))
         if first:
-            assert [id for _, id in copy.newest(10, first[0], album=album)] == newest[1:]
-        below = [id for _, id in copy.newest(10, folder="trip", album=album)]
+            assert [id for _, id in copy.newest(10, first[0], Filters(album=album))] == newest[1:]
+        below = [id for _, id in copy.newest(10, filters=Filters("trip", album=album))]
         assert below == [id for id in newest if id in {ids["trip/a.jpg"], ids["trip/sea/c.jpg"]}]
 
 

@@ -2,10 +2,21 @@
 
 import pytest
 
+from diptych.index.entries import Filters
 from diptych.index.frames import frame_key
 from diptych.index.sources.listing import ImageInfo
 from diptych.index.sqlite.browse import _FIRST_OF_VIDEO, _PAGE, newest, subfolders
 from diptych.index.sqlite.writer import Writer
+
+
+def put_videos(store, moments):
+    """Add videos, each with frames at some seconds."""
+    writer = Writer(store, [])
+    with writer.transaction():
+        for video, seconds in moments.items():
+            for moment in seconds:
+                info = ImageInfo(video, (), moment=moment)
+                writer.put_image(frame_key(video, moment), writer.content_of("b.jpg"), (1, 1, None), info)
 
 
 def keys(store, places):
@@ -31,7 +42,7 @@ def test_pages_contain_every_image_once(store, count):
 
 
 def test_a_folder_includes_those_below_it_but_not_those_with_a_longer_name(store):
-    assert set(keys(store, newest(store.database, 10, folder="trip/"))) == {"trip/a.jpg", "trip/sea/c.jpg"}
+    assert set(keys(store, newest(store.database, 10, filters=Filters("trip/")))) == {"trip/a.jpg", "trip/sea/c.jpg"}
 
 
 def test_a_page_is_read_from_the_index_of_days(store):
@@ -50,15 +61,18 @@ def test_folders_are_counted_with_what_is_below_them(store):
 
 
 def test_a_video_is_shown_by_its_first_frame(copy):
-    writer = Writer(copy, [])
-    with writer.transaction():
-        for video, seconds in (("film.mp4", (0.0, 5.0, 105.0)), ("film.mp4.mov", (2.5, 10.0))):
-            for moment in seconds:
-                info = ImageInfo(video, (), moment=moment)
-                writer.put_image(frame_key(video, moment), writer.content_of("b.jpg"), (1, 1, None), info)
+    put_videos(copy, {"film.mp4": (0.0, 5.0, 105.0), "film.mp4.mov": (2.5, 10.0)})
     frames = [key for key in keys(copy, newest(copy.database, 10)) if key.startswith("film")]
     assert sorted(frames) == ["film.mp4#0.0", "film.mp4.mov#2.5"]
     assert len(newest(copy.database, 10)) == 6
+
+
+def test_a_folder_counts_a_video_as_one_image(copy):
+    put_videos(copy, {"trip/film.mp4": (0.0, 5.0, 105.0), "trip/sea/film.mp4": (2.5, 10.0)})
+    for parent in ("", "trip"):
+        for folder, images, _ in subfolders(copy.database, parent):
+            assert images == len(newest(copy.database, 20, filters=Filters(folder)))
+    assert subfolders(copy.database, "trip") == [("trip/sea", 2, False)]
 
 
 def test_the_condition_on_frames_needs_no_other_table_than_that_of_entries(copy):

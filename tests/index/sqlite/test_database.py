@@ -29,6 +29,20 @@ def test_a_reader_sees_changes_and_a_file_that_replaces_its_own(example, copy, t
     reader.close()
 
 
+def test_a_file_is_complete_when_its_writer_has_ended_even_if_somebody_reads_it(copy, tmp_path):
+    copy.close()
+    reader, writer = Store.open(copy.path), Store.open(copy.path, write=True)
+    assert reader.counts()["image"] == 4
+    with writer.database.transaction():
+        writer.database.rows("DELETE FROM entries WHERE key = 'b.jpg'")
+    writer.close()
+    shutil.copy(copy.path, tmp_path / "alone.diptych")  # without its log
+    alone = Store.open(tmp_path / "alone.diptych")
+    assert alone.counts()["image"] == 3
+    alone.close()
+    reader.close()
+
+
 def test_a_failed_transaction_changes_nothing(copy):
     generation = copy.generation
     with pytest.raises(ZeroDivisionError), copy.database.transaction():
@@ -49,7 +63,7 @@ def refused(path):
 
 
 def test_a_file_that_is_not_an_index_is_refused_in_one_line(file, tmp_path):
-    assert "no such index; make one: diptych index RUN SOURCE" in refused(tmp_path / "gone.diptych")
+    assert "no such index; make one: diptych index starter FOLDER" in refused(tmp_path / "gone.diptych")
     assert "is a folder" in refused(tmp_path)
     (tmp_path / "text").write_text("hello " * 1000)
     assert "not a Diptych index" in refused(tmp_path / "text")

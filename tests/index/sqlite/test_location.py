@@ -44,7 +44,7 @@ def test_a_replacement_lies_beside_it_and_is_another_instance(tmp_path):
 def test_places_that_are_no_index(tmp_path):
     run = tmp_path / "run"
     run.mkdir()
-    assert "a folder, not an index; make one of it: diptych index RUN" in refusal(SQLiteLocation(run).open)
+    assert "a folder, not an index; make one of it: diptych index starter" in refusal(SQLiteLocation(run).open)
     assert "is a folder; name a file" in refusal(SQLiteLocation(run).check_target, fresh=False)
     for name in ("vocabulary.json", "tokeniser.json"):
         (run / name).write_text("{}")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from diptych.errors import DataError, IndexFileError
-from diptych.index.entries import Filters
 from diptych.index.sqlite.store import Store
 
 
@@ -49,43 +48,6 @@ def test_equal_texts_share_a_content_and_hashes_have_64_bits(example, store):
     )
     assert store.thumbnail(int(texts[3])) == store.thumbnail(int(images[3])) == b"jpeg 3"
     assert store.thumbnail(999) is None
-
-
-@pytest.mark.parametrize(
-    ("filters", "wanted"),
-    [
-        (Filters(), [0, 1, 2, 3]),
-        (Filters(folder="trip"), [1, 2]),
-        (Filters(folder="/trip/"), [1, 2]),
-        (Filters(folder="trip/sea"), [2]),
-        (Filters(folder="tri_"), []),
-        (Filters(folder="."), [0, 1, 2, 3]),
-        (Filters(since="1970-07-20", until="1971-01-02"), [1, 2]),
-        (Filters(since="1971-01-03"), [3]),
-        (Filters(split="train"), [0]),
-        (Filters(columns=(("price", "5"),)), [1, 3]),
-        (Filters(columns=(("price", "5"), ("shop's", "x"))), [1]),
-        (Filters(folder="trip", columns=(("price", "7"),)), [2]),
-    ],
-    ids=lambda value: None if isinstance(value, list) else repr(value),
-)
-def test_filters_select_images_and_the_texts_of_these(example, store, filters, wanted):
-    wanted = [list(example.IMAGES)[number] for number in wanted]
-    assert keys(store, store.matching("image", filters)) == wanted
-    texts = store.entries(store.matching("text", filters))
-    assert [text.text for text in texts] == [text for key in wanted for text in example.IMAGES[key][-1]]
-
-
-def test_an_unknown_split_or_column_is_refused_with_the_known_ones(store):
-    for filters, said in (
-        (Filters(columns=(("prize", "5"),)), "no column 'prize' in the index; did you mean 'price'?"),
-        (Filters(split="val"), "no split 'val' in the index; known: test, train"),
-    ):
-        with pytest.raises(DataError, match=said.replace("?", r"\?")):
-            store.matching("image", filters)
-    assert store.columns() == ["price", "shop's"]
-    assert store.folders() == ["trip", "trip/sea", "trips"]
-    assert store.splits() == ["test", "train"]
 
 
 def test_sets_are_stored_if_the_model_has_them(example, store, tmp_path):

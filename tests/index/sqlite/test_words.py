@@ -42,6 +42,9 @@ def test_images_by_all_words_or_by_any_of_them(words):
     assert words.by_words("img_2041", every=True)[0].tolist() == [second]
     assert set(words.by_words("Rome", every=True)[0].tolist()) == {first, second}
     assert words.by_words("cat", every=False)[0].tolist() == words.by_words("", every=True)[0].tolist() == []
+    assert words.by_words("Cre\u0300me bru\u0302le\u0301e", every=True)[0].tolist() == [first]
+    for text in ("dog snow", "Rome", "cat", "", "..."):
+        assert words.with_words(text).tolist() == sorted(words.by_words(text, every=True)[0].tolist())
     ids, scores = words.by_words("dog snow snow", every=False)
     assert ids.tolist()[0] == first
     assert scores[0] > scores[1] > 0
@@ -54,6 +57,15 @@ def test_no_text_is_syntax(words, text):
         ids, scores = words.by_words(text, every=every)
         assert len(ids) == len(scores)
     words.captioned([text, f'"{text}'])
+
+
+def test_an_index_has_descriptions_once_it_has_a_caption(kit, tmp_path):
+    store = Store.create(tmp_path / "y.diptych", kit.spec())
+    kit.put(store, ["sunset"])
+    assert not store.has_descriptions()
+    kit.put(store, ["snow"], ["a caption"])
+    assert store.has_descriptions()
+    store.close()
 
 
 def test_every_word_of_its_captions_finds_an_image(words):

@@ -40,6 +40,19 @@ def test_a_probability_is_the_equation(calibration):
     assert calibration.hits.probabilities(np.array([0.7]), about[None]) == pytest.approx([1 / (1 + np.exp(-logit))])
 
 
+def test_words_count_up_to_a_limit_unless_the_calibration_is_older(calibration, tmp_path):
+    vectors, texts = np.eye(8, dtype=np.float32)[[0, 0]], ["dog " * 8, "dog " * 500]
+    usual, long = calibration.describe_texts(vectors, texts)
+    assert usual.tolist() == long.tolist()
+    calibration.save(tmp_path)
+    content = json.loads((tmp_path / FILE).read_text())
+    del content["longest"]  # as written before there was a limit
+    (tmp_path / FILE).write_text(json.dumps(content))
+    usual, long = Calibration.load(tmp_path).describe_texts(vectors, texts)
+    assert (usual[-1], long[-1]) == pytest.approx((np.log(9), np.log(501)))
+    assert usual[:-1] == pytest.approx(long[:-1])
+
+
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9))
 def test_a_higher_score_is_never_less_probable(scores):
     about = np.zeros((1, 6), np.float32)
@@ -56,6 +69,7 @@ def test_a_higher_score_is_never_less_probable(scores):
         lambda content: content | {"size": 7},
         lambda content: content | {"references": ""},
         lambda content: content | {"extra": 1},
+        lambda content: content | {"longest": 0},
         lambda content: content | {"hits": {"weights": [1.0], "bias": 0.0}},
         lambda content: [],
     ],

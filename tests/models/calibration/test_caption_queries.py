@@ -30,6 +30,17 @@ def test_a_photo_matches_if_two_of_its_captions_do():
     assert not index.matches("the")[1].any()
 
 
+def test_a_sentence_may_be_said_in_other_words():
+    captions = ["a brown dog runs on the beach", "wet sand", "a dog in a field", "a cat", "a red car", "some car"]
+    index = CaptionIndex(captions, np.array([0, 0, 1, 1, 2, 2]), 3)
+    sure, maybe = index.matches("a brown dog on wet sand plays")  # 4 of its 5 words, in two captions; then 1 and none
+    assert sure.tolist() == [True, False, False]
+    assert maybe.tolist() == [True, False, False]
+    sure, maybe = index.matches("a brown dog in a muddy field")  # half of the words may be enough
+    assert sure.tolist() == [False, False, False]
+    assert maybe.tolist() == [True, True, False]
+
+
 def test_one_caption_per_photo_is_enough_if_there_are_no_more():
     sure, _ = CaptionIndex(CAPTIONS[3:5], np.array([0, 1]), 2).matches("dog")
     assert sure.tolist() == [True, True]
@@ -37,7 +48,7 @@ def test_one_caption_per_photo_is_enough_if_there_are_no_more():
 
 def test_drawn_queries_are_parts_of_captions():
     index = CaptionIndex(CAPTIONS, OWNERS, 2)
-    drawn = index.draw(300, np.random.default_rng(0))
+    drawn = index.draw(600, np.random.default_rng(0))
     assert {"dog", "red car", "a brown dog"} <= set(drawn)
     assert drawn.count("dog") > drawn.count("wet") > 0
     captions = [caption.lower() for caption in CAPTIONS]

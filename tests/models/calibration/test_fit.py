@@ -48,6 +48,7 @@ def test_a_fit_is_the_same_each_time():
     first, second = (fit_calibration(photos, encode, "model") for _ in range(2))
     assert first.hits.weights.tolist() == second.hits.weights.tolist()
     assert first.answers.bias == second.answers.bias
+    assert first.answers.bias != first.hits.bias  # rare queries count for more
 
 
 def test_too_few_photos_and_models_that_know_nothing_are_refused():

@@ -18,6 +18,7 @@ from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.towers.text.sentence import SentenceSettings
 from diptych.text.vocabulary import Vocabulary
+from support.ranks import on_threads
 
 
 class Broken:
@@ -39,6 +40,24 @@ def engine(corpus):
         VSESettings(joint=8, text=GRUSettings(hidden=8, word=4), image=image, words=len(vocabulary)).build().eval()
     )
     return TorchEngine(matcher, vocabulary, torch.device("cpu"))
+
+
+def test_ranks_take_turns_with_the_batches_and_each_keeps_what_it_needs(engine, corpus, monkeypatch):
+    monkeypatch.setattr("diptych.models.engines.torch_engine.TEXTS_AT_ONCE", 3)
+    monkeypatch.setattr("diptych.models.engines.torch_engine.IMAGES_AT_ONCE", 3)
+    whole = engine.text_tensor(corpus.texts)
+    images = engine.encode_corpus(corpus).images
+    for count in (2, 3):
+        kept = [slice(0, 5), slice(5, None), slice(1, 1)]
+
+        def work(ranks, kept=kept):
+            encoded = engine.encode_corpus(corpus, 0, ranks=ranks)
+            return engine.text_tensor(corpus.texts, ranks=ranks, keep=kept[ranks.rank]), encoded
+
+        for rank, (texts, encoded) in enumerate(on_threads(count, work)):
+            assert torch.equal(texts, whole[kept[rank]])
+            assert torch.equal(encoded.images, images)
+            assert torch.equal(encoded.texts, engine.encode_corpus(corpus).texts)
 
 
 def test_texts_keep_their_order_whatever_the_chunks(engine, corpus, monkeypatch):

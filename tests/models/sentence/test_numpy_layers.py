@@ -4,6 +4,7 @@ import torch
 from safetensors.torch import save_file
 
 from diptych.errors import RunError
+from diptych.models.sentence.blas_threads import _functions
 from diptych.models.sentence.numpy_layers import NumpySentence, TextLayer, TextLayers
 from diptych.models.sentence.use_numpy import NumpyUSE
 from diptych.models.sentence.use_package import package_weights
@@ -40,6 +41,19 @@ def test_each_layer_is_its_equation(tmp_path):
     made = NumpySentence(layers(*of_kind.values()), file)(IDS, LENGTHS)
     np.testing.assert_allclose(made, expected, atol=1e-6)
     assert made.dtype == np.float32
+
+
+@pytest.mark.parametrize("texts", [1, 100])
+def test_texts_are_encoded_on_one_thread(texts, tmp_path, monkeypatch):
+    found = _functions()
+    if found is None:
+        pytest.skip("this NumPy has no OpenBLAS")
+    file = tmp_path / "weights.safetensors"
+    save_file({"other": torch.zeros(1)}, file)
+    sentence, threads = NumpySentence(layers(), file), []
+    monkeypatch.setattr(sentence, "_encode", lambda ids, lengths: threads.append(found[0]()) or np.zeros((len(ids), 5)))
+    sentence(np.repeat(IDS[:1], texts, 0), np.repeat(LENGTHS[:1], texts))
+    assert threads == [1]
 
 
 def test_other_weights_of_the_package_and_missing_tensors_are_refused(tmp_path):

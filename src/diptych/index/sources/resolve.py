@@ -96,5 +96,8 @@ def _absolute(source: str | Corpus) -> str:
 
 
 def _check_is_folder(source: str | Corpus) -> None:
-    if not isinstance(source, str) or not (Path(source).expanduser().is_dir() and is_folder_of_photos(source)):
+    path = Path(_absolute(source))
+    if path.is_absolute() and not path.exists():
+        raise DataError(f"{source}: no such file or folder")
+    if not isinstance(source, str) or not is_folder_of_photos(source):
         raise DataError(f"{source}: several sources must be folders of photos; index this one into a file of its own")

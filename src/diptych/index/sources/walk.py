@@ -6,13 +6,14 @@ import os
 import stat
 from typing import NamedTuple
 
-from diptych.data.file_kinds import INDEXED_SUFFIXES
+from diptych.data.file_kinds import INDEXED_SUFFIXES, RAW_SUFFIXES
 from diptych.errors import DataError
 from diptych.index.sources.listing import OTHER_ENDINGS, Listing, describe_failure
 from diptych.index.sources.raw_pairs import raw_doubles
 from diptych.index.sources.selection import Selection, is_hidden
 
 _ENDINGS = frozenset(suffix.removeprefix(".") for suffix in INDEXED_SUFFIXES)
+_RAW_ENDINGS = frozenset(suffix.removeprefix(".") for suffix in RAW_SUFFIXES)
 _LONGEST_ENDING = 10  # of a kind; what follows the dot in "Dr. Smith's letter" is none
 
 HIDDEN = "hidden"
@@ -40,6 +41,7 @@ class _Folder:
         self.prefix = prefix
         self.folders: list[tuple[str, str]] = []
         self.images: list[tuple[str, str, os.stat_result]] = []
+        self.endings: set[str] = set()  # of the images
         self.links: list[tuple[str, str, str, bool]] = []  # key, path, stem, whether it may be an image
         self.texts: dict[str, str] = {}  # their stamps by the stem of their name
 
@@ -49,6 +51,15 @@ class _Folder:
             self.texts[stem] = f"{status.st_size} {status.st_mtime_ns}"
         else:
             self.images.append((name, stem, status))
+            self.endings.add(ending)
+
+    def leave_out_raw_doubles(self) -> int:
+        """Leave out RAW photos that were written beside a JPEG or HEIC, and return their number."""
+        if not any(ending.lower() in _RAW_ENDINGS for ending in self.endings):
+            return 0
+        doubles = raw_doubles(name for name, _, _ in self.images)
+        self.images = [image for image in self.images if image[0] not in doubles]
+        return len(doubles)
 
 
 class Walk:
@@ -62,6 +73,7 @@ class Walk:
     def __init__(self, folder: str, selection: Selection) -> None:
         self._folder, self._real = folder, os.path.realpath(folder)
         self._ignores, self._follows_links = selection.ignores, selection.follow_links
+        self._plain_endings = _ENDINGS if self._ignores is None else frozenset()
         self._listing = Listing()
         self._links: list[_Link] = []
         self._seen: set[tuple[int, int]] = set()  # folders and images, if links are followed
@@ -100,26 +112,25 @@ class Walk:
                 if not self._takes_at_once(found, entry) and not self._is_left_out(prefix, entry):
                     self._take(found, entry)
         listing, texts = self._listing, found.texts
-        doubles = raw_doubles(name for name, _, _ in found.images)
-        if doubles:
-            listing.ignored[BESIDE_JPEG] += len(doubles)
-            found.images = [image for image in found.images if image[0] not in doubles]
+        if doubles := found.leave_out_raw_doubles():
+            listing.ignored[BESIDE_JPEG] += doubles
         for name, stem, status in found.images:
             listing.files[prefix + name] = status.st_size, status.st_mtime_ns, texts.get(stem)
             if self._follows_links:
                 self._is_new(status)
         self._links += [_Link(key, path, texts.get(stem), wanted) for key, path, stem, wanted in found.links]
-        used = {stem for _, stem, _ in found.images} | {stem for _, _, stem, _ in found.links}
-        listing.text_files.update(f"{prefix}{stem}.txt" for stem in texts if stem in used)
-        if unused := len(texts.keys() - used):
-            listing.ignored[".txt"] += unused
+        if texts:
+            used = {stem for _, stem, _ in found.images} | {stem for _, _, stem, _ in found.links}
+            listing.text_files.update(f"{prefix}{stem}.txt" for stem in texts if stem in used)
+            if unused := len(texts.keys() - used):
+                listing.ignored[".txt"] += unused
         return found.folders
 
     def _takes_at_once(self, found: _Folder, entry: os.DirEntry[str]) -> bool:
         """Take an image without any peculiarity, which most files are: the other steps come to the same, but slower."""
         name = entry.name
         stem, _, ending = name.rpartition(".")
-        if ending not in _ENDINGS or not stem or name[0] == "." or self._ignores is not None or not name.isascii():
+        if ending not in self._plain_endings or name[0] == "." or not name.isascii():
             return False
         if not entry.is_file(follow_symlinks=False):
             return False
@@ -127,6 +138,7 @@ class Walk:
             found.images.append((name, stem, entry.stat()))
         except OSError:
             return False
+        found.endings.add(ending)
         return True
 
     def _is_left_out(self, prefix: str, entry: os.DirEntry[str]) -> bool:
@@ -234,5 +246,5 @@ def _escaped(name: str) -> str | None:
         if not name.isascii():
             name.encode()
     except UnicodeEncodeError:
-        return name.encode(errors="backslashreplace").decode()
+        return os.fsencode(name).decode(errors="backslashreplace")
     return None

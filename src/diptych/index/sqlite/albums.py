@@ -62,9 +62,10 @@ def album_names(database: Database, image: int) -> dict[int, str]:
     return dict(rows)
 
 
-def has_album(database: Database, album: int) -> bool:
-    """Whether there is an album with this id."""
-    return bool(database.rows("SELECT 1 FROM albums WHERE id = ?", (int(album),)))
+def check_album(database: Database, album: int) -> None:
+    """Refuse an album that the index does not have."""
+    if not database.rows("SELECT 1 FROM albums WHERE id = ?", (int(album),)):
+        raise NotFoundError(f"no album {album} in this index; it may have been deleted")
 
 
 def ids_of(database: Database, names: Sequence[str]) -> dict[str, int]:
@@ -132,12 +133,8 @@ class Editor:
         self._count()
         return before - self._size(album)
 
-    def _check(self, album: int) -> None:
-        if not has_album(self._database, album):
-            raise NotFoundError(f"no album {album} in this index; it may have been deleted")
-
     def _check_own(self, album: int, what: str) -> None:
-        self._check(album)
+        check_album(self._database, album)
         if album == FAVOURITES:
             raise DataError(f"the favourites cannot be {what}; create an album of your own")
 
@@ -150,7 +147,7 @@ class Editor:
         return name
 
     def _hashes(self, album: int, entries: Ids) -> list[bytes]:
-        self._check(album)
+        check_album(self._database, album)
         found = self._database.rows(_HASHES, (json.dumps([int(id) for id in entries]),))
         for id, hash in found:
             if hash is None:

@@ -6,20 +6,29 @@ longer than the first.
 
 from __future__ import annotations
 
+from diptych.index.entries import Filters
+from diptych.index.sqlite import filtering
+from diptych.index.sqlite.albums import check_album
 from diptych.index.sqlite.database import Database
 
 _PAGE = """
-SELECT day, id FROM {images} WHERE kind = 'image' {conditions} ORDER BY day DESC, id DESC LIMIT ?
+SELECT i.day, i.id FROM {images} AS i WHERE i.kind = 'image' {conditions} ORDER BY i.day DESC, i.id DESC LIMIT ?
 """
 # Of a video only the first frame; the keys of all of them begin alike and end in digits, which : follows.
 _FIRST_OF_VIDEO = """
- AND (moment IS NULL OR NOT EXISTS (
-  SELECT 1 FROM entries AS f WHERE f.moment IS NOT NULL AND f.moment < entries.moment
-  AND f.key > rtrim(entries.key, '0123456789.') AND f.key < rtrim(entries.key, '0123456789.') || ':'))
+ AND (i.moment IS NULL OR NOT EXISTS (
+  SELECT 1 FROM entries AS f WHERE f.moment IS NOT NULL AND f.moment < i.moment
+  AND f.key > rtrim(i.key, '0123456789.') AND f.key < rtrim(i.key, '0123456789.') || ':'))
+"""
+# The second part takes away all but one frame of each video.
+_BY_FOLDER = """
+SELECT folder, count(*) FROM entries WHERE kind = 'image' AND folder != '' GROUP BY folder UNION ALL
+SELECT folder, count(DISTINCT rtrim(key, '0123456789.')) - count(*) FROM entries
+WHERE moment IS NOT NULL AND folder != '' GROUP BY folder
 """
 # CROSS JOIN makes SQLite begin with the album, which may have a few images of very many.
 _OF_ALBUM = """
-(SELECT e.day, e.id, e.folder, e.kind FROM album_images AS a
+(SELECT e.day, e.id, e.folder, e.kind, e.split, e.columns FROM album_images AS a
 CROSS JOIN contents AS c ON c.kind = 'image' AND c.hash = a.hash
 CROSS JOIN entries AS e ON e.content = c.id AND e.kind = 'image' WHERE a.album = ?)
 """
@@ -27,32 +36,32 @@ CROSS JOIN entries AS e ON e.content = c.id AND e.kind = 'image' WHERE a.album =
 Place = tuple[str, int]  # the day and the id of an image
 
 
-def newest(
-    database: Database, count: int, after: Place | None = None, folder: str = "", album: int | None = None
-) -> list[Place]:
-    """The next `count` images by day, newest first, after a place, in a folder and below it, of an album.
+def newest(database: Database, count: int, after: Place | None = None, filters: Filters | None = None) -> list[Place]:
+    """The next `count` images that pass the filters, by day, newest first, after a place.
 
     A video is shown by its first frame, in an album by those that it has.
     """
-    conditions = _FIRST_OF_VIDEO if album is None else ""
-    values: list[str | int] = [] if album is None else [album]
-    if folder := folder.strip("/"):
-        conditions += " AND (folder = ? OR (folder > ? AND folder < ?))"
-        values += [folder, f"{folder}/", f"{folder}0"]  # 0 follows /
+    filters = filters or Filters()
+    images, values = "entries", list[str | int]()
+    if filters.album is not None:
+        check_album(database, filters.album)
+        images, values = _OF_ALBUM, [filters.album]
+    conditions = _FIRST_OF_VIDEO if filters.album is None else ""
+    for condition, *parameters in filtering.conditions(database, filters):
+        conditions += f" AND {condition}"
+        values += parameters
     if after is not None:
-        conditions += " AND (day, id) < (?, ?)"
+        conditions += " AND (i.day, i.id) < (?, ?)"
         values += [*after]
-    images = "entries" if album is None else _OF_ALBUM
     rows = database.rows(_PAGE.format(images=images, conditions=conditions), (*values, count))
     return [(day, id) for day, id in rows]
 
 
 def subfolders(database: Database, parent: str = "") -> list[tuple[str, int, bool]]:
-    """The folders directly in a folder: path, number of images in it and below, and whether it has folders itself."""
+    """The folders directly in a folder: path, how many images `newest` shows of it, and whether it has folders."""
     start = f"{parent.strip('/')}/" if parent.strip("/") else ""
     counted: dict[str, tuple[int, bool]] = {}
-    statement = "SELECT folder, count(*) FROM entries WHERE kind = 'image' AND folder != '' GROUP BY folder"
-    for folder, images in database.rows(statement):
+    for folder, images in database.rows(_BY_FOLDER):
         if not folder.startswith(start):
             continue
         name, _, below = folder[len(start) :].partition("/")

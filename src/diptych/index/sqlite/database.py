@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from shlex import quote as shell_quote
 from typing import Any
 from urllib.parse import quote
 
@@ -66,6 +67,13 @@ class Database:
                 self._connection, self.file = new
             return self._connection.execute(statement, values).fetchall()
 
+    def batches(self, statement: str, values: Sequence[Any], size: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a statement, at most `size` at a time; within a block, so that all are of the same state."""
+        with self._errors_in_one_line():
+            cursor = self._connection.execute(statement, values)
+            while rows := cursor.fetchmany(size):
+                yield rows
+
     def each(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Execute a statement once per row of values, within a transaction."""
         with self._errors_in_one_line():
@@ -113,8 +121,11 @@ class Database:
         """Close the file; unless another process has it open, no other file is left beside it."""
         with self._lock:
             if self._write:
-                with suppress(sqlite3.Error):  # a reader keeps the log; the next writer removes it
+                try:
                     self._connection.execute("PRAGMA journal_mode = DELETE")
+                except sqlite3.Error:  # a reader keeps the log, which the next writer removes
+                    with suppress(sqlite3.Error):  # the file is complete without it, should somebody copy it
+                        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
             self._connection.close()
 
     @contextmanager
@@ -138,7 +149,8 @@ class Database:
     def _connect(self) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
         file = _identity(self.path)
         if file is None:
-            raise IndexFileError(f"{self.path}: no such index; make one: diptych index RUN SOURCE --into {self.path}")
+            name = shell_quote(str(self.path))
+            raise IndexFileError(f"{self.path}: no such index; make one: diptych index starter FOLDER --into {name}")
         if self.path.is_dir():
             raise IndexFileError(f"{self.path}: is a folder, not an index; name an index file")
         connection = self._open("rw" if self._write else "ro")

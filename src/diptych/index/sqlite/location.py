@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from diptych.errors import IndexFileError
 from diptych.files import locked_file
@@ -42,7 +43,9 @@ class SQLiteLocation:
         if tokeniser_file(path) is not None:
             raise IndexFileError(f"{path}: a run, not an index; index your photos with it: diptych index {path} FOLDER")
         if path.is_dir():
-            raise IndexFileError(f"{path}: a folder, not an index; make one of it: diptych index RUN {path}")
+            raise IndexFileError(
+                f"{path}: a folder, not an index; make one of it: diptych index starter {quote(str(path))}"
+            )
         return Store.open(path, write=write)
 
     def create(self, spec: IndexSpec) -> Store:

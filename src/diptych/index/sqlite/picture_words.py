@@ -24,8 +24,3 @@ def add(database: Database, found: Sequence[tuple[int, str]]) -> None:
         contents = [(content,) for content, words in found if words]
         database.each("DELETE FROM image_words WHERE rowid IN (SELECT id FROM entries WHERE content = ?)", contents)
         database.each(f"{ADD_IMAGE_WORDS} AND image.content = ?", contents)
-
-
-def exist(database: Database) -> bool:
-    """Whether words were found in any picture."""
-    return bool(database.rows("SELECT 1 FROM picture_words WHERE words != '' LIMIT 1"))

@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
-from diptych.errors import DataError, IndexFileError, NotFoundError, did_you_mean
+from diptych.errors import DataError, IndexFileError
 from diptych.index.albums import Album, AlbumEditor
 from diptych.index.backend import Ids, Problem
 from diptych.index.details import ImageDetails
 from diptych.index.entries import Entry, Filters, Kind
 from diptych.index.frames import file_key, number_names
+from diptych.index.packed import PackedVectors
 from diptych.index.sources.listing import Stamp
 from diptych.index.spec import IndexSpec
-from diptych.index.sqlite import albums, browse, details, picture_words, words
+from diptych.index.sqlite import albums, browse, details, filtering, picture_words, words
 from diptych.index.sqlite.database import Database
 from diptych.index.vectors import decode, decode_set
 from diptych.models.engines.engine import Encodings
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 # Entries by their ids, in the given order; a text has the path, day and columns of its image.
 _BY_ID = "FROM json_each(?) AS wanted JOIN entries AS e ON e.id = wanted.value"
 _IMAGE = "JOIN entries AS i ON i.id = coalesce(e.image, e.id) JOIN contents AS c ON c.id = i.content"
-_TAKEN = "coalesce(c.taken, date(nullif(i.modified, 0) / 1000000000, 'unixepoch', 'localtime'))"
+_TAKEN = "nullif(i.day, '')"
+_BATCH = 2048  # vectors that are read at a time
 
 
 class Store:
@@ -117,19 +119,29 @@ class Store:
     def vectors(self, kind: Kind) -> tuple[Integers, Floats]:
         """The ids of all entries of a kind, ascending, and their vectors, (entries, size)."""
         with self.reading():
-            spec = self.spec
-            rows = self.database.rows(
-                "SELECT e.id, c.vector FROM entries AS e JOIN contents AS c ON c.id = e.content "
-                "WHERE e.kind = ? ORDER BY e.id",
-                (kind,),
-            )
-        try:
-            vectors = decode([row[1] for row in rows], spec.storage, spec.size)
-        except IndexFileError as reason:
-            raise IndexFileError(
-                f"{self.path}: {reason}; `diptych index rebuild {self.path}` rebuilds it from the images"
-            ) from None
-        return np.array([row[0] for row in rows], np.int64), vectors
+            total = self.counts()[kind]
+            ids, vectors = np.empty(total, np.int64), np.empty((total, self.spec.size), np.float32)
+            end = 0
+            for some, packed in self.packed(kind):
+                begin, end = end, end + len(some)
+                ids[begin:end], vectors[begin:end] = some, packed[:]
+        return ids[:end], vectors[:end]
+
+    def packed(self, kind: Kind) -> Iterator[tuple[Integers, PackedVectors]]:
+        """The same some entries at a time, as they are stored; within `reading`."""
+        spec = self.spec
+        statement = (
+            "SELECT e.id, c.vector FROM entries AS e JOIN contents AS c ON c.id = e.content "
+            "WHERE e.kind = ? ORDER BY e.id"
+        )
+        for rows in self.database.batches(statement, (kind,), _BATCH):
+            ids, vectors = zip(*rows, strict=True)
+            try:
+                yield np.array(ids, np.int64), PackedVectors.unpacked(vectors, spec.storage, spec.size)
+            except IndexFileError as reason:
+                raise IndexFileError(
+                    f"{self.path}: {reason}; `diptych index rebuild {self.path}` rebuilds it from the images"
+                ) from None
 
     def sets(self, ids: Ids) -> tuple[Floats, ...] | None:
         """The sets of vectors of these entries of one kind, (members, size) each; None if the model has no sets."""
@@ -192,10 +204,14 @@ class Store:
     def matching(self, kind: Kind, filters: Filters) -> Integers:
         """The ids of the entries of a kind that pass the filters, ascending; texts are filtered by their image."""
         conditions = ["e.kind = ?"]
-        values: list[str] = [kind]
-        for condition, *parameters in self._conditions(filters):
+        values: list[str | int] = [kind]
+        for condition, *parameters in filtering.conditions(self.database, filters):
             conditions.append(condition)
             values += parameters
+        if filters.album is not None:
+            albums.check_album(self.database, filters.album)
+            conditions.append("c.kind = 'image' AND c.hash IN (SELECT hash FROM album_images WHERE album = ?)")
+            values.append(filters.album)
         statement = f"SELECT e.id FROM entries AS e {_IMAGE} WHERE {' AND '.join(conditions)} ORDER BY e.id"
         return np.array([row[0] for row in self.database.rows(statement, values)], np.int64)
 
@@ -207,9 +223,13 @@ class Store:
         """The images with all of these words, or with at least one of them, best first, and their BM25 scores."""
         return words.by_words(self.database, text, every=every)
 
-    def has_picture_words(self) -> bool:
-        """Whether words were read in any picture."""
-        return picture_words.exist(self.database)
+    def with_words(self, text: str) -> Integers:
+        """The ids of the images with all of these words, ascending."""
+        return words.with_words(self.database, text)
+
+    def has_descriptions(self) -> bool:
+        """Whether any image has a caption, or words that were read in it."""
+        return words.has_descriptions(self.database)
 
     def unread_pictures(self) -> list[tuple[int, str, float | None]]:
         """The contents that were not read yet, each with the key of one of its images, and its second of a video."""
@@ -229,34 +249,34 @@ class Store:
 
     def image_stamps(self) -> dict[str, Stamp]:
         """The stamp of every file with an image, by its key; a video has one for all of its frames."""
-        rows = self.database.rows("SELECT key, moment, size, modified, details FROM entries WHERE kind = 'image'")
-        return {file_key(key, moment): (size, modified, details) for key, moment, size, modified, details in rows}
+        select = "SELECT key, size, modified, details{} FROM entries WHERE kind = 'image' AND moment IS {} NULL"
+        photos = self.database.rows(select.format("", ""))
+        frames = self.database.rows(select.format(", moment", "NOT"))
+        stamps = {key: (size, modified, details) for key, size, modified, details in photos}
+        return stamps | {file_key(key, moment): (*stamp, details) for key, *stamp, details, moment in frames}
 
     def columns(self) -> list[str]:
         """The columns of the source's table."""
-        return self._distinct(
-            "SELECT DISTINCT json_each.key FROM entries, json_each(entries.columns) WHERE entries.columns IS NOT NULL"
-        )
+        return filtering.columns(self.database)
 
     def folders(self) -> list[str]:
         """All folders of the source that contain an image, directly or further below."""
-        paths = self._distinct("SELECT DISTINCT folder FROM entries WHERE kind = 'image' AND folder != ''")
-        return sorted(
-            {"/".join(parts[:depth]) for parts in (p.split("/") for p in paths) for depth in range(1, 1 + len(parts))}
-        )
+        rows = self.database.rows("SELECT DISTINCT folder FROM entries WHERE kind = 'image' AND folder != ''")
+        paths = (path.split("/") for (path,) in rows)
+        return sorted({"/".join(parts[:depth]) for parts in paths for depth in range(1, 1 + len(parts))})
 
     def splits(self) -> list[str]:
         """The splits of the source."""
-        return self._distinct("SELECT DISTINCT split FROM entries WHERE split IS NOT NULL")
+        return filtering.splits(self.database)
 
     def newest(
-        self, count: int, after: browse.Place | None = None, folder: str = "", album: int | None = None
+        self, count: int, after: browse.Place | None = None, filters: Filters | None = None
     ) -> list[browse.Place]:
-        """Day and id of the next `count` images, newest first, after a place, in a folder and below it, of an album."""
-        return browse.newest(self.database, count, after, folder, album)
+        """Day and id of the next `count` images that pass the filters, newest first, after a place."""
+        return browse.newest(self.database, count, after, filters)
 
     def subfolders(self, parent: str = "") -> list[tuple[str, int, bool]]:
-        """The folders directly in a folder: path, number of images in it and below, and whether it has folders."""
+        """The folders directly in a folder: path, how many images `newest` shows of it, and whether it has folders."""
         return browse.subfolders(self.database, parent)
 
     def thumbnail(self, id: int) -> bytes | None:
@@ -284,10 +304,6 @@ class Store:
     def album_names(self, image: int) -> dict[int, str]:
         """The names of the albums that an image is in, by their ids."""
         return albums.album_names(self.database, image)
-
-    def has_album(self, album: int) -> bool:
-        """Whether there is an album with this id."""
-        return albums.has_album(self.database, album)
 
     def ids_of(self, names: Sequence[str]) -> dict[str, int]:
         """The ids of images by their keys, or by the paths of their files below the indexed folder."""
@@ -317,9 +333,6 @@ class Store:
         """Close the file."""
         self.database.close()
 
-    def _distinct(self, statement: str) -> list[str]:
-        return sorted(row[0] for row in self.database.rows(statement))
-
     def _select(self, ids: Ids, columns: str, joined: str = "") -> list[tuple[Any, ...]]:
         """Columns of these entries, in the given order."""
         rows = self.database.rows(f"SELECT {columns} {_BY_ID} {joined} ORDER BY wanted.key", (_json(ids),))
@@ -328,28 +341,6 @@ class Store:
             unknown = next((id for id in ids if id not in known), None)
             raise DataError(f"{self.path}: no entry {unknown}; it may have been removed meanwhile")
         return rows
-
-    def _conditions(self, filters: Filters) -> Iterator[tuple[str, ...]]:
-        """The conditions of filters in SQL, each with its values."""
-        if filters.folder is not None and (folder := filters.folder.strip("/")) not in ("", "."):
-            yield "(i.folder = ? OR (i.folder > ? AND i.folder < ?))", folder, f"{folder}/", f"{folder}0"  # 0 follows /
-        for name, sign in (("since", ">="), ("until", "<=")):
-            if (day := getattr(filters, name)) is not None:
-                yield f"{_TAKEN} {sign} ?", day
-        if filters.album is not None:
-            if not self.has_album(filters.album):
-                raise NotFoundError(f"no album {filters.album} in the index; it may have been deleted")
-            images = "SELECT hash FROM album_images WHERE album = ?"
-            yield f"c.kind = 'image' AND c.hash IN ({images})", str(filters.album)
-        if filters.split is not None:
-            if filters.split not in (known := self.splits()):
-                raise DataError(f"no split {filters.split!r} in the index; {_suggest(filters.split, known, 'splits')}")
-            yield "i.split = ?", filters.split
-        known = self.columns() if filters.columns else []
-        for column, value in filters.columns:
-            if column not in known:
-                raise DataError(f"no column {column!r} in the index; {_suggest(column, known, 'columns')}")
-            yield "EXISTS (SELECT 1 FROM json_each(i.columns) AS o WHERE o.key = ? AND o.value = ?)", column, value
 
 
 def _parse_spec(path: Path, stored: Any) -> IndexSpec:
@@ -363,7 +354,3 @@ def _parse_spec(path: Path, stored: Any) -> IndexSpec:
 
 def _json(ids: Ids) -> str:
     return json.dumps([int(id) for id in ids])
-
-
-def _suggest(name: str, known: list[str], what: str) -> str:
-    return did_you_mean(name, known) if known else f"its source has no {what}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 
 from diptych.data.corpus import Floats, Integers
+from diptych.index.query_text import quoted_phrases
 from diptych.index.sqlite.database import Database
 
 _NOT_IN_WORDS = re.compile(r"[\W_]+")
@@ -24,13 +26,26 @@ def captioned(database: Database, phrases: Sequence[str]) -> Integers:
 
 
 def by_words(database: Database, text: str, *, every: bool) -> tuple[Integers, Floats]:
-    """The images with all of these words, or with at least one of them, best first, and their BM25 scores."""
-    words = dict.fromkeys(_words(text))
-    if not words:
+    """The images with all of these words and phrases, or with at least one of them, best first, with BM25 scores."""
+    found = _query(text, " AND " if every else " OR ")
+    if not found:
         return np.zeros(0, np.int64), np.zeros(0, np.float32)
     statement = "SELECT rowid, -rank FROM image_words WHERE image_words MATCH ? ORDER BY rank, rowid"
-    rows = database.rows(statement, ((" AND " if every else " OR ").join(_quote([word]) for word in words),))
+    rows = database.rows(statement, (found,))
     return np.array([id for id, _ in rows], np.int64), np.array([score for _, score in rows], np.float32)
+
+
+def with_words(database: Database, text: str) -> Integers:
+    """The ids of the images with all of these words, ascending."""
+    found = _query(text, " AND ")
+    statement = "SELECT rowid FROM image_words WHERE image_words MATCH ? ORDER BY rowid"
+    return np.array([id for (id,) in database.rows(statement, (found,))] if found else [], np.int64)
+
+
+def has_descriptions(database: Database) -> bool:
+    """Whether any image has a caption, or words that were read in it."""
+    captions, read = "SELECT 1 FROM entries WHERE image IS NOT NULL", "SELECT 1 FROM picture_words WHERE words != ''"
+    return bool(database.rows(f"SELECT EXISTS({captions}) OR EXISTS({read})")[0][0])
 
 
 def has_word(database: Database, word: str) -> bool:
@@ -51,8 +66,15 @@ def _show_vocabulary(database: Database) -> None:
 
 
 def _words(text: str) -> list[str]:
-    """The parts of a text between spaces and punctuation."""
-    return [word for word in _NOT_IN_WORDS.split(text) if word]
+    """The parts of a text between spaces and punctuation; an accent of its own, as in file names on macOS, is none."""
+    return [word for word in _NOT_IN_WORDS.split(unicodedata.normalize("NFC", text)) if word]
+
+
+def _query(text: str, joined: str) -> str:
+    """The words of a text, and its phrases in quotes, as a query, each of them once; empty if it has none."""
+    phrases, rest = quoted_phrases(text)
+    parts = [*(_words(phrase) for phrase in phrases), *([word] for word in _words(rest))]
+    return joined.join(dict.fromkeys(_quote(words) for words in parts if words))
 
 
 def _quote(words: Sequence[str]) -> str:

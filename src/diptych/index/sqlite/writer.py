@@ -167,8 +167,10 @@ class Writer:
         statement = "SELECT key FROM entries WHERE moment IS NOT NULL AND key > ? AND key < ?"
         return {row[0] for row in self._database.rows(statement, (f"{video}#", f"{video}$"))}  # $ follows #
 
-    def _images(self, keys: Iterable[str]) -> list[tuple[int, str, int]]:
+    def _images(self, keys: Collection[str]) -> list[tuple[int, str, int]]:
         """Id, key and content of the images with these keys."""
+        if not keys:
+            return []
         statement = "SELECT id, key, content FROM entries WHERE kind = 'image' AND key IN "
         return [(row[0], row[1], row[2]) for row in self._database.rows(statement + _IN_LIST, _json(keys))]
 

@@ -1,6 +1,6 @@
 """The calibration of a model: the probability that a text describes a photo, from their score.
 
-    P = sigmoid(w · (score, q16, q50, q84, q99, q100, log(1 + words)) + b)
+    P = sigmoid(w · (score, q16, q50, q84, q99, q100, log(1 + min(words, 8))) + b)
 
 There are two pairs of w and b. Those of `hits` are fitted on queries as often as people use their words, and give the
 probability of a hit. Those of `answers` are fitted on queries by a root of that, so that they expect less that there
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import PositiveInt, ValidationError
 
 import diptych
 from diptych.data.corpus import Floats
@@ -32,6 +32,7 @@ FILE = "calibration.json"
 FORMAT = 1
 QUANTILES = (0.16, 0.5, 0.84, 0.99, 1.0)
 FEATURES = 1 + len(QUANTILES) + 1
+LONGEST = 8  # words that are counted; calibrations of before count all of them
 
 _WORD = re.compile(r"[^\W_]+")
 _AGAIN = "fit it again: diptych calibrate RUN DATA"
@@ -56,6 +57,7 @@ class _Stored(Settings):
     step: float
     references: str
     figures: dict[str, float]
+    longest: PositiveInt | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class LogisticFit:
 class Calibration:
     """What was fitted, the vectors of the reference photos, (photos, size), and figures of the fit.
 
-    `identity` is that of the model whose scores it reads.
+    `identity` is that of the model whose scores it reads; `longest` is how many words of a text are counted.
     """
 
     identity: str
@@ -84,10 +86,11 @@ class Calibration:
     answers: LogisticFit
     references: Floats
     figures: dict[str, float]
+    longest: int | None = LONGEST
 
     def describe_texts(self, vectors: Floats, texts: Sequence[str]) -> Floats:
         """What the probability depends on besides the score: (texts, FEATURES - 1)."""
-        return describe_texts(vectors @ self.references.T, texts)
+        return describe_texts(vectors @ self.references.T, texts, self.longest)
 
     def save(self, folder: Path) -> None:
         """Write the file into the folder of the model."""
@@ -103,6 +106,7 @@ class Calibration:
             step=step,
             references=base64.b64encode(rounded.tobytes()).decode("ascii"),
             figures=self.figures,
+            longest=self.longest,
         )
         write_json(folder / FILE, stored.model_dump(mode="json"))
 
@@ -127,7 +131,7 @@ class Calibration:
             raise RunError(f"{path}: damaged; {_AGAIN}") from None
         if not len(references) or not (_is_whole(hits) and _is_whole(answers)):
             raise RunError(f"{path}: damaged; {_AGAIN}")
-        return cls(stored.identity, hits, answers, references, stored.figures)
+        return cls(stored.identity, hits, answers, references, stored.figures, stored.longest)
 
 
 def _stored(fit: LogisticFit) -> _StoredFit:
@@ -142,11 +146,11 @@ def _is_whole(fit: LogisticFit) -> bool:
     return len(fit.weights) == FEATURES and bool(np.isfinite([*fit.weights, fit.bias]).all())
 
 
-def describe_texts(background: Floats, texts: Sequence[str]) -> Floats:
+def describe_texts(background: Floats, texts: Sequence[str], longest: int | None = LONGEST) -> Floats:
     """The features of texts from their scores with the reference photos, (texts, photos)."""
     quantiles = np.quantile(background, QUANTILES, axis=1).T  # (texts, quantiles)
-    words = [len(_WORD.findall(text)) for text in texts]
-    return np.column_stack([quantiles, np.log1p(words)]).astype(np.float32)
+    words = np.array([len(_WORD.findall(text)) for text in texts], np.float32)
+    return np.column_stack([quantiles, np.log1p(np.minimum(words, longest or np.inf))]).astype(np.float32)
 
 
 def copy_calibration(source: Path, target: Path, identity: str) -> None:

@@ -1,7 +1,8 @@
 """Queries as people type them, made from captions: words, short phrases and whole captions, and the photos they match.
 
 A photo matches a query if its captions have all of the query's content words, in any order. With several captions per
-photo, two of them must; a photo with one such caption may show the thing or not, so it is left out.
+photo, two of them must; a photo with one such caption may show the thing or not, so it is left out. A sentence need not
+be said in the same words: its photos are those whose captions, taken together, have most of its words.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.data.corpus import Integers
+from diptych.data.corpus import Floats, Integers
 from diptych.text.noun_phrases import FUNCTION_WORDS
 
 LONGEST = 5  # words of a phrase
 SEVERAL = 3  # captions per photo from which two must agree
-_SHARES = {"word": 0.5, "phrase": 0.45, "caption": 0.05}
+SENTENCE = 4  # content words from which a query is a sentence
+MOST, FEW = 0.6, 0.3  # shares of a sentence's words from which a photo matches, and up to which it does not
+_TINY = 1e-4  # that sums of float32 may be off
+_SHARES = {"word": 0.43, "phrase": 0.4, "caption": 0.17}
 _WORD = re.compile(r"[^\W_]+")
 _PLURALS = (("ies", "y"), ("ves", "f"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"))
 
 
 class CaptionIndex:
-    """Which photos the captions of a corpus say a query of; `owners` are the photos of the captions, from 0 on."""
+    """Finds the photos whose captions match a query; `owners` are the photos of the captions, numbered from 0."""
 
     def __init__(self, captions: Sequence[str], owners: Integers, photos: int) -> None:
         self.captions, self.owners, self._photos = captions, owners, photos
@@ -32,6 +36,7 @@ class CaptionIndex:
         for place, caption in enumerate(captions):
             for word in content_words(caption):
                 self._places[word].add(place)
+        self._photos_of = {word: np.unique(owners[list(places)]) for word, places in self._places.items()}
         self._agreeing = 2 if len(captions) >= SEVERAL * photos else 1
 
     def mentions(self, query: str) -> Integers:
@@ -42,10 +47,21 @@ class CaptionIndex:
 
     def matches(self, query: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which photos match a query, and which may match it: (photos,) each."""
+        words = content_words(query)
+        if len(words) >= SENTENCE:
+            share = self._said(words)
+            return share > MOST - _TINY, share > FEW + _TINY
         counts = self.mentions(query)
         # A long query describes its own photo, and other captions of the photo use other words.
-        needed = 1 if len(content_words(query)) >= SEVERAL else self._agreeing
+        needed = 1 if len(words) >= SEVERAL else self._agreeing
         return counts >= needed, counts > 0
+
+    def _said(self, words: frozenset[str]) -> Floats:
+        """The share of some words that the captions of each photo have: (photos,)."""
+        shares = np.zeros(self._photos, np.float32)
+        for word in words & self._photos_of.keys():
+            shares[self._photos_of[word]] += 1 / len(words)
+        return shares
 
     def draw(self, count: int, random: np.random.Generator) -> list[str]:
         """That many queries, drawn from the captions, so that words that people use often are drawn often."""

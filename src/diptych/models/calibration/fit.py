@@ -18,6 +18,7 @@ from diptych.data.corpus import Floats, Integers
 from diptych.errors import DataError
 from diptych.models.calibration.calibration import FEATURES, Calibration, LogisticFit, describe_texts
 from diptych.models.calibration.caption_queries import CaptionIndex
+from diptych.models.embeddings import normalized
 
 FEWEST = 100  # photos
 PHOTOS = 1000  # that are used of a larger split; half of them are references
@@ -138,17 +139,11 @@ def _pairs(  # noqa: PLR0917 (what all queries share, and which photos they are 
 
 def _similarity(photos: CaptionedPhotos, queries: Floats) -> Floats:
     """The cosine of each query with the caption of each photo that is most similar to it: (queries, photos)."""
-    cosines = _unit(queries) @ _unit(photos.texts).T
+    cosines = normalized(queries) @ normalized(photos.texts).T
     similar = np.full((len(queries), len(photos.images)), -1, np.float32)
     for caption, owner in enumerate(photos.owners.tolist()):
         np.maximum(similar[:, owner], cosines[:, caption], out=similar[:, owner])
     return similar
-
-
-def _unit(vectors: Floats) -> Floats:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Floats = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-    return unit
 
 
 def _logistic_regression(features: Floats, right: NDArray[np.bool_], weights: Floats) -> tuple[LogisticFit, float]:

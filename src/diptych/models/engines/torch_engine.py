@@ -32,6 +32,7 @@ from diptych.models.opening import open_matcher
 from diptych.models.text_inputs import TextInputs
 from diptych.models.tower import Tokens
 from diptych.progress import ProgressCallback
+from diptych.ranks import ALONE, Ranks
 from diptych.text.tokenisers.tokeniser import Tokeniser, known_texts
 
 IMAGES_AT_ONCE = 64
@@ -176,22 +177,38 @@ class TorchEngine:
         progress: ProgressCallback | None = None,
         batch_size: int | None = None,
         inputs: TextInputs | None = None,
+        ranks: Ranks = ALONE,
+        keep: slice = slice(None),
     ) -> Tensor:
-        """Encode texts: (texts, ...). `inputs` are their ids and features, if those are known already."""
+        """Encode texts: (texts, ...). `inputs` are their ids and features, if those are known already.
+
+        Several `ranks` take turns with the batches, and all get the result of one process; `keep` are the texts whose
+        encodings this rank needs, by default all.
+        """
         at_once = batch_size or TEXTS_AT_ONCE
         inputs = TextInputs(self.tokeniser.encode_all(texts)) if inputs is None else inputs
         # Neighbours share prefixes, which the text tower computes once, or have equal lengths and need no padding.
         keys: Sequence[Any] = texts if self.matcher.shares_prefixes else inputs.lengths.tolist()
         order = np.array(sorted(range(len(texts)), key=keys.__getitem__), np.int64)
-        rows, done = [], 0
-        for chunk in np.split(order, range(at_once, len(order), at_once)):
-            rows.append(self.matcher.encode_texts(inputs.tokens(chunk, self.device)))
-            done += len(chunk)
+        kept = np.zeros(len(texts), bool)
+        kept[keep] = True
+        rows, numbers, done = [], [], 0
+        chunks = np.split(order, range(at_once, len(order), at_once))
+        for begin in range(0, len(chunks), ranks.count):
+            turn = chunks[begin : begin + ranks.count]
+            has_chunk = ranks.rank < len(turn)
+            encoded = self.matcher.encode_texts(
+                inputs.tokens(turn[ranks.rank] if has_chunk else order[:1], self.device)
+            )
+            for part, chunk in zip(ranks.gather(encoded if has_chunk else encoded[:0]), turn, strict=False):
+                rows.append(part if kept[chunk].all() else part[torch.from_numpy(kept[chunk]).to(part.device)])
+                numbers.append(chunk[kept[chunk]])
+            done += sum(map(len, turn))
             if progress:
                 progress(done, len(order))
         encoded = concatenate_encodings(rows)
         out = torch.empty_like(encoded)
-        out[torch.from_numpy(order).to(out.device)] = encoded
+        out[torch.from_numpy(np.argsort(np.argsort(np.concatenate(numbers)))).to(out.device)] = encoded
         return out
 
     @torch.inference_mode()
@@ -216,18 +233,19 @@ class TorchEngine:
         progress: ProgressCallback | None = None,
         reader: ImageReader | None = None,
         texts: TextInputs | None = None,
+        ranks: Ranks = ALONE,
     ) -> EncodedCorpus:
         """Encode the images and texts of a corpus that share a group with the other side.
 
         `progress` receives the number of items done and the total. `texts` are the inputs of those texts, if they are
-        known already.
+        known already. Several `ranks` do it together, and all get the same encodings.
         """
         corpus = corpus.matched()
         if not len(corpus.texts):
             raise DataError(f"{corpus.name}: no image and text share a group; nothing can be ranked")
         total = len(corpus.image_ids) + len(corpus.texts)
         images, readable, skipped = self.encode_corpus_images(
-            corpus, workers, progress and (lambda done, _: progress(done, total)), reader
+            corpus, workers, progress and (lambda done, _: progress(done, total)), reader, ranks
         )
         if skipped:
             corpus = corpus.take(readable, np.arange(len(corpus.texts)))
@@ -238,7 +256,7 @@ class TorchEngine:
             images, corpus = images[torch.from_numpy(rows).to(images.device)], matched
         start = total - len(corpus.texts)
         encoded = self.text_tensor(
-            corpus.texts, progress and (lambda done, _: progress(start + done, total)), inputs=texts
+            corpus.texts, progress and (lambda done, _: progress(start + done, total)), inputs=texts, ranks=ranks
         )
         return EncodedCorpus.from_matcher(self.matcher, corpus, images, encoded, skipped)
 
@@ -249,25 +267,34 @@ class TorchEngine:
         workers: int = 2,
         progress: ProgressCallback | None = None,
         reader: ImageReader | None = None,
+        ranks: Ranks = ALONE,
     ) -> tuple[Tensor, Integers, dict[str, str]]:
         """Encode a corpus' images: the encodings, the image number of each row, and why images were skipped, by id."""
         reader = reader or self.image_reader(corpus, workers, progress)
         count = len(corpus.image_ids)
         chunks = np.split(np.arange(count), range(IMAGES_AT_ONCE, count, IMAGES_AT_ONCE))
         rows, numbers, done = [], [], 0
-        for chunk, (values, readable) in zip(chunks, read_ahead(reader.read, chunks, workers), strict=True):
+        own = chunks[ranks.share(len(chunks))]
+        for chunk, (values, readable) in zip(own, read_ahead(reader.read, own, workers), strict=True):
             if readable.any():
                 rows.append(self.matcher.encode_images(self._to_device(values)))
                 numbers.append(chunk[readable])
             done += len(chunk)
             if progress:
                 progress(done, count)
-        skipped = {corpus.image_ids[image]: reason for image, reason in sorted(reader.skipped.items())}
-        if not rows:
+        all_skipped = [pair for part in ranks.gather_values(list(reader.skipped.items())) for pair in part]
+        skipped = {corpus.image_ids[image]: reason for image, reason in sorted(all_skipped)}
+        if not sum(count for (count,) in ranks.gather_numbers(len(rows))):
             splits = "+".join(sorted(set(corpus.image_splits.tolist())))
             first = next(iter(skipped.values()), "there is none")
             raise DataError(f"{corpus.name}: no image of {splits or 'it'} could be read; first reason: {first}")
-        return concatenate_encodings(rows), np.concatenate(numbers), skipped
+        if not rows:  # nothing for this rank
+            values = reader.read(np.arange(0))[0]
+            nothing = self._to_device(np.zeros((1, *values.shape[1:]), values.dtype))
+            rows, numbers = [self.matcher.encode_images(nothing)[:0]], [np.arange(0)]
+        numbered = ranks.all_rows(torch.from_numpy(np.concatenate(numbers)).to(self.device))
+        encoded = ranks.all_rows(concatenate_encodings(rows))
+        return encoded, numbered.cpu().numpy(), skipped
 
     def _all_tokens(self, texts: Sequence[Sequence[str]]) -> Tokens:
         table = self.tokeniser.encode_words(texts)

@@ -1,8 +1,9 @@
-"""Keeps NumPy's products on one thread while a few texts are encoded.
+"""Keeps NumPy's products on one thread while texts are encoded.
 
-OpenBLAS distributes matrices of a few rows as well, and its threads wait for each other by spinning: on a busy machine
-that takes more time than the products. The number of threads belongs to the process, so products in other Python
-threads also take one thread meanwhile, which is a matter of milliseconds.
+OpenBLAS's threads wait for each other by spinning. On an idle machine, a second thread saves a third of the time of
+many texts; on a busy one, such as while photos are indexed, texts take several times as long with it
+(benchmarks/probes/text_threads.py). The number of threads belongs to the process, so products in other Python threads
+also take one thread meanwhile.
 """
 
 from __future__ import annotations

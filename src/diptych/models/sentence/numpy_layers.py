@@ -10,7 +10,6 @@ An export lists the layers and the tensors that each reads from the weights of t
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -22,8 +21,6 @@ from diptych.models.sentence.blas_threads import one_blas_thread
 from diptych.models.sentence.use_numpy import Floats, Integers, NumpyUSE, unit_rows
 from diptych.models.sentence.use_package import Layers, check_package
 from diptych.settings import Settings
-
-_FEW_PIECES = 64  # those of a query or two
 
 
 class TextLayer(Settings):
@@ -54,7 +51,7 @@ class NumpySentence:
 
     def __call__(self, ids: Integers, lengths: Integers) -> Floats:
         """The vectors of the texts."""
-        with one_blas_thread() if ids.size <= _FEW_PIECES else nullcontext():
+        with one_blas_thread():
             vectors = self._encode(ids, lengths)
             for layer in self._layers:
                 vectors = _apply(layer.kind, vectors, *(self._tensors[name] for name in layer.tensors))

@@ -81,7 +81,7 @@ class NumpyUSE:
 
     def _with_neighbours(self, pieces: Floats, mask: Floats) -> Floats:
         """Each piece beside what the branches make of it and its neighbours: (texts, length, FEATURES)."""
-        projected = [pieces @ self._array(f"proj{count}") + self._array(f"proj_b{count}") for count, _ in NEIGHBOURS]
+        projected = [self._linear(pieces, f"proj{count}", f"proj_b{count}") for count, _ in NEIGHBOURS]
         gain, shift = (np.concatenate([self._array(f"{name}{count}") for count, _ in NEIGHBOURS])
                        for name in ("ln_g", "ln_b"))  # fmt: skip
         branches = np.split(_layer_norm(np.concatenate(projected, 2), gain, shift), len(NEIGHBOURS), 2)
@@ -90,11 +90,16 @@ class NumpyUSE:
         for number, (states, (count, before)) in enumerate(zip(branches, NEIGHBOURS, strict=True)):
             for layer in (1, 2):
                 windows = _windows(states * mask, count, before)
-                moved = windows @ self._array(f"w{layer}_{count}") + self._array(f"b{layer}_{count}")
+                moved = self._linear(windows, f"w{layer}_{count}", f"b{layer}_{count}")
                 states = states + np.maximum(moved, 0)  # noqa: PLW2901
             begin = PIECE + number * BRANCH
             features[:, :, begin : begin + BRANCH] = states
         return _layer_norm(features, self._array("ln_g"), self._array("ln_b"))
+
+    def _linear(self, values: Floats, weight: str, bias: str) -> Floats:
+        """W v + b at all places, (texts, length, size), as one product: NumPy would compute one per text."""
+        rows = values.reshape(-1, values.shape[2]) @ self._array(weight) + self._array(bias)
+        return rows.reshape(*values.shape[:2], -1)
 
     def _residual_layers(self, pooled: Floats) -> Floats:
         inner = np.maximum(pooled @ self._array("d0"), 0)

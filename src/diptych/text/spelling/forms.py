@@ -1,4 +1,4 @@
-"""Words that no list needs to have: regular forms of other words ("rollerblades"), and compounds ("wakeboard")."""
+"""Words that a list need not have: regular forms of its words ("rollerblades"), and compounds ("wakeboard")."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The words that a person may type: English words with how rare they are, names, and common words of other languages.
 
-The file has the words in plain letters, sorted, one block per first letter, each line without the letters that the line
-before begins with: their number as a character from "0" on, the rest, and for an English word its rarity as a letter
-from "A" on. `tests/support/word_list.py` makes it.
+The file has one block per first letter, with the words in plain letters, sorted. A line has one word: the number of
+letters that it shares with the beginning of the word before, as a character from "0" on, its other letters, and for an
+English word its rarity, as a letter from "A" on. `tests/support/word_list.py` makes the file.
 """
 
 from __future__ import annotations

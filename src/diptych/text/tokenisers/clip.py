@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ _WORD_END = "</w>"
 _WORDS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|\\p{L}+|\\p{N}|[^\\s\\p{L}\\p{N}\u0345]+"
 
 
+@lru_cache(maxsize=4)  # made in half a second, and asked for several times while a model is opened
 def clip_tokeniser(context: int = CONTEXT, clean: Cleaning = "lower", prompt: str | None = None) -> Pretrained:
     """The tokeniser of open_clip's models that name no other."""
     return Pretrained(document=_document(_merges()), context=context, clean=clean, prompt=prompt)
