@@ -45,5 +45,10 @@ def test_how_an_error_is_answered(error, status, words):
     assert "secret" not in message
 
 
+def test_a_list_of_the_wrong_length_is_described_plainly(kit, client):
+    refused = kit.error_of(client.post("/export", json={"ids": []}), 422)
+    assert refused == "ids: list should have at least 1 item, not 0"
+
+
 def test_a_message_is_one_line():
     assert errors.error_response(400, "two\n lines").body == b'{"error": "two lines"}'

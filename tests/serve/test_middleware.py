@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from diptych.serve.middleware import is_local
+from diptych.serve.middleware import HeadAsGet, is_local
 
 ALLOWED = ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "LOCALHOST.", "[::1]:8000", "photos.home:80", "192.168.7.7"]
 REFUSED = [
@@ -42,7 +42,7 @@ def test_pages_of_other_origins_are_refused(kit, client):
 def test_every_response_has_security_headers(client, address):
     headers = client.get(address).headers
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
     assert headers["cross-origin-resource-policy"] == "same-origin"
     assert headers["content-security-policy"].startswith("default-src 'self'; ")
     assert "unsafe" not in headers["content-security-policy"]
@@ -67,6 +67,25 @@ def test_head_is_get_without_the_body(kit, client):
         assert not any(message["body"] for message in sent[1:])
         assert scope["method"] == "HEAD"
     assert scope["route"].path_format == "/image/{id}"  # requests are counted by route
+
+
+def test_head_reads_no_more_of_a_long_body_than_its_beginning(kit):
+    made, sent = [], []
+
+    async def body(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9000")]})
+        for block in range(9):
+            made.append(block)
+            await send({"type": "http.response.body", "body": bytes(1000), "more_body": block < 8})
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(HeadAsGet(body)(dict(kit.SCOPE), None, send))
+    assert made == [0]
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert not sent[1].get("body")
+    assert not sent[1].get("more_body")
 
 
 @pytest.mark.parametrize(

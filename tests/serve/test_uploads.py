@@ -22,7 +22,7 @@ def png(size):
 UPLOADS = {
     "nothing": (lambda: b"", 422, "empty"),
     "not-an-image": (lambda: b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415, "not an image"),
-    "cut-short": (lambda: png((3000, 3000))[:60], 415, "the image"),
+    "cut-short": (lambda: png((3000, 3000))[:60], 415, "the file"),
     "too-many-bytes": (lambda: bytes(20 * MEGABYTES + 1), 413, "20 MB"),
     "too-many-pixels": (lambda: png((10_000, 5_001)), 415, "50,000,000 pixels"),
 }

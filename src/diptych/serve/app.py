@@ -59,7 +59,7 @@ def create_app(indexes: Mapping[str, Searcher], hosts: Iterable[str] = ()) -> Fa
 
 def _add_page(app: FastAPI) -> None:
     """Add the page and its files, which are read once; no other name opens a file."""
-    files = {file.name: file.read_bytes() for file in sorted(PAGE_FOLDER.glob("*")) if file.suffix in PAGE_TYPES}
+    files = read_page()
 
     def respond(name: str) -> Response:
         if name not in files:
@@ -82,3 +82,10 @@ def _add_page(app: FastAPI) -> None:
     @app.get("/favicon.ico", include_in_schema=False)
     async def icon() -> Response:
         return Response(status_code=204)
+
+
+def read_page() -> dict[str, bytes]:
+    """The files of the page by their names; documents share the beginning that head.html has."""
+    files = {file.name: file.read_bytes() for file in sorted(PAGE_FOLDER.glob("*")) if file.suffix in PAGE_TYPES}
+    head = files.pop("head.html")
+    return {name: content.replace(b"<!-- head.html -->\n", head) for name, content in files.items()}

@@ -85,7 +85,7 @@ def describe_first(mistakes: Sequence[Mapping[str, Any]]) -> str:
     """The first of pydantic's validation errors as a sentence that names the field."""
     first = mistakes[0]
     field = ".".join(str(part) for part in first["loc"])
-    message = str(first["msg"])
+    message = str(first["msg"]).replace(" after validation", "")
     if first["type"] == "missing":
         return f"{field} is missing"
     if first["type"] == "extra_forbidden":

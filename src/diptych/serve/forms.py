@@ -11,13 +11,13 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from diptych.serve.errors import RequestError
-from diptych.serve.openapi import read_options, read_parameters
+from diptych.serve.reading import declared_type, read_options, read_parameters
 from diptych.serve.uploads import IMAGE_TOO_LARGE, MAX_BYTES, not_empty, read_body, read_image
 
 Model = TypeVar("Model", bound=BaseModel)
 
 IMAGE_FIELDS = ("file", "image")
-OTHER_BYTES = 2**18  # of a form besides its files
+OTHER_BYTES = 2**18  # of the fields of a form, without its files
 MAX_PARTS = 128  # fields and files
 MAX_HEADERS = 2**13  # bytes of the headers of a part
 
@@ -35,7 +35,7 @@ class Form(NamedTuple):
 
 def has_form(request: Request) -> bool:
     """Whether the body of a request is declared to be a form with files."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == "multipart/form-data"
+    return declared_type(request) == "multipart/form-data"
 
 
 async def read_upload(request: Request, model: type[Model]) -> tuple[Model, bytes]:

@@ -18,10 +18,10 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")  # added by proxies
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # without a referrer, browsers send the forms of our own page with Origin: null
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'self'; img-src 'self' blob: data:; style-src 'self'; object-src 'none'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
 }
 
 _log = logging.getLogger(__name__)
@@ -93,6 +93,10 @@ class Guard:
         return None
 
 
+class _BodyNotWantedError(Exception):
+    """The headers have been sent, and a HEAD request needs nothing else."""
+
+
 class HeadAsGet:
     """Answers HEAD like GET, without the body, so that routes only define GET."""
 
@@ -106,11 +110,18 @@ class HeadAsGet:
             return
 
         async def send_without_body(message: Message) -> None:
-            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+            if message["type"] != "http.response.body":
+                await send(message)
+            elif message.get("more_body"):
+                raise _BodyNotWantedError  # stops a response that reads a file whose content is not sent
+            else:
+                await send({**message, "body": b""})
 
         get = {**scope, "method": "GET"}  # a copy: the server reads its own scope to know whether a body follows
         try:
             await self._app(get, receive, send_without_body)
+        except _BodyNotWantedError:
+            await send({"type": "http.response.body"})
         finally:
             if "route" in get:  # the metrics are per route
                 scope["route"] = get["route"]

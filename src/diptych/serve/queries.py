@@ -86,6 +86,11 @@ class EncodingQuery:
         """The text, if it is one."""
         return self.subject if isinstance(self.subject, str) else None
 
+    @property
+    def picture(self) -> bytes | None:
+        """The hash of the uploaded photo, if it is one."""
+        return self.subject.digest if isinstance(self.subject, Upload) else None
+
 
 @dataclass(frozen=True)
 class SearchQuery(EncodingQuery):
@@ -238,7 +243,9 @@ def _rows(encodings: Encodings) -> list[Encodings]:
 
 def _search(searcher: Searcher, queries: Sequence[tuple[SearchQuery, EncodedQuery]]) -> list[SearchResult]:
     check_model(searcher)
-    answers = searcher.search([Query(encoding, kind, query.request, query.text) for query, (encoding, kind) in queries])
+    answers = searcher.search(
+        [Query(encoding, kind, query.request, query.text, query.picture) for query, (encoding, kind) in queries]
+    )
     images = {hit.entry.id for answer in answers for hit in answer.hits if hit.entry.kind == "image"}
     captions = searcher.store.captions(sorted(images)) if images else {}
     return [SearchResult(answer, captions) for answer in answers]

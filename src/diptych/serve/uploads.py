@@ -121,6 +121,6 @@ def not_too_large(image: bytes) -> bytes:
 def decode_upload(body: bytes, size: int | None = None) -> Image.Image:
     """An upright RGB photo from untrusted bytes, large enough for `size`; a RequestError if it is not an image."""
     try:
-        return decode_bytes(body, "the image", size, MAX_PIXELS)
+        return decode_bytes(body, "the file", size, MAX_PIXELS)
     except ImageError as reason:
         raise RequestError(415, str(reason)) from None

@@ -7,6 +7,15 @@ from playwright.sync_api import expect
 
 from support.browsing import captions, check, status
 
+# Submits another id than that of the picture, as if it had left the index.
+GONE = """() => {
+  const { submit } = HTMLFormElement.prototype;
+  HTMLFormElement.prototype.submit = function () {
+    this.elements.body.value = '{"ids": [987654]}';
+    submit.call(this);
+  };
+}"""
+
 
 @pytest.fixture
 def page(open_many):
@@ -51,6 +60,25 @@ def test_favourites_are_kept_and_can_be_undone(page):
     expect(favourite).to_have_attribute("aria-pressed", "false")
     page.keyboard.press("f")
     expect(favourite).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_notice_is_seen_and_used_in_the_large_view(page):
+    page.locator(".tile .hit").nth(1).click()
+    viewer, notice = page.locator("#viewer"), page.locator(".notice")
+    viewer.locator("[data-control=favourite]").click()
+    expect(notice).to_contain_text("Added 1 picture to Favourites.")
+    page.keyboard.press("ArrowRight")
+    expect(viewer).to_contain_text("002.png")
+    notice.get_by_role("button", name="Undo").click()  # which waits until nothing covers it
+    expect(notice).to_contain_text("Removed 1 picture from Favourites.")
+    viewer.get_by_role("button", name="Add to album").click()
+    page.keyboard.type("Norway")
+    page.keyboard.press("Enter")
+    expect(notice).to_contain_text("Added 1 picture to Norway.")
+    page.keyboard.press("Escape")
+    expect(viewer).to_be_hidden()
+    notice.get_by_role("button", name="Undo").click()
+    expect(notice).to_contain_text("Removed 1 picture from Norway.")
 
 
 def test_albums_are_made_and_filled(page):
@@ -126,6 +154,33 @@ def test_selected_pictures_are_exported(page):
     page.route("**/export?*", lambda route: route.fulfill(status=404, json={"error": "none of these has a file"}))
     page.get_by_role("button", name="Download zip").click()
     expect(page.locator("#notices")).to_have_text("None of these has a file")
+    expect(page.locator("iframe")).to_have_count(2)  # of the two that were downloaded
+
+
+def test_an_export_does_not_pass_through_the_memory_of_the_page(page):
+    check(page, 0)
+    asked = []
+    page.on("request", lambda request: "/export" in request.url and asked.append(request.resource_type))
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download zip").click()
+    assert download.value.url.startswith(page.url.partition("?")[0])  # not a blob
+    assert asked == ["document"]
+    expect(page.locator("#notices")).to_contain_text("Downloading 1 picture as pictures.zip …")
+    with page.expect_download():
+        page.get_by_role("button", name="List of files").click()
+    expect(page.locator("#notices")).to_contain_text("Downloading a list of 1 picture as pictures.txt …")
+
+
+def test_an_export_that_the_service_refuses_says_why(page):
+    check(page, 0)
+    page.evaluate(GONE)
+    page.get_by_role("button", name="Download zip").click()
+    expect(page.locator("#notices [role=alert]")).to_have_text(
+        "None of these entries is in this index; they may have been removed"
+    )
+    page.route("**/export?*", lambda route: route.abort())
+    page.get_by_role("button", name="Download zip").click()
+    expect(page.locator("#notices [role=alert]")).to_contain_text("The server is not responding")
 
 
 def test_a_change_that_fails_says_why(page):

@@ -1,11 +1,12 @@
 """What the large view knows about a picture, and what it does with the file."""
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
 
-from support.browsing import change_answers, status
+from support.browsing import change_answers, refuse, status
 
 
 @pytest.fixture
@@ -113,9 +114,60 @@ def test_a_picture_is_enlarged_by_a_click_or_a_key(page):
     expect(page.locator(".zoomed")).to_have_count(0)
 
 
+def test_an_enlarged_picture_that_is_smaller_than_its_room_is_in_the_middle(page):
+    page.locator(".tile .hit").nth(3).click()  # four times as wide as high
+    page.keyboard.press("z")
+    expect(page.locator(".zoomed")).to_have_count(1)
+    room, frame = page.locator(".stage").bounding_box(), page.locator(".frame").bounding_box()
+    assert frame["width"] > room["width"]
+    assert frame["height"] < room["height"] - 100
+    middle = room["y"] + room["height"] / 2
+    assert frame["y"] + frame["height"] / 2 == pytest.approx(middle, abs=20)  # below it may be a scrollbar
+
+
+def test_a_date_is_shown_once_it_is_known_what_it_is_the_date_of(page):
+    refuse(page, "**/entry/*", 503, "the index cannot be read now")
+    page.locator(".tile .hit").first.click()
+    expect(page.locator("#viewer .known")).to_contain_text("The index cannot be read now")
+    assert facts(page).keys() == {"Size"}
+
+
+def test_the_position_has_a_total_once_all_are_listed(page):
+    page.locator(".tile .hit").nth(1).click()
+    expect(page.locator("#viewer .steps span.quiet")).to_have_text("2")
+    expect(page.locator("#viewer [role=status]").last).to_have_text(re.compile("^2: "))
+    page.goto(page.url.partition("?")[0].partition("#")[0] + "?q=001.png&mode=words")
+    status(page, "^1 image for")
+    page.locator(".tile .hit").first.click()
+    expect(page.locator("#viewer [role=status]").last).to_have_text("1 of 1: 001.png")
+
+
+def test_a_video_cannot_be_enlarged(page):
+    change_answers(page, "**/home?*", lambda answer: answer["images"][0].update(key="a.mp4#72.5", moment=72.5))
+    page.route("**/original/*", lambda route: None)  # still loading
+    page.reload()
+    page.locator(".tile .hit").first.click()
+    expect(page.locator(".frame video")).to_have_count(1)
+    expect(page.get_by_role("button", name="Zoom")).to_be_disabled()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("button", name="Zoom")).to_be_enabled()
+
+
+def test_a_caption_is_no_moment_of_a_video(open_page):
+    page = open_page("?q=two+red+squares&to=text")
+    status(page, "captions? for")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.locator(".texts .hit").first.click()
+    expect(page.locator("#viewer dt").first).to_be_visible()
+    expect(page.locator("#name")).to_have_text(re.compile(r"^[^#]+\.png$"))
+    page.wait_for_function("() => document.querySelector('#viewer .frame img')?.complete")
+    assert not [url for url in asked if "/original/" in url]
+
+
 def test_a_moment_of_a_video_is_played_from_there_or_shown(page):
     def change(answer):
-        answer["images"][0]["key"] = "2026/holiday.mp4#72.5"
+        answer["images"][0].update(key="2026/holiday.mp4#72.5", moment=72.5)
 
     change_answers(page, "**/home?*", change)
     change_answers(page, "**/entry/*", lambda answer: answer.update(moment=72.5))

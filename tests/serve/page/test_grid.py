@@ -100,3 +100,21 @@ def test_names_and_fits_show_on_hover_and_focus(open_page):
     expect(about).to_have_css("opacity", "0")
     page.locator("#text").press("ArrowDown")
     expect(about).to_have_css("opacity", "1")
+
+
+NARROW_TILE = """async () => {
+  const { makeTile, placeTile } = await import("./page/tile.js");
+  const item = { id: 1, image: null, name: "a.mp4#12.0", key: "a.mp4#12.0", moment: 3725, near: [2, 3] };
+  const tile = makeTile(item, "index", false);
+  placeTile(tile, { left: 0, top: 0, width: 100, height: 180 });
+  document.querySelector("main").append(tile);
+  const box = (element) => element.getBoundingClientRect().toJSON();
+  return [box(tile), ...[...tile.querySelectorAll(".badge")].map(box)];
+}"""
+
+
+def test_the_time_and_the_number_of_similar_pictures_fit_into_a_narrow_picture(open_page):
+    tile, time, similar = open_page().evaluate(NARROW_TILE)
+    assert min(time["left"], similar["left"]) >= tile["left"]
+    assert max(time["right"], similar["right"]) <= tile["right"]
+    assert similar["top"] >= time["bottom"]

@@ -46,6 +46,21 @@ def test_examples_are_queries(open_page):
     expect(page.locator(".problem")).to_have_count(0)
 
 
+def test_filters_apply_to_pictures_by_date(open_many):
+    page = open_many("?since=2026-11-11")
+    status(page, "^10 images, newest first.$")
+    assert captions(page) == [f"00{number}.png" for number in range(10)]
+    expect(page.locator("#filtered")).to_have_text(" · 1")
+    expect(page.locator(".example")).to_have_count(0)
+    page.locator("#filters summary").click()
+    page.fill("[name=until]", "2026-11-12")
+    status(page, "^2 images, newest first.$")
+    page.fill("[name=since]", "2027-01-01")
+    expect(page.locator(".hint")).to_contain_text("Remove a filter to see more.")
+    page.get_by_role("button", name="Clear filters").click()
+    status(page, "^300 images, newest first.$")
+
+
 def test_an_index_that_cannot_be_listed_can_be_searched(open_page):
     page = open_page()
     refuse(page, "**/home?*", 409, "the backend of this index cannot list images by day; search it instead")
@@ -75,5 +90,22 @@ def test_a_place_without_pictures(open_page):
     change_answers(page, "**/home?*", lambda answer: answer.update(images=[], next=None))
     page.goto(page.url + "?folder=nowhere")
     expect(page.locator(".lead")).to_have_text("There is no picture here.")
+    status(page, "^No images.$")
     page.get_by_role("button", name="Remove: In nowhere").click()
     page.wait_for_url("**/?index=scenes")
+
+
+def test_numbers_folders_and_albums_follow_an_index_that_changes(open_many):
+    page = open_many()
+    status(page, "^300 images, newest first.$")
+    expect(page.locator(".tree .count")).to_have_text(["75", "150"])
+    change_answers(page, "**/indexes", lambda answer: answer["indexes"][0].update(images=305))
+    change_answers(page, "**/folders?*", lambda answer: answer["folders"][0].update(images=80))
+    page.fill("#text", "picture 7")
+    status(page, "for “picture 7”")
+    page.fill("#text", "")
+    status(page, "^305 images, newest first.$")
+    expect(page.locator(".tree .count")).to_have_text(["80", "150"])
+    change_answers(page, "**/albums?*", lambda answer: answer["albums"].append({"id": 9, "name": "New", "images": 2}))
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # as when the tab is shown again
+    expect(page.locator("#library").get_by_role("button", name="New 2")).to_be_visible()

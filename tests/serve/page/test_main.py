@@ -2,6 +2,7 @@
 
 import base64
 import re
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -28,6 +29,17 @@ def test_it_searches_while_typing_and_back_returns(open_page):
     page.go_back()
     status(page, "newest first")
     assert page.locator("#text").input_value() == ""
+
+
+def test_the_service_is_told_how_to_search(open_page):
+    page = open_page()
+    page.fill("#text", "stars")
+    status(page, "for “stars”")
+    for name, mode in (("meaning", "meaning"), ("exact words", "words"), ("both", "both"), ("automatic", None)):
+        with page.expect_request("**/search?*") as asked:
+            page.get_by_label("Search by").select_option(name)
+        assert parse_qs(urlsplit(asked.value.url).query).get("mode") == (mode and [mode])
+        page.wait_for_url("**/?q=stars&mode=" + mode + "*" if mode else "**/?q=stars&index=scenes")
 
 
 def test_a_late_answer_is_ignored(open_page):
@@ -107,7 +119,7 @@ def test_pictures_that_cannot_be_used(open_page):
     status(page, "newest first")
     page.set_input_files("#picture", {"name": "a.png", "mimeType": "image/png", "buffer": b"no image"})
     problem = page.locator(".problem")
-    expect(problem).to_contain_text(re.compile("^The image: not an image"))
+    expect(problem).to_contain_text(re.compile("^The file: not an image"))
     expect(page.locator("#terms img")).to_have_count(0)
     expect(page.locator(".term > span")).to_have_text("a.png")
     assert problem.get_attribute("role") == "alert"
@@ -169,6 +181,18 @@ def test_errors_are_shown_and_can_be_retried(open_page):
     status(page, "stars")
 
 
+@pytest.mark.parametrize("width", [1100, 1920])
+def test_the_header_is_as_wide_as_the_pictures(open_many, width):
+    page = open_many(width=width)
+    status(page, "300 images")
+    grid, text, menu = (page.locator(name).bounding_box() for name in (".grid", "#text", "#open-menu"))
+    assert abs(text["x"] - grid["x"]) <= 1
+    assert abs(menu["x"] + menu["width"] - grid["x"] - grid["width"]) <= 1
+    rows = page.evaluate("[...document.querySelectorAll('.tile')].map((tile) => tile.getBoundingClientRect().right)")
+    assert max(rows) == pytest.approx(grid["x"] + grid["width"], abs=1)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_two_indexes_side_by_side(open_page):
     page = open_page("?q=two+red+squares")
     status(page, "of 32")
@@ -214,7 +238,7 @@ def test_filters_and_direction(open_page):
     assert page.evaluate("document.activeElement.dataset.column") == "month"
     page.get_by_role("radio", name="Captions").check()
     expect(page.locator(".problem")).to_be_visible()
-    wanted = "to=text&k=60&folder=a%2Fb&since=2026-01-31&split=test&where=place%3Da%3Db&where=month%3DMay&text=stars"
+    wanted = "k=60&to=text&folder=a%2Fb&since=2026-01-31&split=test&where=place%3Da%3Db&where=month%3DMay&text=stars"
     assert asked[-1].endswith(wanted)
     page.reload()
     expect(page.locator("summary")).to_have_text("Filters · 5")
@@ -228,3 +252,21 @@ def test_filters_and_direction(open_page):
     page.get_by_role("button", name="Clear filters").click()
     page.wait_for_url("**/?q=stars&to=text&index=scenes")
     assert page.get_by_label("place").input_value() == ""
+
+
+def test_what_is_below_the_pictures_is_not_covered_by_the_side(open_page):
+    page = open_page("?folder=nowhere")
+    expect(page.locator(".lead")).to_be_visible()
+    for width in (1200, 700):
+        page.set_viewport_size({"width": width, "height": 700})
+        page.locator("footer").scroll_into_view_if_needed()
+        seen = page.evaluate(
+            """() => {
+              const footer = document.querySelector("footer");
+              const words = document.createRange();
+              words.selectNodeContents(footer);
+              const { left, top, height } = words.getBoundingClientRect();
+              return document.elementFromPoint(left + 5, top + height / 2) === footer;
+            }"""
+        )
+        assert seen, width

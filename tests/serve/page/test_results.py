@@ -2,9 +2,10 @@
 
 import re
 
+from PIL import Image
 from playwright.sync_api import expect
 
-from support.browsing import captions, change_answers, refuse, status
+from support.browsing import captions, change_answers, refuse, status, upload
 
 EACH_FRAME = "() => new Promise(requestAnimationFrame)"
 
@@ -23,6 +24,17 @@ def test_results_go_on_beyond_the_first_page(open_many):
         page.evaluate("() => window.scrollBy(0, 700)")
         page.evaluate(EACH_FRAME)
     assert seen == found
+
+
+def test_another_query_begins_at_its_best_hit(open_many):
+    page = open_many("?q=picture+7")
+    status(page, "for “picture 7”")
+    page.mouse.wheel(0, 4000)
+    page.wait_for_function("() => scrollY > 1000")
+    page.fill("#text", "picture 8")
+    status(page, "for “picture 8”")
+    page.wait_for_function("() => scrollY === 0")
+    assert captions(page)[0] == "008.png"
 
 
 def test_captions_go_on_beyond_the_first_page(open_page):
@@ -93,6 +105,9 @@ def test_nothing_found_says_what_to_try(open_page):
     status(page, "^Nothing fits well for “stars”")
     expect(page.locator(".group h3").last).to_have_text("Less likely")
     assert page.locator(".problem").count() == 0
+    page.goto(page.url.partition("?")[0] + "?q=nowhere&mode=words")
+    expect(note).to_contain_text("Search by meaning to find what can be seen in the pictures.")
+    expect(note).not_to_contain_text("Describe what can be seen")
 
 
 def test_a_page_that_fails_can_be_retried(open_many):
@@ -105,3 +120,21 @@ def test_a_page_that_fails_can_be_retried(open_many):
     page.unroute(re.compile(r"/search\?.*cursor="))
     page.get_by_role("button", name="Try again").click()
     expect(page.locator(".foot .problem")).to_have_count(0)
+
+
+def test_what_the_service_refuses_is_not_asked_again(open_page):
+    page = open_page()
+    refuse(page, "**/search?*", 422, "the query '-dog' only excludes")
+    page.fill("#text", "-dog")
+    expect(page.locator(".problem")).to_have_text("The query '-dog' only excludes")
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+
+
+def test_the_sentence_about_an_answer_stays_short_and_names_the_picture(open_page):
+    page = open_page()
+    page.fill("#text", "stars " * 100)
+    status(page, r"for “(stars ){13}st …”, of 32")
+    page.set_input_files("#picture", upload(Image.new("RGB", (30, 30))))
+    status(page, "images? similar to the picture, of 32")
+    page.fill("#text", "at night")
+    status(page, "for “at night” and similar to the picture, of 32")

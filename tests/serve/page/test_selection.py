@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from support.browsing import check, status
+from support.browsing import captions, check, status
 
 NUMBER = "#selection p"
 
@@ -79,3 +79,10 @@ def test_a_long_press_selects_on_a_phone(open_many):
     tile.evaluate("(tile) => tile.dispatchEvent(new PointerEvent('pointercancel', { bubbles: true }))")  # it scrolled
     page.locator(".tile .hit").nth(4).evaluate(press)
     expect(page.locator(NUMBER)).to_have_text("2 pictures selected")
+
+
+def test_the_circles_say_which_picture_they_select(open_many):
+    page = open_many()
+    status(page, "300 images")
+    first = page.locator(".tile").first
+    expect(first.get_by_role("button", name=f"Select {captions(page)[0]}", exact=True)).to_have_count(1)

@@ -136,7 +136,7 @@ def test_markup_in_names_and_captions_is_text(open_page):
     page.keyboard.press("Escape")
     page.get_by_role("radio", name="Captions").check()
     status(page, "captions? for")
-    assert captions(page)[0] == f"dangerous {MARKUP}"
+    expect(page.locator(".texts .hit .caption").first).to_have_text(f"dangerous {MARKUP}")
     upload = {"name": f"{MARKUP}.png", "mimeType": "image/png", "buffer": b"no image"}
     page.set_input_files("#picture", upload)
     expect(page.locator("#terms")).to_contain_text(MARKUP)

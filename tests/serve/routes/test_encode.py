@@ -78,7 +78,7 @@ BAD = {
     "not-base64": ({"images": ["a photo!"]}, 422, "images.0: not base64"),
     "not-ascii": ({"images": ["é"]}, 422, "images.0: not base64"),
     "empty": ({"images": [""]}, 422, "images.0: the image is empty"),
-    "no-image": ({"images": [b64(b"text")]}, 415, "images.0: the image: not an image"),
+    "no-image": ({"images": [b64(b"text")]}, 415, "images.0: the file: not an image"),
     "large": ({"images": [b64(bytes(20 * 2**20 + 1))]}, 413, "images.0: the image has more than 20 MB"),
     "huge": ({"images": [b64(bytes(13 * 2**20))] * 2}, 413, "larger than 32 MB"),
     "index": ({"texts": ["red"], "index": "other"}, 404, "no index 'other'"),

@@ -7,7 +7,9 @@ import zipfile
 import pytest
 from starlette.testclient import TestClient
 
+from diptych.index.entries import Entry
 from diptych.serve.app import create_app
+from diptych.serve.routes.export import listing
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_what_is_gone_is_listed_and_the_rest_delivered(served, kit):
     missing = found["missing.txt"].decode()
     assert "red.jpg: the file no longer exists" in missing
     assert "entry 4711: no longer in the index" in missing
-    assert "none of these 1 images has a file" in kit.error_of(export(served, ["red.jpg"]), 404)
+    assert "none of these images has a file" in kit.error_of(export(served, ["red.jpg"]), 404)
     assert "none of these entries is in this index" in kit.error_of(export(served, [4711, 4712]), 404)
 
 
@@ -75,6 +77,35 @@ def test_a_list_has_paths_here_and_keys_elsewhere(served, searcher):
     with TestClient(create_app({"photos": searcher}), base_url="http://localhost", client=("10.0.0.8", 5)) as remote:
         remote.ids = served.ids
         assert export(remote, ["red.jpg", "below/blue.jpg"], "list").text == "red.jpg\nbelow/blue.jpg\n"
+
+
+def test_a_form_is_answered_like_json(served, kit):
+    ids = [served.ids["red.jpg"], served.ids["below/blue.jpg"]]
+    form = {"body": json.dumps({"ids": ids, "form": "list"})}
+    assert served.post("/export", data=form).text == export(served, ids, "list").text
+    assert sorted(unpacked(served.post("/export", data={"body": json.dumps({"ids": ids})}))) == ["blue.jpg", "red.jpg"]
+    for wrong, reason in (({"ids": "1"}, "body is missing"), ({"body": "{"}, "not JSON"), ({"body": "{}"}, "ids is")):
+        assert reason in kit.error_of(served.post("/export", data=wrong), 422)
+    assert "must be JSON" in kit.error_of(served.post("/export", files={"body": b"{}"}), 415)
+    origin = {"origin": "http://evil.example"}
+    assert "may not use" in kit.error_of(served.post("/export", data=form, headers=origin), 403)
+    most = {"body": json.dumps({"ids": [2**40 + number for number in range(10_000)]})}
+    assert "none of these entries" in kit.error_of(served.post("/export", data=most), 404)
+
+
+def test_a_video_has_one_line_however_many_of_its_frames_are_exported():
+    frames = [entry_of(number, f"a#b/film.mp4#{number}.0", path, number) for number, path in ((1, None), (2, None))]
+    assert (
+        listing([*frames, entry_of(3, "a#b/photo#3.jpg", None, None)], local=False) == "a#b/film.mp4\na#b/photo#3.jpg\n"
+    )
+    assert (
+        listing([entry_of(1, "f.mp4#1.0", "/p/f.mp4", 1), entry_of(2, "f.mp4#2.0", "/p/f.mp4", 2)], True)
+        == "/p/f.mp4\n"
+    )
+
+
+def entry_of(id, key, path, moment):
+    return Entry(id, "image", key, id, None, path, "", None, None, 1, 1, {}, moment)
 
 
 def test_a_name_with_a_line_break_stays_one_line(kit, tmp_path):

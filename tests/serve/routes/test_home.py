@@ -60,6 +60,31 @@ def test_a_folder_and_its_count(browsed):
     assert browsed.get("/folders?parent=below").json()["folders"] == []
 
 
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("since=1970-04-12", ["below/blue.jpg", "green.jpg"]),
+        ("until=1970-04-12&k=1", ["green.jpg", "red.jpg"]),
+        ("since=1970-04-12&folder=below", ["below/blue.jpg"]),
+        ("until=1970-04-10", []),
+    ],
+)
+def test_filters_apply_to_every_page(browsed, query, wanted):
+    seen, cursor = [], ""
+    while cursor is not None:
+        found = page(browsed, f"?{query}&cursor={cursor}")
+        seen, cursor = seen + [image.key for image in found.images], found.next
+    assert seen == wanted
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [("split=val", "no split 'val'"), ("where=a%3D1", "no column 'a'"), ("since=yesterday", "not a day")],
+)
+def test_a_filter_for_what_the_index_does_not_have_is_refused(browsed, kit, query, reason):
+    assert reason in kit.error_of(browsed.get(f"/home?{query}"), 422)
+
+
 @pytest.mark.parametrize("query", ["cursor=x", "cursor=2026-01-01.0", "cursor=2026-01-01.%2B1", "cursor=.9" + 30 * "9"])
 def test_other_cursors_are_refused(browsed, kit, query):
     assert "begin with the newest" in kit.error_of(browsed.get(f"/home?{query}"), 422)

@@ -4,6 +4,7 @@ import io
 import os
 from contextlib import suppress
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,12 +33,24 @@ def test_a_file_is_sent_as_it_is(served):
     assert reply.headers["content-type"] == "image/jpeg"
     assert reply.headers["content-disposition"] == 'attachment; filename="red.jpg"'
     assert reply.headers["x-content-type-options"] == "nosniff"
-    assert "sandbox" in reply.headers["content-security-policy"]
+    assert {"sandbox", "frame-ancestors 'self'"} <= set(reply.headers["content-security-policy"].split("; "))
     assert served.get(f"/original/{served.ids['red.jpg#0']}").content == content  # of a text that of its image
     shown = served.get(f"/original/{served.ids['red.jpg']}?inline=1")
     assert (shown.content, shown.headers["content-disposition"]) == (content, 'inline; filename="red.jpg"')
     head = served.head(f"/original/{served.ids['red.jpg']}")
     assert (head.content, head.headers["content-length"]) == (b"", str(len(content)))
+
+
+def test_the_headers_of_a_large_file_are_sent_without_reading_it(served, monkeypatch):
+    with (served.folder / "red.jpg").open("ab") as file:
+        file.truncate(50_000_000)
+    read = []
+    monkeypatch.setattr("starlette.responses.FileResponse.chunk_size", 1000)
+    pull = anyio.AsyncFile.read
+    monkeypatch.setattr(anyio.AsyncFile, "read", lambda self, size=-1: read.append(size) or pull(self, size))
+    head = served.head(f"/original/{served.ids['red.jpg']}")
+    assert head.headers["content-length"] == "50000000"
+    assert sum(read) <= 1000
 
 
 def test_parts_and_unchanged_files(served, kit):

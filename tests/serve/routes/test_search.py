@@ -100,7 +100,9 @@ def test_the_answer_names_unknown_words_as_in_python(client):
     none = client.get("/search?text=zebra").json()
     (expected,) = client.searcher.search_texts(["zebra"], SearchRequest())
     assert (none["message"], none["unknown"]) == (expected.message, list(expected.unknown_words))
-    assert "none of these words" in none["message"]
+    assert none["message"].startswith("The model does not know “zebra”. No image has all of these words")
+    by_meaning = client.get("/search?text=zebra&mode=meaning").json()
+    assert "none of these words" in by_meaning["message"]
     assert some["suggestion"] is None
     assert client.get("/search?text=red zbera").json()["suggestion"] == "red zebra"
     assert (none["hits"], none["found"]) == ([], False)

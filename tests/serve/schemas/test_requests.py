@@ -3,11 +3,11 @@ from pydantic import ValidationError
 
 from diptych.errors import DataError
 from diptych.index.entries import Filters, SearchRequest
-from diptych.serve.schemas.requests import SearchBody, SearchParameters, UrlOptions
+from diptych.serve.schemas.requests import PictureOptions, SearchBody, SearchParameters
 
 
 def test_empty_filters_let_everything_through():
-    assert UrlOptions(folder="", since="", until="", split="").request() == SearchRequest(k=20)
+    assert PictureOptions(folder="", since="", until="", split="").request() == SearchRequest(k=20)
 
 
 def test_url_and_body_are_the_same_request():
@@ -19,9 +19,9 @@ def test_url_and_body_are_the_same_request():
 
 def test_days_and_conditions_are_checked_by_the_rules_of_the_index():
     with pytest.raises(DataError, match="not a day"):
-        UrlOptions(until="2026-02-30").request()
+        PictureOptions(until="2026-02-30").request()
     with pytest.raises(DataError, match="column=value"):
-        UrlOptions(where=["year"]).request()
+        PictureOptions(where=["year"]).request()
 
 
 @pytest.mark.parametrize(

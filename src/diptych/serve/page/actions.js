@@ -3,8 +3,8 @@
 import { details } from "./api.js";
 import { FAVOURITES } from "./albums.js";
 import { askAlbum } from "./ask.js";
+import { download } from "./download.js";
 import { count } from "./element.js";
-import { jsonBody, requestBlob } from "./http.js";
 import { notify, notifyProblem } from "./notices.js";
 
 /** @typedef {import("./albums.js").Albums} Albums */
@@ -55,18 +55,10 @@ export class Actions {
 
   // Pictures in a zip file, or a list of their paths, as a download.
   /** @param {string} index @param {number[]} ids @param {"zip" | "list"} form */
-  async export(index, ids, form) {
-    notify(`Preparing ${count(ids.length, "picture")} …`);
-    try {
-      const url = `export?${new URLSearchParams({ index })}`;
-      const file = URL.createObjectURL(await requestBlob(url, jsonBody("POST", { ids, form })));
-      const link = document.createElement("a");
-      Object.assign(link, { href: file, download: FILES[form] }).click();
-      setTimeout(() => URL.revokeObjectURL(file), 60_000); // the browser may still be reading it
-      notify(`${FILES[form]} has been downloaded.`);
-    } catch (problem) {
-      notifyProblem(problem);
-    }
+  export(index, ids, form) {
+    const what = `${form === "list" ? "a list of " : ""}${count(ids.length, "picture")}`;
+    notify(`Downloading ${what} as ${FILES[form]} …`);
+    download(`export?${new URLSearchParams({ index })}`, { ids, form }, notifyProblem);
   }
 
   // The album with a name, which is created unless there is one.

@@ -4,7 +4,7 @@ import { requestBlob, requestJson } from "./http.js";
 
 /**
  * @typedef {"image" | "text"} Kind
- * @typedef {"meaning" | "words" | "both"} Mode
+ * @typedef {"auto" | "meaning" | "words" | "both"} Mode
  * @typedef {"strong" | "likely" | "possible" | "weak"} Fit
  *
  * @typedef {object} Index what GET /indexes says about an index
@@ -26,12 +26,13 @@ import { requestBlob, requestJson } from "./http.js";
  * @property {string | null} text
  * @property {string | null} split
  * @property {string | null} taken
+ * @property {number | null} [moment] the second of a video that the picture shows
  * @property {number} width
  * @property {number} height
  * @property {Record<string, string>} columns
  * @property {string[]} captions
  *
- * @typedef {object} Found what a hit has besides
+ * @typedef {object} Found the additional fields of a hit
  * @property {number} score
  * @property {boolean} stands_out
  * @property {Fit} fit
@@ -105,7 +106,7 @@ export async function indexes() {
 export function search({ text, mode, more, less }, options, signal) {
   const parameters = toParameters(options);
   if (text.trim()) parameters.set("text", text);
-  if (mode !== "meaning") parameters.set("mode", mode);
+  if (mode !== "auto") parameters.set("mode", mode);
   for (const id of more) parameters.append("more", String(id));
   for (const id of less) parameters.append("less", String(id));
   return requestJson(`search?${parameters}`, { signal });
@@ -127,14 +128,9 @@ export function similarTo(picture, text, options, signal) {
   return requestJson(`similar?${parameters}`, { method: "POST", body: picture, headers, signal });
 }
 
-/**
- * @param {{ index: string, folder: string, album: string, k: number, cursor: string | null }} options
- * @param {AbortSignal} signal @returns {Promise<{ images: Item[], next: string | null }>}
- */
-export function home({ index, folder, album, k, cursor }, signal) {
-  const parameters = new URLSearchParams({ index, k: String(k) });
-  for (const [name, value] of Object.entries({ folder, album, cursor })) if (value) parameters.set(name, value);
-  return requestJson(`home?${parameters}`, { signal });
+/** @param {Omit<Options, "to">} options @param {AbortSignal} signal @returns {Promise<{ images: Item[], next: string | null }>} */
+export function home(options, signal) {
+  return requestJson(`home?${toParameters(options)}`, { signal });
 }
 
 /** @param {string} index @param {string} parent @returns {Promise<Folder[]>} */
@@ -185,9 +181,10 @@ export function imageBytes(id, index, signal) {
   return requestBlob(imageUrl(id, index, "large"), { signal });
 }
 
-/** @param {Options} options */
+/** @param {Omit<Options, "to"> & { to?: Kind }} options */
 function toParameters({ index, to, k, cursor, filters }) {
-  const parameters = new URLSearchParams({ index, to, k: String(k) });
+  const parameters = new URLSearchParams({ index, k: String(k) });
+  if (to) parameters.set("to", to);
   if (cursor) parameters.set("cursor", cursor);
   for (const name of FILTER_NAMES) if (filters[name]) parameters.set(name, filters[name]);
   for (const [column, value] of Object.entries(filters.columns)) parameters.append("where", `${column}=${value}`);

@@ -1,6 +1,6 @@
 // JSON schemas of the OpenAPI document, as text, tables and examples.
 
-import { make } from "./element.js";
+import { count, make } from "./element.js";
 
 /** @typedef {Record<string, any>} Schema */
 
@@ -36,8 +36,8 @@ function limitsOf(schema) {
   if (schema.minimum !== undefined) limits.push(`at least ${schema.minimum}`);
   if (schema.maximum !== undefined && schema.maximum < 2 ** 53) limits.push(`at most ${schema.maximum}`);
   if (schema.maxLength !== undefined) limits.push(`up to ${schema.maxLength} characters`);
-  if (schema.minItems !== undefined) limits.push(`at least ${schema.minItems} items`);
-  if (schema.maxItems !== undefined) limits.push(`up to ${schema.maxItems} items`);
+  if (schema.minItems !== undefined) limits.push(`at least ${count(schema.minItems, "item")}`);
+  if (schema.maxItems !== undefined) limits.push(`up to ${count(schema.maxItems, "item")}`);
   const isEmpty = schema.default === "" || (typeof schema.default === "object" && JSON.stringify(schema.default).length === 2);
   if (schema.default !== undefined && !isEmpty) limits.push(`defaults to ${JSON.stringify(schema.default)}`);
   return limits.join(", ");

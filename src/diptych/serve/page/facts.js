@@ -12,11 +12,11 @@ import { fitWord, formatBytes, formatDay, formatMoment } from "./names.js";
  * @property {(album: number) => void} onAlbum
  */
 
-// The facts that come with the item, until its details have been loaded.
+// The facts that come with the item, until its details have been loaded; only they say what its date is the date of.
 /** @param {Item} item @returns {HTMLElement[]} */
 export function itemFacts(item) {
   const captions = item.kind === "text" ? [item.text ?? ""] : (item.captions ?? []);
-  return [captionList(captions), list([...match(item), ["Date", item.taken], ["Size", size(item)], ...others(item)])];
+  return [captionList(captions), list([...match(item), ["Size", size(item)], ...others(item)])];
 }
 
 /** @param {Item} item @param {Details} details @param {FactCallbacks} callbacks @returns {HTMLElement[]} */

@@ -33,6 +33,11 @@ export class FolderTree {
     }
   }
 
+  // Load the folders again when they are shown next.
+  forget() {
+    this.#index = "";
+  }
+
   /** @param {string} path */
   async #open(path) {
     const toggle = this.element.querySelector(`button.toggle[data-folder="${CSS.escape(path)}"]`);

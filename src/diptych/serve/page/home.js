@@ -7,6 +7,7 @@ import { Grid } from "./grid.js";
 import { Problem } from "./http.js";
 import { monthOf } from "./names.js";
 import { Part } from "./part.js";
+import { isUnfiltered } from "./query.js";
 
 /**
  * @typedef {import("./query.js").Query} Query
@@ -23,11 +24,11 @@ const HOW = "Describe what a picture shows, or drop a picture here to find simil
  * @returns {Promise<View>}
  */
 export async function homeView(index, query, signal, callbacks) {
-  const { folder, album } = query.filters;
-  const isWhole = !folder && !album;
+  const { filters } = query;
+  const isWhole = isUnfiltered(filters);
   /** @type {Feed<Page>} */
   const feed = new Feed(async (cursor, k) => {
-    const { images, next } = await api.home({ index: index.name, folder, album, k, cursor }, signal);
+    const { images, next } = await api.home({ index: index.name, filters, k, cursor }, signal);
     return { items: images, next };
   }, signal);
   const examples = isWhole ? exampleList(index, signal, callbacks.onExample) : null;
@@ -43,7 +44,7 @@ export async function homeView(index, query, signal, callbacks) {
   const part = new Part(grid, feed, callbacks.onChange);
   if (!first) return hint(index, examples);
   grid.append(first.items);
-  const nodes = [examples, first.items.length ? part.element : emptyPlace(album)];
+  const nodes = [examples, first.items.length ? part.element : emptyPlace(filters)];
   return {
     nodes: nodes.filter((node) => node !== null),
     parts: [part],
@@ -65,9 +66,11 @@ function hint(index, examples) {
   return { nodes: examples ? [box, examples] : [box], parts: [], summary: () => "" };
 }
 
-/** @param {string} album */
-function emptyPlace(album) {
-  const how = album ? "Select pictures and choose “Add to album”, or open one." : "Choose another folder.";
+/** @param {import("./query.js").Filters} filters */
+function emptyPlace({ folder, album, ...others }) {
+  const fill = "Select pictures and choose “Add to album”, or open one.";
+  const isNarrowed = !isUnfiltered({ ...others, folder: "", album: "" });
+  const how = isNarrowed ? "Remove a filter to see more." : album ? fill : "Choose another folder.";
   const lead = make("p", { className: "lead", textContent: "There is no picture here." });
   return make("div", { className: "hint" }, lead, make("p", { textContent: how }));
 }
@@ -75,6 +78,7 @@ function emptyPlace(album) {
 /** @param {api.Index} index @param {Part} part @param {boolean} isWhole */
 function summarise(index, part, isWhole) {
   if (isWhole) return `${contents(index)}, newest first.`;
+  if (!part.list.items.length) return "No images.";
   const loaded = count(part.list.items.length, "image");
   return `${part.isComplete ? "" : "More than "}${loaded}, newest first.`;
 }

@@ -1,6 +1,6 @@
 // Requests; every failure becomes a Problem, whose message is a sentence for people.
 
-const NO_RESPONSE = "The server is not responding. Is “diptych serve” still running?";
+export const NO_RESPONSE = "The server is not responding. Is “diptych serve” still running?";
 
 export class Problem extends Error {
   /** @param {string} message @param {number} [status] of the response, or 0 if there is none */
@@ -46,7 +46,7 @@ export async function requestBlob(url, options) {
 }
 
 /** @param {string} method @param {unknown} [body] @returns {RequestInit} */
-export function jsonBody(method, body) {
+function jsonBody(method, body) {
   if (body === undefined) return { method };
   return { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
 }
@@ -88,7 +88,7 @@ function unreadable(status) {
 
 // The error of a response with a capital letter, unless it begins with the name of a file.
 /** @param {{ error?: string } | null} body */
-function toSentence(body) {
+export function toSentence(body) {
   const error = body?.error;
   return error && !/^[^:]*[./][^:]*:/.test(error) ? error[0].toUpperCase() + error.slice(1) : error;
 }

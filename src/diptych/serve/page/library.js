@@ -49,6 +49,13 @@ export class Library {
     this.#folders.hidden = !this.#tree.element.querySelector("li, p");
   }
 
+  // Show the folders as they are now.
+  /** @param {string} index @param {Query} query */
+  reload(index, query) {
+    this.#tree.forget();
+    return this.show(index, query);
+  }
+
   #mark() {
     const { folder, album } = this.#where;
     setCurrent(this.#all, !folder && !album);

@@ -97,7 +97,7 @@ function refine(ids, index, isMore) {
   const less = [...new Set([...without(query.less), ...(isMore ? [] : ids)])];
   if (!more.length && !query.text.trim()) return notify("Search for something first, then say what to see less of.");
   selection.clear();
-  change({ index, like: null, picture: null, to: "image", mode: "meaning", more, less });
+  change({ index, like: null, picture: null, to: "image", mode: "auto", more, less });
 }
 
 /** @param {Query} next @param {boolean} isNew whether it becomes a new entry of the history */
@@ -143,9 +143,23 @@ async function show(next, spot) {
   document.body.classList.toggle("comparing", shown.length > 1);
   byId("panes", HTMLElement).classList.toggle("two", shown.length > 1);
   fitPanes(shown.length);
+  if (isEmpty(query) && !wasEmpty) refresh();
   if (!isEmpty(query) && (wasEmpty || !statusLine.textContent)) statusLine.textContent = "Searching …";
   await Promise.all(panes.map((pane, number) => pane.show(shown[number], query, shown.length > 1, number ? null : spot?.id ?? null)));
   if (spot?.kind === "photo") openAgain(spot.id);
+  if (!spot) scrollTo(0, 0); // another query begins at its best
+}
+
+// Learn what has changed meanwhile, by an update of an index or in another tab: numbers, folders and albums.
+async function refresh() {
+  const [known] = await Promise.all([api.indexes(), albums.load(albums.index)]).catch(() => [[]]); // a query says why
+  for (const about of known) {
+    const index = indexes.find(({ name }) => name === about.name);
+    if (!index || index.images === about.images) continue;
+    Object.assign(index, about);
+    if (index.name === query.index) library.reload(index.name, query);
+  }
+  showStatus();
 }
 
 /** @param {number} number */
@@ -207,6 +221,8 @@ addEventListener("popstate", () => {
   else if (spot?.kind === "photo") openAgain(spot.id);
   isSettled = true;
 });
+
+document.addEventListener("visibilitychange", () => document.hidden || !indexes.length || refresh());
 
 addEventListener(
   "scroll",

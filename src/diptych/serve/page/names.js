@@ -11,22 +11,20 @@ const MONTH = new Intl.DateTimeFormat("en", { month: "long", year: "numeric", ti
 // What a picture or a text is best called in one line: a text, else a caption, else the name of its file.
 /** @param {Item} item */
 export function nameOf(item) {
-  return item.text ?? item.captions?.[0] ?? fileName(item.key);
+  return item.text ?? item.captions?.[0] ?? fileNameOf(item);
 }
 
-// The name of a file without its folders; a moment of a video is named by the file and the time.
-/** @param {string} key */
-export function fileName(key) {
-  const name = key.slice(key.lastIndexOf("/") + 1);
-  const moment = momentOf(key);
-  return moment === null ? name : `${name.slice(0, name.lastIndexOf("#"))} at ${formatMoment(moment)}`;
+// The name of the file of a picture, or of the picture of a text; a frame of a video is named by the file and its time.
+/** @param {Item} item */
+export function fileNameOf({ kind, key, moment }) {
+  const name = lastPart(kind === "text" ? key.slice(0, key.lastIndexOf("#")) : key);
+  return typeof moment === "number" ? `${name.slice(0, name.lastIndexOf("#"))} at ${formatMoment(moment)}` : name;
 }
 
-// The second of a video that a key such as holiday.mp4#12.0 names.
-/** @param {string} key */
-export function momentOf(key) {
-  const found = /\.\w+#(\d+(?:\.\d+)?)$/.exec(key);
-  return found ? Number(found[1]) : null;
+// A file or a folder without the folders that it is in.
+/** @param {string} path */
+export function lastPart(path) {
+  return path.slice(path.lastIndexOf("/") + 1);
 }
 
 /** @param {number} seconds */

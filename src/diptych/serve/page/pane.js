@@ -25,7 +25,7 @@ import { isEmpty } from "./query.js";
  * @property {import("./selection.js").Selection} selection
  */
 
-const REFUSED = [413, 415, 422]; // an upload that cannot be used, whatever is tried
+const REFUSED = [404, 409, 413, 415, 422]; // what no retry can make usable
 
 export class Pane {
   element = make("section", { className: "pane" });
@@ -105,11 +105,12 @@ export class Pane {
 
   /** @param {Problem} problem @param {api.Index} index @param {Query} query @param {boolean} isNamed */
   #problem(problem, index, query, isNamed) {
-    const isUpload = query.picture && REFUSED.includes(problem.status);
-    const remedy = isUpload
-      ? make("button", { type: "button", textContent: "Choose another picture", onclick: this.#callbacks.onPicture })
-      : make("button", { type: "button", textContent: "Try again", onclick: () => this.show(index, query, isNamed) });
-    return problemBox(problem.message, remedy);
+    const button = (/** @type {string} */ textContent, /** @type {() => void} */ onclick) =>
+      make("button", { type: "button", textContent, onclick });
+    if (!REFUSED.includes(problem.status)) {
+      return problemBox(problem.message, button("Try again", () => this.show(index, query, isNamed)));
+    }
+    return problemBox(problem.message, ...(query.picture ? [button("Choose another picture", this.#callbacks.onPicture)] : []));
   }
 
   /** @param {api.Index} index */

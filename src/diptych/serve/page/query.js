@@ -31,10 +31,10 @@ export const NO_FILTERS = Object.freeze({
   columns: Object.freeze({}),
 });
 
-// What a query has besides its filters and indexes: nothing.
+// A query without text, pictures and examples; its filters and indexes stay.
 export const NOTHING = Object.freeze({ text: "", like: null, picture: null, more: [], less: [] });
 
-const MODES = /** @type {const} */ (["meaning", "words", "both"]);
+const MODES = /** @type {const} */ (["auto", "meaning", "words", "both"]);
 
 /** @param {string} search the part of a URL from the question mark on @returns {Query} */
 export function fromUrl(search) {
@@ -50,7 +50,7 @@ export function fromUrl(search) {
   const index = parameters.get("index") ?? "";
   return {
     text: parameters.get("q") ?? "",
-    mode: MODES.find((mode) => mode === parameters.get("mode")) ?? "meaning",
+    mode: MODES.find((mode) => mode === parameters.get("mode")) ?? "auto",
     like: /^\d+$/.test(like) ? { id: Number(like), index: parameters.get("of") ?? index } : null,
     picture: null,
     more: toIds(parameters.get("more")),
@@ -66,7 +66,7 @@ export function fromUrl(search) {
 export function toUrl({ text, mode, like, more, less, to, index, beside, filters }) {
   const parameters = new URLSearchParams();
   if (text.trim()) parameters.set("q", text);
-  if (mode !== "meaning") parameters.set("mode", mode);
+  if (mode !== "auto") parameters.set("mode", mode);
   if (like) {
     parameters.set("like", String(like.id));
     parameters.set("of", like.index);
@@ -85,6 +85,11 @@ export function toUrl({ text, mode, like, more, less, to, index, beside, filters
 /** @param {Query} query */
 export function isEmpty({ text, like, picture, more, less }) {
   return !text.trim() && !like && !picture && !more.length && !less.length;
+}
+
+/** @param {Filters} filters */
+export function isUnfiltered({ columns, ...plain }) {
+  return ![...Object.values(plain), ...Object.values(columns)].some(Boolean);
 }
 
 /** @param {Query} one @param {Query} other */

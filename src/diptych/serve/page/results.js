@@ -6,6 +6,7 @@ import { FIRST, Feed } from "./feed.js";
 import { Grid } from "./grid.js";
 import { fits } from "./names.js";
 import { Part } from "./part.js";
+import { isUnfiltered } from "./query.js";
 import { TextList } from "./text_list.js";
 
 /**
@@ -17,6 +18,7 @@ import { TextList } from "./text_list.js";
 
 const CAPTIONS = 6; // shown for a picture
 const LESS_LIKELY = "Less likely";
+const SHOWN = 80; // characters of a query in the sentence about its answer
 
 /**
  * @param {api.Index} index @param {Query} query @param {AbortSignal} signal @param {Callbacks} callbacks
@@ -121,12 +123,10 @@ function notes(answer, query, callbacks) {
 
 /** @param {api.Answer} answer @param {Query} query */
 function nothingFound({ message, searched }, { text, filters, mode }) {
-  const { columns, ...plain } = filters;
-  const isFiltered = [...Object.values(plain), ...Object.values(columns)].some(Boolean);
   const advice = [
-    text.trim() ? "Describe what can be seen, such as “two dogs on a beach”." : null,
-    mode === "words" ? "Exact words are only found in captions, names and folders: try searching by meaning." : null,
-    isFiltered ? "Remove a filter: only a part of the pictures was searched." : null,
+    mode === "words" ? "Search by meaning to find what can be seen in the pictures." : null,
+    text.trim() && mode !== "words" ? "Describe what can be seen, such as “two dogs on a beach”." : null,
+    !isUnfiltered(filters) ? "Remove a filter: only a part of the pictures was searched." : null,
   ].filter((sentence) => sentence !== null);
   return make(
     "div",
@@ -137,8 +137,8 @@ function nothingFound({ message, searched }, { text, filters, mode }) {
 }
 
 /** @param {api.Answer} answer @param {Part} part @param {Query} query */
-function summarise({ to, searched, milliseconds }, part, { text, like, picture }) {
-  const what = text.trim() ? `for “${text.trim()}”` : like || picture ? "similar to the picture" : "like these";
+function summarise({ to, searched, milliseconds }, part, query) {
+  const what = subject(query);
   const { items } = part.list;
   if (!items.length) return `No results ${what}.`;
   const clear = items.filter(fits).length;
@@ -147,4 +147,13 @@ function summarise({ to, searched, milliseconds }, part, { text, like, picture }
   const found = clear ? `${isOpen ? "More than " : ""}${count(clear, kind)} ${what}` : `Nothing fits well ${what}`;
   const time = Math.max(1, Math.round(milliseconds));
   return `${found}, of ${searched.toLocaleString("en")}, in ${time} ms.`;
+}
+
+// What was searched for, such as: for “at night” and similar to the picture.
+/** @param {Query} query */
+function subject({ text, like, picture, more }) {
+  const words = text.trim();
+  const shown = words.length > SHOWN ? `${words.slice(0, SHOWN).trimEnd()} …` : words;
+  const example = like || picture ? "similar to the picture" : more.length ? "like these" : "";
+  return [words && `for “${shown}”`, example].filter(Boolean).join(" and ");
 }

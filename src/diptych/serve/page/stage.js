@@ -3,7 +3,6 @@
 import * as api from "./api.js";
 import { make } from "./element.js";
 import { whyNotShown } from "./http.js";
-import { momentOf } from "./names.js";
 
 export class Stage {
   #index;
@@ -20,10 +19,15 @@ export class Stage {
     this.image = image; // of the item
     this.shown = image; // which may be a near-duplicate
     this.#alt = item.captions?.[0] ?? item.text ?? item.key;
-    this.#moment = momentOf(item.key);
+    this.#moment = item.kind === "image" ? item.moment : null;
     this.#setShape(item.width || 1, item.height || 1);
     this.#frame.addEventListener("click", (event) => event.target instanceof HTMLImageElement && this.zoom(event));
     this.show(image);
+  }
+
+  // Whether a picture is shown, and not a video, which has its own controls.
+  get isPicture() {
+    return this.#frame.querySelector("img") !== null;
   }
 
   // Show the picture of the item, or that of a near-duplicate.
@@ -35,14 +39,14 @@ export class Stage {
     this.#note.textContent = "";
     this.#frame.style.setProperty("background-image", `url("${thumbnail}")`);
     this.boxes.replaceChildren();
-    const isVideo = this.#moment !== null && id === this.image;
-    this.#frame.replaceChildren(isVideo ? this.#video(id, this.#moment ?? 0) : this.#picture(id), this.boxes);
+    const moment = id === this.image ? this.#moment : null;
+    this.#frame.replaceChildren(typeof moment === "number" ? this.#video(id, moment) : this.#picture(id), this.boxes);
   }
 
-  // Enlarge the picture around a point, or show the whole again; a video has its own controls.
+  // Enlarge the picture around a point, or show the whole again.
   /** @param {{ clientX: number, clientY: number } | null} point */
   zoom(point = null) {
-    if (!this.#frame.querySelector("img")) return;
+    if (!this.isPicture) return;
     const box = this.#frame.getBoundingClientRect();
     const across = point ? (point.clientX - box.left) / box.width : 0.5;
     const down = point ? (point.clientY - box.top) / box.height : 0.5;

@@ -1,9 +1,9 @@
-// What a search starts from besides its text, each with a button that removes it: pictures, a folder, an album.
+// What a search starts from in addition to its text (pictures, a folder, an album), each with a button that removes it.
 
 import { imageUrl } from "./api.js";
 import { hidden, make, picture } from "./element.js";
 import { icon } from "./icons.js";
-import { fileName } from "./names.js";
+import { lastPart } from "./names.js";
 
 /** @typedef {import("./query.js").Query} Query */
 
@@ -34,7 +34,7 @@ export class Terms {
       like && this.#picture(imageUrl(like.id, like.index, "thumbnail"), "More like this", { like: null }),
       ...more.map((id) => this.#example("More like", id, index, { more: more.filter((other) => other !== id) })),
       ...less.map((id) => this.#example("Less like", id, index, { less: less.filter((other) => other !== id) })),
-      filters.folder && this.#chip(`In ${fileName(filters.folder)}`, { filters: { ...filters, folder: "" } }),
+      filters.folder && this.#chip(`In ${lastPart(filters.folder)}`, { filters: { ...filters, folder: "" } }),
       filters.album && this.#chip(`In ${this.#albumName(Number(filters.album))}`, { filters: { ...filters, album: "" } }),
     ].filter((item) => item instanceof HTMLElement);
     this.#element.hidden = !items.length;

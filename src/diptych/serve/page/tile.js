@@ -3,14 +3,14 @@
 import { imageUrl } from "./api.js";
 import { hidden, make, picture } from "./element.js";
 import { icon } from "./icons.js";
-import { fileName, fitWord, formatMoment, momentOf, nameOf } from "./names.js";
+import { fileNameOf, fitWord, formatMoment, nameOf } from "./names.js";
 
 /** @typedef {import("./api.js").Item} Item */
 
 /** @param {Item} item @param {string} index @param {boolean} isSelected */
 export function makeTile(item, index, isSelected) {
   const near = item.near?.length ?? 0;
-  const moment = momentOf(item.key);
+  const { moment } = item;
   const fit = fitWord(item.fit);
   const shown = item.image === null ? null : picture(imageUrl(item.image, index, "thumbnail"));
   const open = make(
@@ -23,16 +23,16 @@ export function makeTile(item, index, isSelected) {
       make("span", { className: "caption", dir: "auto", textContent: nameOf(item) }),
       fit && hidden(", "),
       fit && make("span", { className: "fit", textContent: fit }),
-      item.captions?.length ? hidden(`, ${fileName(item.key)}`) : null,
+      item.captions?.length ? hidden(`, ${fileNameOf(item)}`) : null,
     ),
     make(
       "span",
       { className: "badges" },
-      moment === null ? null : make("span", { className: "badge", textContent: `▶ ${formatMoment(moment)}` }),
+      typeof moment === "number" ? make("span", { className: "badge", textContent: `▶ ${formatMoment(moment)}` }) : null,
       near ? make("span", { className: "badge near", textContent: `+${near} similar` }) : null,
     ),
   );
-  const check = make("button", { type: "button", className: "check", tabIndex: -1 }, icon("check"), hidden("Select"));
+  const check = make("button", { type: "button", className: "check", tabIndex: -1 }, icon("check"), hidden(`Select ${fileNameOf(item)}`));
   const tile = make("li", { className: "tile" }, open, check);
   tile.dataset.id = String(item.id);
   markSelected(tile, isSelected);

@@ -5,7 +5,7 @@ import { hidden, make, picture } from "./element.js";
 import { allFacts, itemFacts } from "./facts.js";
 import { LatestRequest, messageOf } from "./http.js";
 import { icon } from "./icons.js";
-import { nameOf } from "./names.js";
+import { fileNameOf, nameOf } from "./names.js";
 import { placesButton } from "./places.js";
 import { Stage } from "./stage.js";
 import { viewerActions } from "./viewer_actions.js";
@@ -34,6 +34,7 @@ const AHEAD = 3; // items before the last one from which on more are loaded
 
 export class Viewer {
   #dialog;
+  #content = make("div", { className: "content" }); // what is replaced with the picture; notices stay
   #actions;
   #albums;
   #callbacks;
@@ -49,6 +50,7 @@ export class Viewer {
    */
   constructor(dialog, actions, albums, callbacks) {
     this.#dialog = dialog;
+    dialog.append(this.#content);
     this.#actions = actions;
     this.#albums = albums;
     this.#callbacks = callbacks;
@@ -86,7 +88,7 @@ export class Viewer {
     this.#shown = null;
     this.#stage = null;
     this.#latest.stop();
-    this.#dialog.replaceChildren();
+    this.#content.replaceChildren();
     shown.part.list.focus(shown.item.id); // the item that was shown last, not the one that was clicked
     this.#callbacks.onClose(shown.item.id);
   }
@@ -138,22 +140,22 @@ export class Viewer {
     const stage = item.image === null ? null : new Stage(item, item.image, index.name);
     this.#stage = stage;
     const isExplained = stage && index.explains && query.text.trim() && query.mode !== "words";
-    this.#dialog.replaceChildren(
+    this.#content.replaceChildren(
       make(
         "div",
         { className: "viewer" },
-        this.#bar(position, items.length, part.isComplete),
+        this.#bar(position, part),
         stage?.element ?? "",
         make(
           "div",
           { className: "facts" },
-          make("h2", { id: "name", dir: "auto", textContent: item.key }),
+          make("h2", { id: "name", dir: "auto", textContent: fileNameOf(item) }),
           make("div", { className: "known" }, ...itemFacts(item)),
           stage && this.#actionRow(shown, stage, signal),
           isExplained ? importance(stage.image, index, query, signal) : null,
           stage && item.near?.length ? this.#nearDuplicates(item.near, index, stage) : null,
         ),
-        make("p", { className: "hidden", role: "status" }, `${position + 1} of ${items.length}: ${nameOf(item)}`),
+        make("p", { className: "hidden", role: "status" }, `${place(position, part)}: ${nameOf(item)}`),
       ),
     );
     this.#dialog.scrollTop = 0;
@@ -192,12 +194,12 @@ export class Viewer {
     if (!this.#shown) return;
     const { part, position } = this.#shown;
     const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.control : undefined;
-    this.#dialog.querySelector(".steps")?.replaceWith(this.#bar(position, part.list.items.length, part.isComplete));
+    this.#dialog.querySelector(".steps")?.replaceWith(this.#bar(position, part));
     if (focused) this.#focus(focused);
   }
 
-  /** @param {number} position @param {number} loaded @param {boolean} isComplete */
-  #bar(position, loaded, isComplete) {
+  /** @param {number} position @param {Part} part */
+  #bar(position, part) {
     /** @param {string} name @param {string} label @param {import("./icons.js").Icon} sign @param {() => void} onclick */
     const control = (name, label, sign, onclick, isDisabled = false) => {
       const button = make("button", { type: "button", className: "sign", title: label, onclick }, icon(sign), hidden(label));
@@ -207,14 +209,13 @@ export class Viewer {
     };
     const close = control("close", "Close", "close", () => this.close());
     close.autofocus = true;
-    const place = isComplete ? `${position + 1} of ${loaded.toLocaleString("en")}` : `${position + 1}`;
     return make(
       "div",
       { className: "steps" },
       control("previous", "Previous", "previous", () => this.#step(-1), position === 0),
-      make("span", { className: "quiet", textContent: place }),
-      control("next", "Next", "next", () => this.#step(1), position === loaded - 1),
-      control("zoom", "Zoom", "zoom", () => this.#stage?.zoom()),
+      make("span", { className: "quiet", textContent: place(position, part) }),
+      control("next", "Next", "next", () => this.#step(1), position === part.list.items.length - 1),
+      control("zoom", "Zoom", "zoom", () => this.#stage?.zoom(), !this.#stage?.isPicture),
       close,
     );
   }
@@ -254,6 +255,13 @@ export class Viewer {
       make("ul", { className: "near-duplicates", role: "list" }, ...[stage.image, ...near].map(item)),
     );
   }
+}
+
+// The place of an item, and how many there are, once that is known.
+/** @param {number} position @param {Part} part */
+function place(position, part) {
+  const number = (position + 1).toLocaleString("en");
+  return part.isComplete ? `${number} of ${part.list.items.length.toLocaleString("en")}` : number;
 }
 
 // An item of a list, and where it is.

@@ -26,9 +26,9 @@ export function viewerActions(image, index, dialog, actions, signal, { onSimilar
     fileLink("open", "Open original", { href: originalUrl(image, index, true), target: "_blank", rel: "noopener" }),
     fileLink("download", "Download", { href: originalUrl(image, index), download: "" }),
     onDisk,
-    named("similar", iconButton("similar", "Similar pictures", onSimilar)),
     named("more", iconButton("more", "More like this", onMore)),
     named("less", iconButton("less", "Less like this", onLess)),
+    named("similar", iconButton("similar", "Similar pictures", onSimilar)),
   );
   const show = (/** @type {Event} */ event) => {
     const { favourite: isFavourite, path } = /** @type {CustomEvent<Details>} */ (event).detail;

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from diptych.index.albums import FAVOURITES, AlbumEditor, AlbumStore, clean_name
 from diptych.index.search import Searcher
 from diptych.serve.errors import RequestError
-from diptych.serve.openapi import errors, json_body, parameters, parse_json, read_json, read_parameters
+from diptych.serve.openapi import errors, json_body, parameters
+from diptych.serve.reading import parse_json, read_json, read_parameters
 from diptych.serve.schemas.answers import AlbumAbout, AlbumChange, AlbumName, AlbumsAnswer
 from diptych.serve.schemas.fields import MAX_CHOSEN, MAX_ID
 from diptych.serve.schemas.requests import AlbumBody, ChosenBody, EntryParameters, FavouritesBody

@@ -13,7 +13,8 @@ from diptych.index.details import DetailedStore, ImageDetails
 from diptych.index.entries import Entry
 from diptych.index.search import Searcher
 from diptych.serve.middleware import is_local
-from diptych.serve.openapi import errors, parameters, read_parameters
+from diptych.serve.openapi import errors, parameters
+from diptych.serve.reading import read_parameters
 from diptych.serve.routes.entries import image_entry, parse_id
 from diptych.serve.schemas.answers import EntryDetails
 from diptych.serve.schemas.requests import EntryParameters

@@ -16,19 +16,9 @@ from diptych.models.embeddings import to_array
 from diptych.models.engines.engine import Encodings
 from diptych.serve.errors import RequestError, describe_error
 from diptych.serve.forms import has_form, read_form
-from diptych.serve.openapi import (
-    BINARY,
-    BYTES,
-    FORM,
-    body,
-    errors,
-    form,
-    inlined,
-    parse_json,
-    read_json,
-    read_options,
-)
+from diptych.serve.openapi import BINARY, BYTES, FORM, body, errors, form, inlined
 from diptych.serve.queries import EncodingQuery, Upload, check_model
+from diptych.serve.reading import parse_json, read_json, read_options
 from diptych.serve.schemas.answers import Encoded
 from diptych.serve.schemas.fields import MAX_IMAGES
 from diptych.serve.schemas.requests import EncodeBody

@@ -23,8 +23,9 @@ from diptych.index.search import Searcher
 from diptych.index.spec import IndexSpec
 from diptych.models.embeddings import to_array
 from diptych.serve.errors import RequestError
-from diptych.serve.openapi import errors, parameters, read_parameters
+from diptych.serve.openapi import errors, parameters
 from diptych.serve.queries import stored_encoding
+from diptych.serve.reading import read_parameters
 from diptych.serve.schemas.answers import Explained, Localized
 from diptych.serve.schemas.fields import MAX_ID
 from diptych.serve.schemas.requests import EntryAndText, PictureParameters

@@ -6,7 +6,8 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 
-from diptych.serve.openapi import errors, parameters, read_parameters
+from diptych.serve.openapi import errors, parameters
+from diptych.serve.reading import read_parameters
 from diptych.serve.schemas.answers import ExamplesAnswer
 from diptych.serve.schemas.requests import ExamplesParameters
 from diptych.serve.service import Service

@@ -11,12 +11,11 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
-from diptych.errors import NotFoundError
-from diptych.index.albums import album_store
 from diptych.index.backend import Browsable
 from diptych.index.search import Searcher
 from diptych.serve.errors import RequestError
-from diptych.serve.openapi import errors, parameters, read_parameters
+from diptych.serve.openapi import errors, parameters
+from diptych.serve.reading import read_parameters
 from diptych.serve.routes.search import CAPTIONS
 from diptych.serve.schemas.answers import FoldersAnswer, HomeAnswer
 from diptych.serve.schemas.fields import MAX_ID
@@ -57,9 +56,8 @@ def list_images(searcher: Searcher, options: HomeParameters) -> dict[str, Any]:
     """The images after a cursor, and the cursor of those that follow."""
     store, after = browsable(searcher), read_cursor(options.cursor)
     with searcher.store.reading():
-        check_album(searcher, options.album)
         more = options.k + 1  # to know whether any follow
-        places = store.newest(more, after, options.folder, options.album)
+        places = store.newest(more, after, options.filters())
         shown = places[: options.k]
         ids = [id for _, id in shown]
         entries, captions = searcher.store.entries(ids), searcher.store.captions(ids)
@@ -68,12 +66,6 @@ def list_images(searcher: Searcher, options: HomeParameters) -> dict[str, Any]:
         for entry, (day, _) in zip(entries, shown, strict=True)
     ]
     return {"images": images, "next": _cursor(*shown[-1]) if len(places) > len(shown) else None}
-
-
-def check_album(searcher: Searcher, album: int | None) -> None:
-    """Refuse an album that the index does not have."""
-    if album is not None and not album_store(searcher.store).has_album(album):
-        raise NotFoundError(f"no album {album} in this index; it may have been deleted")
 
 
 def browsable(searcher: Searcher) -> Browsable:

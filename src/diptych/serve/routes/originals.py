@@ -16,7 +16,8 @@ from diptych.index.search import Searcher
 from diptych.serve.errors import RequestError
 from diptych.serve.media_types import BEGINNING, SHOWN, media_type
 from diptych.serve.middleware import is_local
-from diptych.serve.openapi import errors, json_body, parameters, parse_json, read_json, read_parameters
+from diptych.serve.openapi import errors, json_body, parameters
+from diptych.serve.reading import parse_json, read_json, read_parameters
 from diptych.serve.reveal import reveal
 from diptych.serve.routes.entries import file_within, image_entry, jpeg_response, large_picture, parse_id
 from diptych.serve.schemas.requests import EntryParameters, OriginalParameters, RevealBody
@@ -25,7 +26,7 @@ from diptych.serve.service import Service
 HEADERS = {
     "Cache-Control": "private, no-cache",
     "Content-Security-Policy": "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; "
-    "style-src 'unsafe-inline'",
+    "style-src 'unsafe-inline'; frame-ancestors 'self'",
 }
 REVEAL_BYTES = 2**12
 _RANGE = re.compile(r"\s*(?:(\d{1,18})-(\d{1,18})?|-(\d{1,18}))\s*", re.ASCII)

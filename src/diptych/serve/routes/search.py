@@ -13,20 +13,9 @@ from pydantic import ValidationError
 
 from diptych.serve.errors import INTERNAL, RequestError, describe_error, describe_first
 from diptych.serve.forms import read_upload
-from diptych.serve.openapi import (
-    BINARY,
-    BYTES,
-    FORM,
-    body,
-    errors,
-    form,
-    inlined,
-    parameters,
-    parse_json,
-    read_json,
-    read_parameters,
-)
+from diptych.serve.openapi import BINARY, BYTES, FORM, body, errors, form, inlined, parameters
 from diptych.serve.queries import SearchQuery, SearchResult, Subject
+from diptych.serve.reading import parse_json, read_json, read_parameters
 from diptych.serve.schemas.answers import BatchAnswer, SearchAnswer
 from diptych.serve.schemas.fields import MAX_CHARACTERS, MAX_QUERIES
 from diptych.serve.schemas.requests import (
@@ -128,7 +117,7 @@ def _add_similar(app: FastAPI, service: Service) -> None:
         openapi_extra={**parameters(PictureOptions), **body({BINARY: BYTES, FORM: form(PictureOptions, file=BYTES)})},
     )
     async def similar_to_image(request: Request) -> Response:
-        """Search with an image, which is the body or a file of a form, and possibly with words besides."""
+        """Search with an image, sent as the body or as a file of a form, optionally with words."""
         started = time.perf_counter()
         async with service.uploads.slots:
             options, image = await read_upload(request, PictureOptions)

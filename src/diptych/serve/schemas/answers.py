@@ -16,7 +16,11 @@ class Problem(BaseModel):
 
 
 class EntryAbout(BaseModel):
-    """An entry, and the captions of its image; `moment` is the second of a video that it shows, if it is a frame."""
+    """An entry, and the captions of its image.
+
+    `taken` is the day of the capture or else of the file, by which images are filtered and listed, and `moment` the
+    second of a video, if it is a frame.
+    """
 
     id: int
     kind: Kind
@@ -108,7 +112,7 @@ class SearchAnswer(BaseModel):
     message: str | None
     unknown: list[str]
     searched: int
-    method: Literal["exact", "ivf"]
+    method: Literal["exact", "ivf", "int8", "pq", "approximate"]
     next: str | None
     milliseconds: float
     hits: list[FoundEntry]
@@ -136,7 +140,7 @@ class ExamplesAnswer(BaseModel):
 
 
 class FolderAbout(BaseModel):
-    """A folder: its path in the source, the number of images in it and below, and whether it has folders."""
+    """A folder: its path, the number of images in it and below (a video is one), and whether it has folders."""
 
     path: str
     images: int

@@ -50,5 +50,6 @@ Ids = Annotated[
     list[Id], BeforeValidator(_split_commas), Field(max_length=MAX_MARKED, description="The ids of images of the index")
 ]
 Name = Annotated[str, Field(max_length=1000)]
+IndexName = Annotated[str, Field(max_length=1000, description="The name of an index; defaults to the first")]
 Cursor = Annotated[str, Field(max_length=100, description="Where to continue: `next` of the answer before")]
 AlbumId = Annotated[int, Field(ge=0, le=MAX_ID, description="An album's id; 0 is the favourites")]

@@ -20,33 +20,31 @@ from diptych.serve.schemas.fields import (
     Day,
     Id,
     Ids,
+    IndexName,
     Name,
     Words,
 )
 
 
-class SearchOptions(BaseModel):
-    """The index to search, what to find, and filters; an empty filter lets everything through."""
+class FilterOptions(BaseModel):
+    """The index, and filters; an empty filter lets everything through."""
 
     model_config = ConfigDict(extra="forbid")
 
-    index: Name = Field("", description="The name of an index; defaults to the first")
-    to: Kind = Field("image", description="What to find")
-    k: int = Field(20, ge=1, le=MAX_HITS, description="The number of hits")
-    folder: Name = Field("", description="Only entries in this folder of the source or below it")
-    since: Day = ""
-    until: Day = ""
-    split: Name = ""
-    cursor: Cursor = ""
+    index: IndexName = ""
+    folder: Name = Field("", description="Only images in this folder of the source or below it")
+    since: Day = Field("", description="Only images of this day, such as 2026-11-16, or later")
+    until: Day = Field("", description="Only images of this day or earlier")
+    split: Name = Field("", description="Only images of this split of the source")
     album: AlbumId | None = Field(None, description="Only images of this album; 0 is the favourites")
 
     def column_filters(self) -> tuple[tuple[str, str], ...]:
         """Columns of the source's table and the values that they must have."""
         return ()
 
-    def request(self, without: int | None = None) -> SearchRequest:
-        """The same options as the index takes them; a DataError if one is invalid."""
-        filters = Filters(
+    def filters(self) -> Filters:
+        """The filters as the index takes them; a DataError if one is invalid."""
+        return Filters(
             folder=self.folder or None,
             since=self.since or None,
             until=self.until or None,
@@ -54,11 +52,10 @@ class SearchOptions(BaseModel):
             columns=self.column_filters(),
             album=self.album,
         )
-        return SearchRequest(to=self.to, k=self.k, filters=filters, without=without, cursor=self.cursor or None)
 
 
-class UrlOptions(SearchOptions):
-    """The options in a URL, with columns as column=value."""
+class UrlFilters(FilterOptions):
+    """The filters in a URL, with columns as column=value."""
 
     where: list[Condition] = Field(
         [], max_length=20, description="A column of the source's table and its value, as column=value; repeatable"
@@ -69,17 +66,29 @@ class UrlOptions(SearchOptions):
         return column_filters(self.where)
 
 
-class TextOptions(SearchOptions):
-    """What a search by text has besides; `more` and `less` are images that people want more and less of."""
+class SearchOptions(FilterOptions):
+    """The index to search, what to find, and filters."""
 
-    text: Words | None = None
+    to: Kind = Field("image", description="What to find")
+    k: int = Field(20, ge=1, le=MAX_HITS, description="The number of hits")
+    cursor: Cursor = ""
+
+    def request(self, without: int | None = None) -> SearchRequest:
+        """The same options as the index takes them; a DataError if one is invalid."""
+        return SearchRequest(to=self.to, k=self.k, filters=self.filters(), without=without, cursor=self.cursor or None)
+
+
+class TextOptions(SearchOptions):
+    """Options of a search by text; `more` and `less` are images that the hits should and should not resemble."""
+
+    text: Words | None = Field(None, description="A query in words", examples=["two dogs on a beach"])
     mode: Mode = Field(
         "auto",
         description="Find images by meaning, by exact words in captions, names, folders and pictures, or by both; "
-        "auto is both if words in pictures were read, and else meaning",
+        "auto is both if the index has captions or words in pictures, and else meaning",
     )
-    more: Ids = []
-    less: Ids = []
+    more: Ids = Field([], description="The ids of images to find more like them")
+    less: Ids = Field([], description="The ids of images to find less like them")
 
     @model_validator(mode="after")
     def _has_something_to_find(self) -> Self:
@@ -92,12 +101,12 @@ class TextOptions(SearchOptions):
         return replace(super().request(without), mode=self.mode, more=tuple(self.more), less=tuple(self.less))
 
 
-class SearchParameters(UrlOptions, TextOptions):
+class SearchParameters(UrlFilters, TextOptions):
     """A search by text."""
 
 
-class PictureOptions(UrlOptions):
-    """What a search with a picture has besides: words, such as "at night"."""
+class PictureOptions(UrlFilters, SearchOptions):
+    """Options of a search with a picture: words that are added to it, such as "at night"."""
 
     text: Words | None = Field(None, description="Words that are added to the picture, such as: at night")
 
@@ -145,7 +154,7 @@ class EncodeBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    index: Name = Field("", description="The name of an index; defaults to the first")
+    index: IndexName = ""
     texts: list[Words] = Field([], max_length=MAX_QUERIES, examples=[["two dogs on a beach", "a red car"]])
     images: list[str] = Field([], max_length=MAX_IMAGES, description="The bytes of image files in base64")
 
@@ -155,7 +164,7 @@ class EntryParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    index: Name = ""
+    index: IndexName = ""
 
 
 class OriginalParameters(EntryParameters):
@@ -207,7 +216,7 @@ class EntryAndText(BaseModel):
 
     id: Id
     text: Words
-    index: Name = ""
+    index: IndexName = ""
 
 
 class PictureParameters(BaseModel):
@@ -215,18 +224,13 @@ class PictureParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    index: Name = ""
+    index: IndexName = ""
     size: Literal["thumbnail", "large"] = "thumbnail"
 
 
-class HomeParameters(BaseModel):
-    """The images to list: of which index and folder, how many, and after which."""
+class HomeParameters(UrlFilters):
+    """The images to list: of which index, filtered, how many, and after which."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    index: Name = Field("", description="The name of an index; defaults to the first")
-    folder: Name = Field("", description="Only images in this folder of the source or below it")
-    album: AlbumId | None = Field(None, description="Only images of this album; 0 is the favourites")
     k: int = Field(60, ge=1, le=MAX_HITS, description="The number of images")
     cursor: Cursor = ""
 
@@ -236,7 +240,7 @@ class ExamplesParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    index: Name = Field("", description="The name of an index; defaults to the first")
+    index: IndexName = ""
 
 
 class FolderParameters(BaseModel):
@@ -244,5 +248,5 @@ class FolderParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    index: Name = ""
+    index: IndexName = ""
     parent: Name = ""
