@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 from types import SimpleNamespace
 
@@ -72,13 +74,18 @@ def refused(*words):
 
 def test_index_then_index_again_then_status(folder):
     said = done("starter", "Pictures")
-    assert "Pictures.diptych: encoded 3, kept 0, renamed 0, removed 0, 1 new texts\n" in said
+    assert "Pictures.diptych: encoded 3, kept 0, renamed 0, removed 0, 1 new text\n" in said
     assert "indexed 3 of 5 files; 1 with captions; skipped 1 (`diptych index status Pictures.diptych` lists" in said
     assert 'diptych search Pictures.diptych "' in said
     assert "diptych serve Pictures.diptych" in said
     assert "encoded 0, kept 3" in done("starter", "Pictures")
+    shutil.copy("Pictures/0.png", "Pictures/again.png")
+    assert "encoded 0, kept 3, renamed 0, removed 0, 1 copy\n" in done("starter", "Pictures")
+    (folder / "Pictures" / "again.png").unlink()
+    done("starter", "Pictures")
     shown = done("status", "Pictures.diptych")
-    for part in ("starter (ffffffff)", "3 images, 1 texts", str(folder / "Pictures"), "float16: recall@10"):
+    assert re.search(r"^quality +best$", shown, re.MULTILINE)
+    for part in ("starter (ffffffff)", "3 images, 1 text\n", str(folder / "Pictures"), "float16: recall@10"):
         assert part in shown
     assert re.search(r"float16: recall@10 [\d.]+ against float32, this index", shown)
     assert "[bold]broken.jpg: not an image in a known format" in shown
@@ -152,6 +159,22 @@ def test_an_interrupt_is_one_line_with_the_command_to_go_on(folder, monkeypatch)
     assert "encoded 0" not in done("starter", "Pictures")
 
 
+def test_an_interrupted_replacement_continues_with_its_own_options(folder, monkeypatch):
+    done("starter", "Pictures")
+    preprocess, count = Fake.preprocess, iter(range(3))
+
+    def interrupted(self, photo):
+        if next(count, 0) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return preprocess(self, photo)
+
+    monkeypatch.setattr(Fake, "preprocess", interrupted)
+    output = invoke("starter", "Pictures", "--storage", "int8", "--ignore", "2.*", "--fresh", "--workers", "0").output
+    command = shlex.split(re.search("this continues: (.*)", output)[1])
+    assert command[6:] == ["--fresh", "--storage", "int8", "--ignore", "2.*"]
+    assert "encoded 1, kept 1" in done(*command[2:])
+
+
 def test_help_shows_an_example_of_each_form():
     shown = done("--help")
     for example in ("index starter ~/Pictures", "index status P", "index doctor P", "index rebuild P"):
@@ -165,4 +188,5 @@ def test_words_in_pictures_are_read_when_asked_and_later_again(folder, monkeypat
     monkeypatch.setattr("diptych.index.word_reading.RapidTextReader", lambda: reader)
     first = done("starter", "Pictures", "--ocr")
     assert re.search(r", words read in \d pictures", first)
+    assert re.search(r"^words +are read in pictures$", done("status", "Pictures.diptych"), re.MULTILINE)
     assert "words read" not in done("starter", "Pictures")

@@ -24,6 +24,8 @@ def test_the_status_of_an_index_of_several_folders(capsys):
             "file": "x.diptych",
             "bytes": 5,
             "model": "starter",
+            "quality": "fast",
+            "reads_words": True,
             "identity": "f" * 64,
             "size": 4,
             "rescores": False,

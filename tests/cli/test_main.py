@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -71,6 +72,31 @@ def test_help_has_examples(invoke):
     for words in (*commands, ["data", "check"], ["recipes", "show"]):
         text = " ".join(invoke(*words, "--help").output.split())
         assert "diptych " + " ".join(words) in text.partition("Usage")[2].partition("Example")[2], words
+
+
+def test_help_shows_what_the_docstring_says(invoke, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = invoke("watch", "--help").output
+    assert "`pip install 'diptych[watch]'` replaces" in shown
+    assert (
+        "A running `diptych serve` shows the changes without a restart." in shown
+    )  # the lines of a paragraph are joined
+    groups = [app, *(group.typer_instance for group in app.registered_groups)]
+    helps = [command.help for group in groups for command in group.registered_commands]
+    assert len(helps) > 30
+    for text in helps:
+        assert not re.search(r"(?<!\\)\[[a-z#/@]", text), text  # would be taken for markup
+
+
+def test_ctrl_c_while_modules_are_imported_is_no_traceback(monkeypatch, capsys):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("diptych.cli.main._requested", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == ""
 
 
 def test_a_run_on_phrases_is_indexed_and_searched_as_any_other(

@@ -40,7 +40,8 @@ def ended(process):
 def test_one_command_indexes_serves_and_opens_the_browser_and_a_second_one_only_opens_it(tmp_path):
     (tmp_path / "Pictures").mkdir()
     Image.new("RGB", (20, 20), "red").save(tmp_path / "Pictures" / "red.png")
-    first = start(tmp_path, tmp_path / "Pictures", "--port", 0)
+    Image.new("RGB", (20, 20), "blue").save(tmp_path / "Pictures" / "blue.gif")
+    first = start(tmp_path, tmp_path / "Pictures", "--port", 0, "--ignore", "*.gif", "--quality", "best")
     try:
         url = re.fullmatch(r"searching Pictures at (http://127\.0\.0\.1:\d+)\n", _after_report(first)).group(1)
         assert first.stdout.readline() == f"browser {url}\n"
@@ -56,7 +57,7 @@ def test_one_command_indexes_serves_and_opens_the_browser_and_a_second_one_only_
         code, _, err = ended(first)
     finally:
         first.kill()
-    assert (code, err) == (0, f"index: {index}\nended\n")
+    assert (code, err) == (0, f"index: {index}\nindexed 1 of 2 files; ignored 1: 1 by a pattern\nended\n")
     assert [path.name for path in index.parent.iterdir()] == [index.name]
 
 
@@ -74,6 +75,36 @@ def test_a_folder_without_photos_is_one_line(tmp_path):
     assert (code, out) == (1, "")
     assert err.splitlines()[-1].endswith("nothing: contains no files, so there is nothing to index")
     assert not (tmp_path / "x.diptych").exists()
+
+
+def test_a_folder_that_has_vanished_is_waited_for_and_no_log_is_left(tmp_path):
+    pytest.importorskip("watchfiles")
+    folder, pocket, index = (tmp_path / name for name in ("Pictures", "pocket", "x.diptych"))
+    folder.mkdir()
+    Image.new("RGB", (20, 20), "red").save(folder / "red.png")
+    command = tmp_path, folder, "--into", index, "--port", 0, "--no-browser"
+    process = start(*command)
+    try:
+        assert _after_report(process).startswith("searching Pictures at ")
+        process.send_signal(signal.SIGINT)
+        ended(process)
+    finally:
+        process.kill()
+    folder.rename(pocket)
+    process = start(*command)
+    try:
+        assert process.stdout.readline().startswith("searching Pictures at ")
+        pocket.rename(folder)
+        assert process.stdout.readline()[8:] == " up to date again; 1 image\n"
+        Image.new("RGB", (20, 20), "blue").save(folder / "blue.png")  # the service reads the index meanwhile
+        assert process.stdout.readline()[8:] == " encoded 1, renamed 0, removed 0; 2 images\n"
+        process.send_signal(signal.SIGINT)
+        code, _, err = ended(process)
+    finally:
+        process.kill()
+    assert code == 0
+    assert err.count("is its disk connected?") == 1
+    assert [path.name for path in tmp_path.glob("*x.diptych*")] == [index.name]
 
 
 def test_a_browser_needs_a_display():

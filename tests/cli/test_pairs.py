@@ -79,7 +79,9 @@ def test_a_pair_explains_and_encodes(done, pair_folder, pairs, tmp_path):
     done("evaluate", "test.safetensors")
 
 
-@pytest.mark.parametrize("kind", ["open_clip", "clip", "siglip"])
+@pytest.mark.parametrize(
+    "kind", ["clip", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("open_clip", "siglip"))]
+)
 def test_an_export_needs_neither_torch_nor_the_library(kind, done, pair_folder, pairs, tmp_path):
     photos = pairs.photos(tmp_path / "photos")
     done("export", pair_folder(kind), "--onnx", "--into", "exported")
@@ -96,6 +98,7 @@ def test_an_export_needs_neither_torch_nor_the_library(kind, done, pair_folder, 
     assert diptych.load("exported").identity == model.identity
 
 
+@pytest.mark.long
 def test_images_of_any_shape_have_no_onnx_form(refused, pair_folder):
     message = refused("export", pair_folder("siglip2"), "--onnx")
     assert "has no ONNX form: " in message

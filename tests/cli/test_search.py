@@ -82,6 +82,12 @@ def test_words_find_images_and_a_sheet_shows_them(index, tmp_path):
         assert sheet.size[0] > 100
 
 
+def test_no_hits_are_no_table(index):
+    result = CliRunner().invoke(app, ["search", str(index), "zebra", "--mode", "words"])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "No image has all of these words" in result.stderr
+
+
 def test_json_has_everything(index):
     told = invoke(index, "two zebras", "--json")
     answer = json.loads(told.stdout)
@@ -93,11 +99,12 @@ def test_json_has_everything(index):
 
 
 def test_a_query_of_unknown_words_finds_nothing(index):
-    result = invoke(index, "zebras", "--json")
-    assert "The model knows none of these words" in result.stderr
-    answer = json.loads(result.stdout)
-    assert not answer["hits"]
-    assert not answer["found"]
+    for options, reason in (((), "No image has all"), (("--mode", "meaning"), "The model knows none of these words")):
+        result = invoke(index, "zebras", "--json", *options)
+        assert reason in result.stderr
+        answer = json.loads(result.stdout)
+        assert not answer["hits"]
+        assert not answer["found"]
 
 
 def test_a_mistyped_query_is_corrected_in_a_note(index):
@@ -118,10 +125,13 @@ def test_images_and_entries_find_texts_and_images(index):
     like = json.loads(invoke(index, "--like", hits[0]["id"], "--json", "-k", 9).stdout)["hits"]
     assert {hit["id"] for hit in like}.isdisjoint({hits[0]["id"]})
     assert "[b]again.png" in invoke(index, "--like", hits[1]["id"]).stdout
-    added = invoke(index, "a", "green", "cicrle", "--like", hits[0]["id"], "--json")
-    assert "did you mean: a green circle?" in added.stderr
-    assert json.loads(added.stdout)["hits"] != like
-    assert json.loads(invoke(index, "green", "--image", photo, "--json").stdout)["hits"][0] != hits[0]
+    added = invoke(index, "two", "dogs", "cicrle", "--like", hits[0]["id"], "--json")
+    assert "did you mean: two dogs circle?" in added.stderr
+    assert json.loads(added.stdout)["hits"] not in ([], like)
+    assert json.loads(invoke(index, "two dogs", "--image", photo, "--json").stdout)["hits"][0] != hits[0]
+    unknown = invoke(index, "green", "--image", photo, "--json")
+    assert json.loads(unknown.stdout)["hits"] == []
+    assert "knows none of these words" in unknown.stderr
     assert json.loads(invoke(index, "two dogs", "--to", "texts", "--json").stdout)["hits"][0]["text"] == "two dogs"
 
 
@@ -138,10 +148,10 @@ def test_a_note_says_that_nothing_stands_out(index, monkeypatch):
     never = LogisticFit(np.zeros(7, np.float32), -9.0)
     calibration = Calibration("fake", never, never, np.ones((1, FakeModel.embedding_dim), np.float32), {})
     monkeypatch.setattr("diptych.index.search.calibration_of", lambda model: calibration)
-    shown = invoke(index, "two dogs")
+    shown = invoke(index, "two cats")
     assert "Nothing stands out" in shown.stderr
     assert "weak" in shown.stdout
-    assert not json.loads(invoke(index, "two dogs", "--json").stdout)["found"]
+    assert not json.loads(invoke(index, "two cats", "--json").stdout)["found"]
 
 
 def test_wrong_queries_are_one_line(index, tmp_path, monkeypatch):
@@ -152,7 +162,7 @@ def test_wrong_queries_are_one_line(index, tmp_path, monkeypatch):
     assert "search for images" in refused(index, "x", "--to", "texts", "--sheet", tmp_path / "a.png")
     assert "a .png file" in refused(index, "x", "--sheet", tmp_path / "none" / "a.png")
     photos = index.parent / "photos"
-    assert f"diptych index RUN {photos}" in refused(photos, "x")
+    assert f"diptych index starter {photos}" in refused(photos, "x")
     (tmp_path / "vocabulary.json").touch()
     assert f"diptych index {tmp_path} FOLDER" in refused(tmp_path, "x")
     monkeypatch.setattr(FakeModel, "identity", "another")

@@ -4,46 +4,18 @@ import io
 import subprocess
 import sys
 import threading
-import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-import uvicorn
 from PIL import Image
 
 import diptych
 from diptych.client import client as client_module
 from diptych.errors import ImageError, ServiceError
 from diptych.index.entries import SearchRequest
-from diptych.serve.app import create_app
 from diptych.serve.queries import LruCache
-from support.colours import fill, searcher_of
-
-
-@pytest.fixture(scope="module")
-def searcher(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("client")
-    fill(folder / "photos")
-    searcher = searcher_of(folder / "photos", folder / "photos.diptych")
-    yield searcher
-    searcher.store.close()
-
-
-@pytest.fixture(scope="module")
-def client(searcher):
-    config = uvicorn.Config(create_app({"photos": searcher}), port=0, log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    with diptych.Client(f"http://127.0.0.1:{port}/") as client:
-        yield client
-    server.should_exit = True
-    thread.join()
 
 
 def photo(colour="blue"):
@@ -79,6 +51,26 @@ def test_images_and_entries_find_similar_ones(client, tmp_path):
     with pytest.raises(ServiceError, match="since 'yesterday': not a day") as refused:
         client.search(found.id, since="yesterday")
     assert refused.value.status == 422
+
+
+@pytest.mark.parametrize("mode", ["CMYK", "LAB", "RGBA", "P", "1"])
+def test_pil_images_of_any_mode_can_be_sent(client, mode):
+    image = photo() if mode in ("CMYK", "RGBA") else Image.new(mode, (40, 30))
+    assert client.search(image.convert(mode), k=1).hits
+    with pytest.raises(ImageError, match="the image: floating-point pixels"):
+        client.search(Image.new("F", (4, 3)))
+
+
+def test_pil_images_are_sent_upright(tmp_path):
+    turned = photo()
+    turned.paste("red", (0, 0, 20, 30))  # the left half
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned clockwise
+    turned.save(tmp_path / "turned.jpg", exif=exif)
+    with Image.open(tmp_path / "turned.jpg") as opened:
+        sent = Image.open(io.BytesIO(client_module.image_bytes(opened)))
+    assert sent.size == (30, 40)
+    assert sent.getpixel((15, 5))[0] > 200  # red is above
 
 
 def test_hits_are_read_page_by_page(client, tmp_path, monkeypatch):
@@ -141,6 +133,36 @@ def test_browsing_and_the_state_of_the_service(client):
     assert Image.open(io.BytesIO(small)).format == Image.open(io.BytesIO(large)).format == "JPEG"
     assert [index.name for index in client.indexes()] == ["photos"]
     assert client.health().status == "ok"
+
+
+def test_filters_and_examples_of_more_and_less(client):
+    ids = {image.key: image.id for image in client.images()}
+    assert keys(client.search(more=[ids["red.jpg"]], k=1).hits) == ["red.jpg"]
+    assert keys(client.search("red", k=1).hits) == ["red.jpg"]
+    assert "red.jpg" not in keys(client.search("red", less=[ids["red.jpg"]], k=9).hits)
+    assert len(keys(client.hits(more=[ids["red.jpg"]], k=1))) == 3
+    assert keys(client.images(since="2100-01-01")) == keys(client.home(until="1900-01-01").images) == []
+    with pytest.raises(ServiceError, match="no column 'year' in the index"):
+        client.home(where={"year": "1999"})
+    with pytest.raises(ServiceError, match="text is missing; describe what to look for, or name images"):
+        client.search()
+    with pytest.raises(ServiceError, match="more: there is no such field"):  # a picture has words instead
+        client.search(photo(), more=[1])
+
+
+def test_a_selection_is_exported_into_a_file(client, tmp_path):
+    ids = [image.id for image in client.images()]
+    with zipfile.ZipFile(client.export(ids, tmp_path / "some.zip")) as archive:
+        assert sorted(archive.namelist()) == ["blue.jpg", "green.jpg", "red.jpg"]
+        assert archive.testzip() is None
+    listed = client.export(ids[:2], str(tmp_path / "some.txt"), "list").read_text()
+    assert len(listed.splitlines()) == 2
+    with pytest.raises(ServiceError, match="none of these entries is in this index") as refused:
+        client.export([4711], tmp_path / "none.zip")
+    assert refused.value.status == 404
+    with pytest.raises(diptych.DiptychError, match=r"some\.txt/a\.zip: cannot be written"):
+        client.export(ids, tmp_path / "some.txt" / "a.zip")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["some.txt", "some.zip"]
 
 
 def test_errors_have_the_sentence_and_the_status_of_the_service(client):

@@ -2,7 +2,8 @@
 
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from diptych.client.transport import Body, Transport
 from diptych.errors import DiptychError, ServiceError
 from diptych.serve.forms import parse_form
 
+FULL = Path("/dev/full")
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Shape: 1\r\n\r\n{}"
 BUSY = b'HTTP/1.1 503 X\r\nContent-Length: 18\r\n\r\n{"error": "later"}'
 
@@ -45,6 +47,14 @@ def send(url, retries=2, timeout=5.0, **named):
     made = Transport(url, timeout, retries, named)
     try:
         return made.send("GET", "/health")
+    finally:
+        made.close()
+
+
+def save(url, file):
+    made = Transport(url, 5.0, 1, {})
+    try:
+        made.save("/export", [("index", "a b")], Body.of_json({}), file)
     finally:
         made.close()
 
@@ -93,6 +103,27 @@ def test_a_service_that_does_not_answer_is_an_error():
     assert late.value.status is None
     with pytest.raises(ServiceError, match=r"cannot be reached \(.*\); is `diptych serve` running\?"):
         send(url)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_not_a_service_that_cannot_be_reached(tmp_path, monkeypatch):
+    monkeypatch.setattr(transport, "atomic_write", lambda file: nullcontext(FULL))
+    with serving([OK]) as (url, _), pytest.raises(DiptychError, match=r"a\.zip: cannot be written") as failed:
+        save(url, tmp_path / "a.zip")
+    assert not isinstance(failed.value, ServiceError)
+
+
+def test_a_reply_is_saved_once_it_is_complete(tmp_path):
+    broken = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"
+    file = tmp_path / "some.zip"
+    for replies in ([broken], [BUSY, broken]):
+        with serving(replies) as (url, _), pytest.raises(ServiceError):
+            save(url, file)
+        assert list(tmp_path.iterdir()) == []
+    with serving([BUSY, OK]) as (url, seen):
+        save(url, file)
+    assert file.read_bytes() == b"{}"
+    assert seen[0].startswith(b"POST /export?index=a+b HTTP/1.1\r\n")
 
 
 @pytest.mark.parametrize("reply", [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"])

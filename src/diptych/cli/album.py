@@ -35,7 +35,7 @@ app = typer.Typer(help=_HELP, no_args_is_help=True)
 Index = Annotated[str, typer.Argument(metavar="INDEX", help="The index, made by `diptych index`.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of an album, in upper or lower case.")]
 Images = Annotated[
-    list[str], typer.Argument(metavar="IMAGE...", help="Ids that `diptych search` prints, paths of files, or keys.")
+    list[str], typer.Argument(metavar="IMAGE", help="Ids that `diptych search` prints, paths of files, or keys.")
 ]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
@@ -19,6 +19,11 @@ stdout = Console()
 stderr = Console(stderr=True)
 
 
+def silence() -> None:
+    """Print nothing from now on, because another process does."""
+    stdout.quiet = stderr.quiet = True
+
+
 def print_error(message: str) -> None:
     """Print an error as one line."""
     stderr.print(
@@ -29,6 +34,11 @@ def print_error(message: str) -> None:
 def printable(text: str) -> str:
     """The text with control characters escaped: file names and captions may contain terminal escape sequences."""
     return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number of things: `1 copy`, `1,204 copies`; the plural ends in an s unless it is given."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def show_warnings() -> None:
@@ -61,7 +71,7 @@ def print_note(message: str) -> None:
     stderr.print(printable(message), highlight=False, markup=False, soft_wrap=True)
 
 
-def print_skipped(skipped: dict[str, str], shown: int = 5) -> None:
+def print_skipped(skipped: Mapping[Any, str], shown: int = 5) -> None:
     """Print the first images that were skipped, with the reasons."""
     for reason in list(skipped.values())[:shown]:
         print_note(f"skipped {reason}")

@@ -10,10 +10,9 @@ import typer
 from typer.core import TyperGroup
 
 from diptych.cli.console import print_note, print_result, progress_bar, stdout
+from diptych.cli.index_options import FollowLinks, Ignore, ImageQuality, NoIgnore, Ocr, fresh_options, source_request
 from diptych.cli.index_summary import print_status, print_summary
 from diptych.cli.options import AllowCode, Device, Download, Workers
-from diptych.errors import DiptychError
-from diptych.features.choices import Quality
 from diptych.index.vectors import Storage
 
 _SYNC = "sync"
@@ -77,7 +76,7 @@ def sync_command(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE...",
+            metavar="SOURCE",
             help="Folders of photos (captions, if any, in dog.txt beside dog.jpg), or a corpus: "
             "a table, a dataset JSON, a folder with captions.csv, 'scenes'. A table's other columns become filters.",
         ),
@@ -85,21 +84,9 @@ def sync_command(
     into: Annotated[
         str | None, typer.Option(metavar="FILE", help="The index.", show_default="the first SOURCE's name .diptych")
     ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Leave out what matches, as in a .gitignore: '*.gif', private/, /raw, '2019/**/edited'. Repeatable; "
-            "the index remembers the patterns until others are given.",
-        ),
-    ] = None,
-    no_ignore: Annotated[bool, typer.Option("--no-ignore", help="Forget the patterns that the index has.")] = False,
-    follow_links: Annotated[
-        bool | None,
-        typer.Option(
-            help="Follow links out of the folder; the index remembers it.", show_default="as before, at first not"
-        ),
-    ] = None,
+    ignore: Ignore = None,
+    no_ignore: NoIgnore = False,
+    follow_links: FollowLinks = None,
     remove_folder: Annotated[
         list[str] | None,
         typer.Option(metavar="FOLDER", help="Remove one of several folders from the index; repeatable."),
@@ -112,24 +99,9 @@ def sync_command(
             show_default="float16",
         ),
     ] = None,
-    quality: Annotated[
-        Quality | None,
-        typer.Option(
-            help="best encodes four views of each photo with the starter and models like it; fast two of them, in half "
-            "the time and with almost the same recall. Other models know only best.",
-            show_default="that of the index, at first fast",
-        ),
-    ] = None,
+    quality: ImageQuality = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Replace an existing index.")] = False,
-    ocr: Annotated[
-        bool | None,
-        typer.Option(
-            "--ocr/--no-ocr",
-            help="Read the words in pictures (receipts, signs, slides), so that they can be searched for. The index "
-            "remembers it; pictures that it has are read, too, without being encoded again.",
-            show_default=False,
-        ),
-    ] = None,
+    ocr: Ocr = None,
     workers: Workers = None,
     device: Device = "auto",
     _download: Download = False,
@@ -154,16 +126,12 @@ def sync_command(
         diptych index runs/first captions.csv --into shop.diptych --storage int8
     """
     from diptych.index.sources.open import source_name
-    from diptych.index.sources.resolve import SourceRequest
     from diptych.index.sync import sync
     from diptych.machine import keep_freed_memory
     from diptych.model import Model
 
     keep_freed_memory()
-    if ignore and no_ignore:
-        raise DiptychError("--ignore and --no-ignore: name the patterns, or forget them; not both")
-    patterns = () if no_ignore else tuple(ignore) if ignore else None
-    request = SourceRequest(tuple(sources), patterns, follow_links, tuple(remove_folder or ()))
+    request = source_request(sources, ignore, no_ignore, follow_links, remove_folder or ())
     file = into or f"{source_name(sources[0])}.diptych"
     with progress_bar("indexing", "photos") as progress:
         result = sync(
@@ -177,8 +145,10 @@ def sync_command(
             workers=workers,
             progress=progress,
         )
-    named = " ".join(map(quote, sources))
-    print_summary(result, file, f"diptych index {quote(run)} {named} --into {quote(file)}{' --fresh' if fresh else ''}")
+    again = f"diptych index {quote(run)} {' '.join(map(quote, sources))} --into {quote(file)}"
+    if fresh:
+        again += f" --fresh{fresh_options(storage, quality, ignore, follow_links)}"
+    print_summary(result, file, again)
 
 
 @app.command("rebuild")

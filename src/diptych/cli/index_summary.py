@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from diptych.cli.console import print_note, print_result
+from diptych.cli.console import counted, print_note, print_result
 
 if TYPE_CHECKING:
     from diptych.index.sources.accounting import FileCounts
@@ -19,9 +19,10 @@ def print_summary(result: SyncResult, file: str, again: str) -> None:
     """Print what was done, and what to do next; `again` is the command that continues."""
     name = quote(file)
     done = f"encoded {result.encoded:,}, kept {result.kept:,}, renamed {result.renamed:,}, removed {result.removed:,}"
-    words = f", words read in {result.words_read:,} pictures" if result.words_read else ""
-    texts = f", {result.texts_encoded:,} new texts" if result.texts_encoded else ""
-    print_result(f"{file}: {done}{texts}{words}")
+    copies = f", {counted(result.copies, 'copy', 'copies')}" if result.copies else ""
+    words = f", words read in {counted(result.words_read, 'picture')}" if result.words_read else ""
+    texts = f", {counted(result.texts_encoded, 'new text')}" if result.texts_encoded else ""
+    print_result(f"{file}: {done}{copies}{texts}{words}")
     see = f"`diptych index status {name}` lists them"
     others = result.problems - result.files.skipped
     print_result(describe_files(result.files, see) + (f"; other problems: {others:,} ({see})" if others > 0 else ""))
@@ -56,8 +57,9 @@ def print_status(found: dict[str, Any]) -> None:
     lines = [
         ("file", f"{found['file']}, {found['bytes'] / 2**20:,.1f} MB"),
         ("model", f"{found['model']} ({found['identity'][:8]}), vectors of {found['size']:,}{rescored}"),
+        ("quality", found["quality"]),
         *_source_lines(found),
-        ("holds", f"{found['images']:,} images, {found['texts']:,} texts"),
+        ("holds", f"{counted(found['images'], 'image')}, {counted(found['texts'], 'text')}"),
         ("last sync", when if found["complete"] else f"{when}, unfinished: run the same command again"),
         ("storage", found["storage"]),
     ]
@@ -65,7 +67,7 @@ def print_status(found: dict[str, Any]) -> None:
         current = ", this index" if storage == found["storage"] else ""
         lines.append(("", f"{storage}: recall@10 {cost['recall@10']:.4f} against float32{current}"))
     if found["storage_cost"]:
-        lines.append(("", f"measured with {found['measured_with']:,} images"))
+        lines.append(("", f"measured with {counted(found['measured_with'], 'image')}"))
     lines += [("cache", line) for line in found["caches"]]
     if found["files"] is not None:
         lines.append(("files", describe_files(FileCounts.from_json(found["files"]), "see below")))
@@ -84,6 +86,8 @@ def _source_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("ignores", ", ".join(found["ignored_patterns"])))
     if found["follows_links"]:
         lines.append(("links", "are followed out of the folder"))
+    if found["reads_words"]:
+        lines.append(("words", "are read in pictures"))
     return lines
 
 

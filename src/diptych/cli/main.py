@@ -7,6 +7,7 @@ takes seconds, which help and completion should not wait for.
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 import typer
+from rich.markup import escape
 
 from diptych import __version__
 from diptych.cli.console import print_error, show_warnings
@@ -50,7 +52,16 @@ def command_line(names: Sequence[str] = COMMANDS) -> typer.Typer:
             made.add_typer(module.app, name=name)
         else:
             made.command(name, cls=getattr(module, "COMMAND_CLASS", None))(module.command)
+    for group in (made, *(each.typer_instance for each in made.registered_groups)):
+        for command in group.registered_commands if group is not None else ():
+            command.help = command.help or _help(command.callback)
     return made
+
+
+def _help(command: Any) -> str:
+    """The docstring of a command for Typer, which takes `[watch]` for markup and keeps the line ends of paragraphs."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return escape("\n\n".join(part if part.startswith(" ") else part.replace("\n", " ") for part in paragraphs))
 
 
 @cache
@@ -95,6 +106,8 @@ def main() -> None:
             raise
         print_error("out of memory; use smaller batches (--set stage.1.batches.size=64) or --device cpu")
         sys.exit(1)
+    except KeyboardInterrupt:  # before the command runs, which Typer would end in this way
+        sys.exit(130)
 
 
 def _requested(words: Sequence[str]) -> typer.Typer:

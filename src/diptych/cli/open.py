@@ -7,22 +7,28 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.console import print_error, print_note, print_result, progress_bar
+from diptych.cli.console import print_note, print_result, progress_bar
+from diptych.cli.index_options import FollowLinks, Ignore, ImageQuality, NoIgnore, Ocr, source_request
+from diptych.cli.index_summary import describe_files
 from diptych.cli.options import AllowCode, Device, Download, Workers
 from diptych.cli.places import default_index
-from diptych.cli.watch import report
+from diptych.cli.watch import UpdateReports
 from diptych.errors import DiptychError
 
 if TYPE_CHECKING:
     import socket
 
+    from diptych.features.choices import Quality
     from diptych.index.sources.resolve import SourceRequest
-    from diptych.index.sync import SyncResult
+    from diptych.index.sync import SyncOptions, SyncResult
     from diptych.model import Model
 
 _PORT = 8000  # unless it is in use
@@ -30,7 +36,7 @@ _PORT = 8000  # unless it is in use
 
 def command(
     targets: Annotated[
-        list[str], typer.Argument(metavar="FOLDER...|INDEX", help="Folders of photos, a corpus, or an existing index.")
+        list[str], typer.Argument(metavar="FOLDER|INDEX", help="Folders of photos, a corpus, or an existing index.")
     ],
     into: Annotated[
         str | None, typer.Option(metavar="FILE", help="The index.", show_default="in the user's data folder")
@@ -45,6 +51,11 @@ def command(
         int | None, typer.Option(min=0, max=65535, help="The port.", show_default="8000, or any free one")
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
+    ignore: Ignore = None,
+    no_ignore: NoIgnore = False,
+    follow_links: FollowLinks = None,
+    quality: ImageQuality = None,
+    ocr: Ocr = None,
     workers: Workers = None,
     device: Device = "auto",
     _download: Download = False,
@@ -62,6 +73,8 @@ def command(
 
         diptych open ~/Pictures /media/card/DCIM
 
+        diptych open ~/Pictures --ocr --ignore private/
+
         diptych open Pictures.diptych --no-browser --port 0
     """
     from diptych.serve.running import running_service
@@ -72,41 +85,46 @@ def command(
         print_result(f"already running at {url}")
         _show(url, browser)
         return
+    from diptych.index.sync import SyncOptions  # takes as long as all that a service that runs already needs
+    from diptych.machine import keep_freed_memory
+
+    keep_freed_memory()
     print_note(f"index: {index}")
-    _serve(index, () if is_index else tuple(targets), run, port, workers, device, browser=browser)
+    request = source_request(() if is_index else targets, ignore, no_ignore, follow_links)
+    options = SyncOptions(workers, quality=quality, ocr=ocr)
+    _serve(index, request, options, _model(index, run, device, quality), port, browser=browser)
+
+
+def _model(index: str, run: str | None, device: str, quality: Quality | None) -> Model:
+    """The model of an index, or the one that it is to be made with."""
+    from diptych.index.search import model_of, open_store
+    from diptych.model import Model
+
+    if not Path(index).exists():
+        return Model.load(run or "starter", device, quality=quality or "fast")
+    store = open_store(index)
+    try:
+        return model_of(store, run, device)
+    finally:
+        store.close()
 
 
 def _serve(
-    index: str,
-    sources: tuple[str, ...],
-    run: str | None,
-    port: int | None,
-    workers: int | None,
-    device: str,
-    *,
-    browser: bool,
+    index: str, request: SourceRequest, options: SyncOptions, model: Model, port: int | None, *, browser: bool
 ) -> None:
-    from diptych.index.search import Searcher, model_of, open_store
-    from diptych.index.sources.resolve import SourceRequest
-    from diptych.machine import keep_freed_memory
-    from diptych.model import Model
+    from diptych.index.backend import locate
+    from diptych.index.search import Searcher, open_store
     from diptych.serve.app import create_app
     from diptych.serve.running import noted_service
     from diptych.serve.startup import make_server, url_of, warm_up
 
-    keep_freed_memory()
-    if Path(index).exists():
-        store = open_store(index)
-        model = model_of(store, run, device)
-        store.close()
-    else:
-        model = Model.load(run or "starter", device)
-    updates = _Updates(model, SourceRequest(sources), index, workers)
+    updates = _Updates(model, request, index, options)
     updates.start()
     try:
         updates.wait_for_images()
-        with _listen(port) as listening:
-            searchers = {Path(sources[0] if sources else index).stem: Searcher(open_store(index), model)}
+        with _listen(port) as listening, closing(open_store(index)) as store:
+            name = Path(str(request.sources[0]) if request.sources else index).stem
+            searchers = {name: Searcher(store, model)}
             warm_up(searchers)
             app, url = create_app(searchers), url_of(listening)
             with noted_service(index, app, url):
@@ -117,17 +135,20 @@ def _serve(
         pass
     finally:
         updates.end()
+        with suppress(DiptychError):  # a writer that has the index for itself leaves no log beside it
+            locate(index).open(write=True).close()
     print_note("ended")
 
 
 class _Updates:
     """Brings an index up to date in the background, and then follows the changes of its source."""
 
-    def __init__(self, model: Model, request: SourceRequest, index: str, workers: int | None) -> None:
-        self._model, self._request, self._index, self._workers = model, request, index, workers
+    def __init__(self, model: Model, request: SourceRequest, index: str, options: SyncOptions) -> None:
+        self._model, self._request, self._index, self._options = model, request, index, options
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._failure: BaseException | None = None
+        self._report = UpdateReports()
         self._thread = threading.Thread(target=self._run, name="updates", daemon=True)
 
     def start(self) -> None:
@@ -152,26 +173,28 @@ class _Updates:
         from diptych.index.watch import Watch, can_notify
 
         try:
-            report(self._update(self._request))
+            result = self._update(self._request, self._options)
+            self._report(result)
+            print_note(describe_files(result.files, f"`diptych index status {quote(self._index)}` lists them"))
         except BaseException as reason:
             self._failure = reason
             if self._has_images():  # it is served as it is
-                print_error(str(reason))
+                self._report(str(reason))
         self._ready.set()
         if self._has_images() and not self._stop.is_set():
             store = open_store(self._index)
             try:
                 if can_notify(store.spec):
-                    Watch(lambda: store.spec, self._index, self._update, report).run(self._stop)
+                    Watch(lambda: store.spec, self._index, self._update, self._report).run(self._stop)
             finally:
                 store.close()
 
-    def _update(self, request: SourceRequest | None = None) -> SyncResult:
+    def _update(self, request: SourceRequest | None = None, options: SyncOptions | None = None) -> SyncResult:
         from diptych.index.sources.resolve import SourceRequest
         from diptych.index.sync import SyncOptions, sync_sources
 
         with progress_bar("indexing", "photos") as progress:
-            options = SyncOptions(self._workers, progress, self._stop)
+            options = replace(options or SyncOptions(self._options.workers), progress=progress, stop=self._stop)
             return sync_sources(self._model, request or SourceRequest(), self._index, options=options)
 
     def _has_images(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,6 +16,10 @@ Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a run, or a pretrained pair: open_clip:NAME/TAG, a folder.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+Devices = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Start N processes on this machine: one per GPU, or that share its cores."),
+]
 Split = Annotated[str, typer.Option(help="train, val, test or restval.")]
 ValShare = Annotated[
     float | None,
@@ -54,6 +58,14 @@ Seeds = Annotated[
     typer.Option(metavar="N|LIST", help="One run per seed: 5 for the seeds 0 to 4, or a list such as 0,3,7."),
 ]
 ReportOn = Annotated[str, typer.Option(metavar="SPLIT", help="The split of the table that summarises the runs.")]
+
+
+SearchCodes = Annotated[
+    Literal["auto", "int8", "pq"],
+    typer.Option(
+        help="Select candidates by codes of one byte per number, or per eight numbers (needs faiss), and score these."
+    ),
+]
 
 
 def _allow_code(modules: list[str] | None) -> list[str] | None:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diptych.cli.console import print_note, printable, stdout
-from diptych.cli.options import AllowCode, Device, Download
+from diptych.cli.options import AllowCode, Device, Download, SearchCodes
 from diptych.cli.search_paths import print_paths, with_paths
 from diptych.cli.search_words import SearchCommand, query_text
 from diptych.data.video_header import clock
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 COMMAND_CLASS = SearchCommand
 _MODE_HELP = (
-    "Find images by meaning, by exact words in captions, names, folders and pictures, or by both; auto is both if "
-    "words in pictures were read (`diptych index --ocr`), and else meaning."
+    "Find images by meaning, by exact words in captions, names, folders and pictures, or by both; auto is both if the "
+    "index has captions or words in pictures (`diptych index --ocr`), and else meaning."
 )
+_METHODS = {"exact": "", "ivf": " with an IVF", "int8": " by int8 codes", "pq": " with an IVF and product quantisation"}
 _WIDE = 10_000  # columns if a program reads the table: no name or caption is truncated
 
 
@@ -39,7 +40,7 @@ def command(
     index: Annotated[str, typer.Argument(metavar="INDEX", help="The index, made by `diptych index`.")],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="What to search for, in words; quotes are not needed."),
+        typer.Argument(metavar="TEXT", help="What to search for, in words; quotes are not needed."),
     ] = None,
     image: Annotated[Path | None, typer.Option(help="Search with an image file; words are added to it.")] = None,
     like: Annotated[
@@ -85,6 +86,7 @@ def command(
         Literal["auto", "always", "never"],
         typer.Option(help="Use a FAISS cache: if a large index has one, always (built if missing), or never."),
     ] = "auto",
+    codes: SearchCodes = "auto",
     device: Device = "auto",
     _download: Download = False,
     _allowed_code: AllowCode = None,
@@ -128,7 +130,7 @@ def command(
     request = SearchRequest(kind, k, filters, mode=mode, cursor=cursor, more=marked[0], less=marked[1])
     if text is not None and (image is not None or like is not None):
         request = replace(request, added=text)
-    searcher = open_index(index, run, device, ivf=ivf, build_ivf=False, rerank=rerank)
+    searcher = open_index(index, run, device, ivf=ivf, build_ivf=False, rerank=rerank, codes=codes)
     store = searcher.store
     try:
         if album is not None:
@@ -141,7 +143,7 @@ def command(
             unknown = {} if text is None else {"unknown": list(answer.unknown_words)}
             stdout.print_json(json.dumps({**with_paths(answer), **unknown}))
         else:
-            (stdout if stdout.is_terminal else Console(width=_WIDE)).print(_table(store, answer, to))
+            _print_table(store, answer, to)
         if sheet is not None:
             _write_sheet(sheet, store, answer)
     finally:
@@ -161,11 +163,16 @@ def _answer(
 def _print_notes(searcher: Searcher, answer: Answer, to: str) -> None:
     for note in searcher.notes():
         print_note(note)
-    print_note(f"searched {answer.searched:,} {to}{' with an IVF' if answer.method == 'ivf' else ''}")
+    print_note(f"searched {answer.searched:,} {to}{_METHODS[answer.method]}")
     if answer.message is not None:
         print_note(answer.message)
     if answer.suggestion is not None:
         print_note(f"did you mean: {printable(answer.suggestion)}?")
+
+
+def _print_table(store: IndexStore, answer: Answer, to: str) -> None:
+    if answer.hits:  # otherwise a note has said that there are none
+        (stdout if stdout.is_terminal else Console(width=_WIDE)).print(_table(store, answer, to))
 
 
 def _table(store: IndexStore, answer: Answer, to: str) -> Table:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import gc
 import os
-from typing import Annotated
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diptych.cli.console import print_note, print_result
-from diptych.cli.options import AllowCode, Device, Download
+from diptych.cli.options import AllowCode, Device, Download, SearchCodes
+
+if TYPE_CHECKING:
+    from diptych.index.preselection import Codes
+    from diptych.serve.workers import ServiceOptions
 
 
 def command(
-    indexes: Annotated[list[str], typer.Argument(metavar="INDEX...", help="Indexes, made by `diptych index`.")],
+    indexes: Annotated[list[str], typer.Argument(metavar="INDEX", help="Indexes, made by `diptych index`.")],
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 listens on all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
     run: Annotated[
@@ -23,10 +28,16 @@ def command(
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A host name that requests may use; repeatable.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads for computing.", show_default="cores")] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that answer requests; they share the vectors in memory.")
+    ] = 1,
+    codes: SearchCodes = "auto",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads for computing, per worker.", show_default="cores / workers")
+    ] = None,
     device: Device = "auto",
-    _download: Download = False,
-    _allowed_code: AllowCode = None,
+    download: Download = False,
+    allowed_code: AllowCode = None,
 ) -> None:
     """Serve indexes to browsers and programs: a page, and an HTTP API that /openapi.json describes.
 
@@ -38,28 +49,66 @@ def command(
 
         diptych serve photos.diptych scans.diptych --port 0
 
+        diptych serve photos.diptych --workers 4
+
         diptych serve photos.diptych --run exports/starter
     """
+    from diptych.machine import available_cores
+
+    if threads is None and workers > 1:
+        threads = max(1, available_cores() // workers)
     if threads is not None:  # must be set before the libraries are imported, below
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[name] = str(threads)
+    hosts = (host, *(allow_host or []))
+    if workers > 1:
+        from diptych.serve.workers import ServiceOptions
+
+        options = ServiceOptions(tuple(indexes), run, device, codes, hosts, tuple(allowed_code or ()), download)
+        _serve_with_workers(options, workers, host, port)
+    else:
+        _serve(indexes, run, device, codes, hosts, port)
+
+
+def _serve(indexes: list[str], run: str | None, device: str, codes: Codes, hosts: tuple[str, ...], port: int) -> None:
     from diptych.machine import keep_freed_memory
     from diptych.serve.app import create_app
     from diptych.serve.startup import listen, make_server, open_indexes, url_of, warm_up
 
     keep_freed_memory()
-    with listen(host, port) as listening:
-        searchers = open_indexes(indexes, run, device)
+    with listen(hosts[0], port) as listening:
+        searchers = open_indexes(indexes, run, device, codes=codes)
         warm_up(searchers)
-        server = make_server(create_app(searchers, [host, *(allow_host or [])]))
-        for note in dict.fromkeys(note for searcher in searchers.values() for note in searcher.notes()):
-            print_note(note)
-        print_result(f"serving {', '.join(searchers)} at {url_of(listening)}")
-        if host in ("0.0.0.0", "::"):
-            print_note("requests under another host name are refused; allow names with --allow-host NAME")
+        server = make_server(create_app(searchers, hosts))
+        notes = dict.fromkeys(note for searcher in searchers.values() for note in searcher.notes())
+        _announce(searchers, notes, url_of(listening), hosts[0])
         gc.freeze()
         gc.enable()
         try:
             server.run(sockets=[listening])
         except KeyboardInterrupt:
             print_note("ended")
+
+
+def _serve_with_workers(options: ServiceOptions, workers: int, host: str, port: int) -> None:
+    from diptych.machine import interrupt_event
+    from diptych.serve.startup import listen, url_of
+    from diptych.serve.workers import Ready, serve_with_workers
+
+    gc.enable()
+    with listen(host, port) as listening, interrupt_event() as stop:
+
+        def announce(ready: Ready) -> None:
+            _announce(ready.names, ready.notes, url_of(listening), host, f" with {workers} workers")
+
+        serve_with_workers(options, workers, listening, stop, on_ready=announce, tell=print_note)
+    print_note("ended")
+
+
+def _announce(names: Iterable[str], notes: Iterable[str], url: str, host: str, how: str = "") -> None:
+    """Say what is served, and where."""
+    for note in notes:
+        print_note(note)
+    print_result(f"serving {', '.join(names)}{how} at {url}")
+    if host in ("0.0.0.0", "::"):
+        print_note("requests under another host name are refused; allow names with --allow-host NAME")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diptych.cli.console import print_error, print_note, print_result
+from diptych.cli.console import counted, print_error, print_note, print_result
 from diptych.cli.options import AllowCode, Device, Download, Workers
 from diptych.cli.places import default_index
+from diptych.errors import IndexFileError
 
 if TYPE_CHECKING:
     from diptych.index.sync import SyncResult
@@ -53,15 +55,17 @@ def command(
     from diptych.index.search import model_of, open_store
     from diptych.index.sources.resolve import SourceRequest
     from diptych.index.sync import SyncOptions, sync_sources
-    from diptych.index.watch import Watch, can_notify
+    from diptych.index.watch import POLL_SECONDS, Watch, can_notify
     from diptych.machine import interrupt_event, keep_freed_memory
 
     keep_freed_memory()
     index = str(default_index([target])) if Path(target).is_dir() else target
+    if index != target and not Path(index).exists():
+        raise IndexFileError(f"{target}: not indexed by `diptych open` yet; run: diptych open {quote(target)}")
     store = open_store(index)
     model = model_of(store, run, device)
     spec = store.spec
-    how = "by notifications" if poll is None and can_notify(spec) else f"every {poll or 30:g} seconds"
+    how = "by notifications" if poll is None and can_notify(spec) else f"every {poll or POLL_SECONDS:g} s"
     print_note(f"watching {spec.source} for {index}, {how}; Ctrl-C ends it")
     with interrupt_event() as stop:
         options = SyncOptions(workers, stop=stop)
@@ -69,7 +73,7 @@ def command(
             lambda: store.spec,
             index,
             lambda: sync_sources(model, SourceRequest(), index, options=options),
-            report,
+            UpdateReports(),
             poll,
         )
         try:
@@ -79,12 +83,37 @@ def command(
     print_note("ended")
 
 
-def report(result: SyncResult | str) -> None:
-    """Print one line about an update that changed something, or an error."""
-    if isinstance(result, str):
-        print_error(result)
-    elif result.encoded or result.renamed or result.removed:
-        print_result(
-            f"{datetime.now():%H:%M:%S} encoded {result.encoded:,}, renamed {result.renamed:,}, "
-            f"removed {result.removed:,}; {result.files.indexed:,} images"
-        )
+class UpdateReports:
+    """Prints one line about each update that changed something or that ends an error, and one about each new error."""
+
+    def __init__(self) -> None:
+        self._error: str | None = None
+
+    def __call__(self, result: SyncResult | str) -> None:
+        """Report the result of an update, or an error."""
+        if isinstance(result, str):
+            if result != self._error:
+                print_error(result)
+            self._error = result
+            return
+        done = _describe(result)
+        if done or self._error is not None:
+            images = counted(result.files.indexed, "image")
+            print_result(f"{datetime.now():%H:%M:%S} {done or 'up to date again'}; {images}")
+        self._error = None
+
+
+def _describe(result: SyncResult) -> str:
+    """What an update has changed; empty if nothing."""
+    done = [f"encoded {result.encoded:,}", f"renamed {result.renamed:,}", f"removed {result.removed:,}"]
+    is_changed = result.encoded or result.renamed or result.removed
+    more = []
+    if result.copies:
+        more.append(counted(result.copies, "copy", "copies"))
+    if result.texts_encoded:
+        more.append(counted(result.texts_encoded, "new text"))
+    if result.words_read:
+        more.append(f"words read in {counted(result.words_read, 'picture')}")
+    if result.failed:
+        more.append(f"{result.failed:,} unreadable")
+    return ", ".join([*done, *more]) if is_changed or more else ""

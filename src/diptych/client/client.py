@@ -5,15 +5,16 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import BaseModel, ValidationError
 from typing_extensions import Self, TypedDict, Unpack
 
-from diptych.client.transport import Body, Reply, Transport
+from diptych.client.albums import AlbumsClient
+from diptych.client.transport import Body, Transport
+from diptych.data.images import upright_rgb
 from diptych.errors import ImageError, ServiceError
 from diptych.index.entries import Kind, Mode
 from diptych.serve.schemas.answers import (
@@ -32,26 +33,37 @@ from diptych.serve.schemas.answers import (
 from diptych.serve.schemas.fields import MAX_IMAGES, MAX_QUERIES
 
 ImageFile: TypeAlias = Path | bytes | Image.Image
-Parsed = TypeVar("Parsed", bound=BaseModel)
+Query: TypeAlias = str | int | ImageFile | None
 
 _BYTES = "application/octet-stream"
 _FORM_BYTES = 24 * 2**20  # of the images in one request
 
 
-class SearchOptions(TypedDict, total=False):
-    """The options of a search, as `/search` has them; `text` is added to a picture, such as "at night"."""
+class FilterOptions(TypedDict, total=False):
+    """Filters besides the folder, as `/search` and `/home` have them; `album` 0 is the favourites."""
+
+    since: str
+    until: str
+    split: str
+    where: Mapping[str, str]
+    album: int
+
+
+class SearchOptions(FilterOptions, total=False):
+    """The options of a search, as `/search` has them; `text` is added to a picture, such as "at night".
+
+    `more` and `less` are the ids of images that a search by text finds more and less like.
+    """
 
     index: str
     to: Kind
     k: int
     mode: Mode
     folder: str
-    since: str
-    until: str
-    split: str
-    where: Mapping[str, str]
     cursor: str
     text: str
+    more: Sequence[int]
+    less: Sequence[int]
 
 
 class Client:
@@ -71,6 +83,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._transport = Transport(url, timeout, retries, headers or {})
+        self.albums = AlbumsClient(self._transport)
 
     def __enter__(self) -> Self:
         return self
@@ -82,36 +95,38 @@ class Client:
         """Close the connections; a later request opens another."""
         self._transport.close()
 
-    def search(self, query: str | int | ImageFile, **options: Unpack[SearchOptions]) -> SearchAnswer:
+    def search(self, query: Query = None, **options: Unpack[SearchOptions]) -> SearchAnswer:
         """The answer to a text, to the id of an entry, or to an image (a `Path`, the bytes of a file, or a PIL image).
+
+        Without any of these, `more` names images, and the answer has more like them.
 
         The options are those of `/search`: `k`, `to`, `folder` and so on. `answer.hits` are the hits, best first, each
         with its `score`, `key` and `captions`; `answer.next` is the `cursor` of the next page, if there is one.
         """
-        if isinstance(query, str):
-            body = Body.of_json({**options, "text": query})
-            return self._parsed(self._transport.send("POST", "/search", body=body), SearchAnswer)
+        if query is None or isinstance(query, str):
+            body = Body.of_json(options if query is None else {**options, "text": query})
+            return self._transport.ask(SearchAnswer, "POST", "/search", body=body)
         in_url = _in_url(options)
         if isinstance(query, int):
-            return self._parsed(self._transport.send("GET", "/similar", [("id", query), *in_url]), SearchAnswer)
+            return self._transport.ask(SearchAnswer, "GET", "/similar", [("id", query), *in_url])
         body = Body(image_bytes(query), _BYTES)
-        return self._parsed(self._transport.send("POST", "/similar", in_url, body), SearchAnswer)
+        return self._transport.ask(SearchAnswer, "POST", "/similar", in_url, body)
 
     def search_batch(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[SearchAnswer]:
         """One answer per text; they share the passes of the model. The error of a text names its position."""
         answers: list[SearchAnswer] = []
         for begin in range(0, len(texts), MAX_QUERIES):
             queries = [{"text": text, **options} for text in texts[begin : begin + MAX_QUERIES]]
-            reply = self._transport.send("POST", "/search/batch", body=Body.of_json({"queries": queries}))
-            for answer in self._parsed(reply, BatchAnswer).answers:
+            body = Body.of_json({"queries": queries})
+            for answer in self._transport.ask(BatchAnswer, "POST", "/search/batch", body=body).answers:
                 if isinstance(answer, BatchProblem):
                     raise ServiceError(f"texts.{len(answers)}: {answer.error}", answer.status)
                 answers.append(answer)
         return answers
 
-    def hits(self, query: str | int | ImageFile, **options: Unpack[SearchOptions]) -> Iterator[FoundEntry]:
+    def hits(self, query: Query = None, **options: Unpack[SearchOptions]) -> Iterator[FoundEntry]:
         """All hits of a search, best first, page by page as they are needed; `k` is the number of hits per page."""
-        if not isinstance(query, (str, int)):
+        if query is not None and not isinstance(query, (str, int)):
             query = image_bytes(query)  # a file is read once
         options = {"k": 100, **options}
         while True:
@@ -144,37 +159,46 @@ class Client:
             parts.append(self._encoded(Body.of_form([("index", index)], batch)))
         return _joined(parts)
 
-    def images(self, folder: str = "", index: str = "") -> Iterator[ListedImage]:
+    def images(self, folder: str = "", index: str = "", **filters: Unpack[FilterOptions]) -> Iterator[ListedImage]:
         """All images of a folder and below it, or of the index, newest first, page by page as they are needed."""
         cursor = ""
         while True:
-            page = self.home(folder, index=index, k=500, cursor=cursor)
+            page = self.home(folder, index=index, k=500, cursor=cursor, **filters)
             yield from page.images
             if page.next is None:
                 return
             cursor = page.next
 
-    def home(self, folder: str = "", *, index: str = "", k: int = 60, cursor: str = "") -> HomeAnswer:
+    def home(
+        self, folder: str = "", *, index: str = "", k: int = 60, cursor: str = "", **filters: Unpack[FilterOptions]
+    ) -> HomeAnswer:
         """One page of the images of a folder and below it, or of the index, newest first."""
-        query = [("folder", folder), ("index", index), ("k", k), ("cursor", cursor)]
-        return self._parsed(self._transport.send("GET", "/home", query), HomeAnswer)
+        query = [("folder", folder), ("index", index), ("k", k), ("cursor", cursor), *_in_url(filters)]
+        return self._transport.ask(HomeAnswer, "GET", "/home", query)
 
     def folders(self, parent: str = "", index: str = "") -> list[FolderAbout]:
         """The folders directly in a folder, or at the top of the source."""
-        reply = self._transport.send("GET", "/folders", [("parent", parent), ("index", index)])
-        return self._parsed(reply, FoldersAnswer).folders
+        return self._transport.ask(FoldersAnswer, "GET", "/folders", [("parent", parent), ("index", index)]).folders
 
     def image(self, id: int, size: Literal["thumbnail", "large"] = "thumbnail", index: str = "") -> bytes:
         """The picture of an entry as JPEG."""
         return self._transport.send("GET", f"/image/{id}", [("size", size), ("index", index)]).content
 
+    def export(
+        self, ids: Sequence[int], file: str | Path, form: Literal["zip", "list"] = "zip", index: str = ""
+    ) -> Path:
+        """Write the files of up to 10,000 images into a ZIP, or a list of their paths into a text file."""
+        body = Body.of_json({"ids": [int(id) for id in ids], "form": form})
+        self._transport.save("/export", [("index", index)], body, Path(file))
+        return Path(file)
+
     def indexes(self) -> list[IndexAbout]:
         """The served indexes, the default first."""
-        return self._parsed(self._transport.send("GET", "/indexes"), Indexes).indexes
+        return self._transport.ask(Indexes, "GET", "/indexes").indexes
 
     def health(self) -> Health:
         """The state of the service, and its problems, if any."""
-        return self._parsed(self._transport.send("GET", "/health"), Health)
+        return self._transport.ask(Health, "GET", "/health")
 
     def _encoded(self, body: Body) -> NDArray[np.float32]:
         reply = self._transport.send("POST", "/encode", body=body, headers={"Accept": _BYTES})
@@ -182,16 +206,7 @@ class Client:
             shape = [int(size) for size in reply.headers["x-shape"].split(",")]
             return np.frombuffer(reply.content, "<f4").reshape(shape).astype(np.float32)
         except (KeyError, ValueError):
-            raise self._unreadable() from None
-
-    def _parsed(self, reply: Reply, model: type[Parsed]) -> Parsed:
-        try:
-            return model.model_validate_json(reply.content)
-        except ValidationError:
-            raise self._unreadable() from None
-
-    def _unreadable(self) -> ServiceError:
-        return ServiceError(f"{self._transport.url}: not an answer of this version of Diptych; is it another service?")
+            raise self._transport.unreadable() from None
 
 
 def image_bytes(image: ImageFile) -> bytes:
@@ -200,7 +215,7 @@ def image_bytes(image: ImageFile) -> bytes:
         return image
     if isinstance(image, Image.Image):
         out = io.BytesIO()
-        image.save(out, "PNG", compress_level=1)
+        upright_rgb(image, "the image").save(out, "PNG", compress_level=1)  # PNG has neither all modes nor orientation
         return out.getvalue()
     try:
         return image.read_bytes()
@@ -208,9 +223,14 @@ def image_bytes(image: ImageFile) -> bytes:
         raise ImageError(f"{image}: cannot be read ({reason.strerror})") from None
 
 
-def _in_url(options: SearchOptions) -> list[tuple[str, Any]]:
-    """The options of a search as they are written in a URL."""
-    pairs: list[tuple[str, Any]] = [(name, value) for name, value in options.items() if name != "where"]
+def _in_url(options: FilterOptions) -> list[tuple[str, Any]]:
+    """The options of a search, or filters, as they are written in a URL."""
+    pairs: list[tuple[str, Any]] = []
+    for name, value in options.items():
+        if name in ("more", "less"):
+            pairs += [(name, id) for id in cast(Sequence[int], value)]
+        elif name != "where":
+            pairs.append((name, value))
     return pairs + [("where", f"{column}={value}") for column, value in options.get("where", {}).items()]
 
 
