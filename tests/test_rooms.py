@@ -12,6 +12,7 @@ SOURCE = Path(diptych.__file__).parent
 # Each room and what it may import besides itself. A room that is not here has not been thought about.
 FOUNDATION = {
     *("errors", "files", "settings", "plugins", "plugin_records", "registry", "machine", "optional", "progress"),
+    "ranks",
 }
 MODELS = FOUNDATION | {"text", "data", "features", "models"}
 MAY_IMPORT = {
@@ -27,7 +28,7 @@ MAY_IMPORT = {
     "training": MODELS | {"model", "objectives", "evaluation", "mining"},
     "report": MODELS | {"model", "objectives", "evaluation", "mining", "training", "index"},
     "serve": MODELS | {"model", "evaluation", "index"},
-    "client": FOUNDATION | {"index", "serve"},
+    "client": FOUNDATION | {"data", "index", "serve"},
     "recipes": set(),
     "starter": set(),
     "cli": MODELS | {"model", "objectives", "evaluation", "mining", "index", "training", "report", "serve", "recipes"},
