@@ -1,58 +1,72 @@
-"""Compare the public calls of a model with what they are made of: the starter model, on the CPU.
+"""Compare the public calls of a model with what they are made of: the starter model, on the CPU, without torch.
 
 - `model.encode_images(paths)` with `diptych index` of the same photos, which also hashes them, makes thumbnails and
   writes the index. The photos are drawn as for `features.py`, or those of a folder (`--photos FOLDER`).
-- `model.encode_texts` of 10,000 sentences with the bare text tower on token batches that are ready in memory, in the
-  order of the list. The sentences are drawn from everyday words, or the lines of a file (`--texts FILE`).
+- `model.encode_texts` of 10,000 sentences (`--quick`: 1,000) with the bare text side on token batches of similar
+  length that are ready in memory. The sentences are drawn from everyday words, or the lines of a file (`--texts FILE`).
 
-Both use all cores. The ratio is the smaller of the two rates relative to what it is compared with.
+Both sides run the same engine on all cores. The ratio is the smaller of the two rates relative to what it is compared
+with.
 """
 
 from __future__ import annotations
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from diptych.data.corpus import Floats, Integers
 from diptych.index.sqlite.store import Store
 from diptych.index.sync import sync
-from diptych.machine import keep_freed_memory
-from diptych.model import Model, load
-from diptych.models.engines.torch_engine import TEXTS_AT_ONCE
-from diptych.models.tower import Tokens
+from diptych.machine import available_cores, keep_freed_memory
+from diptych.model import Model
+from diptych.models.address import ModelFiles
+from diptych.models.engines.onnx_engine import TEXTS_AT_ONCE, TextSide, text_side
+from diptych.models.export.exported import Exported
 from harness import Timing, arguments, finish, interleaved
 from indexing import photos_of
 from sentence import draw_texts
 
 TARGET = 0.9
-TEXTS = 10_000
+TEXTS, QUICK_TEXTS = 10_000, 1_000
 
 
-def token_batches(model: Model, texts: list[str]) -> list[Tokens]:
-    """The tokens of the texts in batches, as the text tower reads them."""
+@dataclass(frozen=True)
+class TokenBatch:
+    """The padded ids and lengths of some texts, and the positions of these texts in the list."""
+
+    positions: Integers
+    ids: Integers
+    lengths: Integers
+
+
+def token_batches(model: Model, texts: list[str]) -> list[TokenBatch]:
+    """The texts in batches of similar length, as the text side reads them."""
     table = model.tokeniser.encode_all(texts)
-    spans = np.split(np.arange(len(texts)), range(TEXTS_AT_ONCE, len(texts), TEXTS_AT_ONCE))
-    return [Tokens(*(torch.from_numpy(part) for part in table.batch(span))) for span in spans]
+    order = np.argsort(table.lengths, kind="stable")
+    parts = np.split(order, range(TEXTS_AT_ONCE, len(order), TEXTS_AT_ONCE))
+    return [TokenBatch(part, *table.batch(part)) for part in parts]
 
 
-@torch.inference_mode()
-def bare(model: Model, batches: list[Tokens]) -> list[Tensor]:
-    """The bare text tower."""
-    return [model.matcher.encode_texts(batch) for batch in batches]
+def bare(side: TextSide, batches: list[TokenBatch]) -> list[Floats]:
+    """The bare text side."""
+    return [side(batch.ids, batch.lengths) for batch in batches]
 
 
-def compare_texts(model: Model, file: str | None, rounds: int) -> tuple[dict[str, Timing], bool]:
+def compare_texts(model: Model, texts: list[str], rounds: int) -> tuple[dict[str, Timing], bool]:
     """The times of both ways of encoding texts, and whether they agree."""
-    texts = draw_texts(TEXTS) if file is None else Path(file).read_text(encoding="utf-8").splitlines()[:TEXTS]
     batches = token_batches(model, texts)
+    folder = ModelFiles.find(model.address).graphs
+    assert folder is not None
+    side = text_side(folder, Exported.read(folder))
     times = interleaved(
-        {"encode_texts": lambda: model.encode_texts(texts), "bare_tower": lambda: bare(model, batches)}, rounds
+        {"encode_texts": lambda: model.encode_texts(texts), "bare_text_side": lambda: bare(side, batches)}, rounds
     )
-    wanted = torch.cat(bare(model, batches)).numpy()
-    return times, bool(np.allclose(model.encode_texts(texts), wanted, atol=1e-5))
+    order = np.concatenate([batch.positions for batch in batches])
+    wanted = np.concatenate(bare(side, batches))
+    return times, bool(np.allclose(model.encode_texts(texts)[order], wanted, atol=1e-5))
 
 
 def compare_images(model: Model, folder: str | None, count: int, rounds: int) -> tuple[dict[str, Timing], bool, int]:
@@ -88,11 +102,14 @@ def main() -> None:
     )
     keep_freed_memory()
     count, rounds = (16, 2) if options.quick else (64, 6)
-    model = load("starter", "cpu")
-    model.encode_texts(["a"])  # open it
-    of_texts, same_texts = compare_texts(model, options.texts, 3 * rounds)
+    model = Model.load("starter", "cpu", quality="best")
+    if options.texts is None:
+        texts = draw_texts(QUICK_TEXTS if options.quick else TEXTS)
+    else:
+        texts = Path(options.texts).read_text(encoding="utf-8").splitlines()[:TEXTS]
+    of_texts, same_texts = compare_texts(model, texts, 3 * rounds)
     of_images, same_images, images = compare_images(model, options.photos, count, rounds)
-    text_ratio = of_texts["bare_tower"].wall / of_texts["encode_texts"].wall
+    text_ratio = of_texts["bare_text_side"].wall / of_texts["encode_texts"].wall
     image_ratio = of_images["index"].wall / of_images["encode_images"].wall
     ratio = min(text_ratio, image_ratio)
     finish(
@@ -103,12 +120,12 @@ def main() -> None:
         image_ratio=round(image_ratio, 3),
         image_cpu_ratio=round(of_images["index"].cpu / of_images["encode_images"].cpu, 3),
         text_ratio=round(text_ratio, 3),
-        text_cpu_ratio=round(of_texts["bare_tower"].cpu / of_texts["encode_texts"].cpu, 3),
+        text_cpu_ratio=round(of_texts["bare_text_side"].cpu / of_texts["encode_texts"].cpu, 3),
         same_embeddings=same_texts and same_images,
         seconds={name: round(timing.wall, 3) for name, timing in {**of_texts, **of_images}.items()},
         photos=images,
-        texts=TEXTS,
-        threads=torch.get_num_threads(),
+        texts=len(texts),
+        threads=available_cores(),
     )
 
 

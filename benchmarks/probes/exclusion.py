@@ -10,46 +10,21 @@ the best average precision on the split that chooses.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from diptych.data.corpus import Corpus
-from diptych.data.open import open_corpus
-from diptych.machine import keep_freed_memory
-from diptych.model import Model
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from probes.captioned_photos import Flags, Values, average_precision, parse_splits, read_splits, unit
 
 COMMON = 90  # words that make up the pairs
-# fmt: off
-STOP = {
-    "a", "an", "the", "in", "on", "of", "and", "is", "are", "with", "to", "at", "his", "her", "it", "its", "while",
-    "by", "for", "from", "as", "that", "their", "there", "through", "up", "two", "one", "three", "four", "some", "into",
-    "out", "over", "near", "off", "down", "front", "next", "behind", "very", "be", "has", "have", "being", "another",
-    "people", "something", "other", "who", "which", "against", "across", "around", "each",
-}
-# fmt: on
 
-Values = NDArray[np.float32]
-Flags = NDArray[np.bool_]
 Rule = Callable[[Values, Values, Values], Values]  # photos, wanted and excluded vector -> scores
-Photos = tuple[Values, list[set[str]]]  # vectors of length one, and the words of the captions of each photo
-
-
-def words_of(text: str) -> set[str]:
-    """The words of a caption, without the s of a plural."""
-    return {word.rstrip("s") if len(word) > 3 else word for word in re.findall(r"[a-z]+", text.lower())}
-
-
-def unit(vector: Values) -> Values:
-    """The vector at length one."""
-    scaled: Values = vector / np.linalg.norm(vector, axis=-1, keepdims=True)
-    return scaled
 
 
 def subtract(share: float) -> Rule:
@@ -86,17 +61,7 @@ def rules() -> Iterator[tuple[str, Rule]]:
         yield f"remove nearer by {margin}", remove_nearer(margin)
 
 
-def read(model: Model, corpus: Corpus, stored: Path) -> Photos:
-    """The photos of a split; their vectors are read from a file, or encoded and written to it."""
-    if not stored.exists():
-        np.save(stored, model.encode_images([picture.load() for picture in corpus.pictures or ()]))
-    words: dict[int, set[str]] = {int(group): set() for group in corpus.image_groups}
-    for text, group in zip(corpus.texts, corpus.text_groups.tolist(), strict=True):
-        words[group] |= words_of(text)
-    return unit(np.load(stored)), [words[int(group)] for group in corpus.image_groups]
-
-
-def pairs(words: list[set[str]], common: list[str]) -> Iterator[tuple[str, str, Flags, Flags]]:
+def pairs(words: list[Counter[str]], common: list[str]) -> Iterator[tuple[str, str, Flags, Flags]]:
     """Wanted word, excluded word, which photos are correct, and which have the excluded word."""
     having = {word: np.array([word in some for some in words]) for word in common}
     for wanted, excluded in itertools.permutations(common, 2):
@@ -105,33 +70,14 @@ def pairs(words: list[set[str]], common: list[str]) -> Iterator[tuple[str, str, 
             yield wanted, excluded, correct, having[excluded]
 
 
-def average_precision(order: NDArray[np.int64], correct: Flags) -> float:
-    """The mean precision at the correct photos."""
-    found = correct[order]
-    return float((np.cumsum(found) / np.arange(1, len(found) + 1))[found].mean())
-
-
 def main() -> None:
     """Print one line per rule and split."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("data")
-    parser.add_argument("--vectors", type=Path, default=Path(), help="folder of the encoded photos, SPLIT_images.npy")
-    parser.add_argument("--choose", default="val")
-    parser.add_argument("--report", default="test")
-    arguments = parser.parse_args()
-    keep_freed_memory()
-    model, corpus = Model.load(arguments.run), open_corpus(arguments.data)
-    names = arguments.choose, arguments.report
-    splits = {name: read(model, corpus.split(name), arguments.vectors / f"{name}_images.npy") for name in names}
-    counts = Counter(
-        word for some in splits[arguments.choose][1] for word in some if word not in STOP and len(word) > 2
-    )
-    common = [word for word, _ in counts.most_common(COMMON)]
+    model, splits = read_splits(options := parse_splits(__doc__))
+    common = splits[options.choose].common_words(COMMON)
     vectors = dict(zip(common, unit(model.encode_texts(common)), strict=True))
     best = ""
-    for split, (photos, words) in splits.items():
-        chosen = list(pairs(words, common))
+    for split, found in splits.items():
+        photos, chosen = found.directions, list(pairs(found.words, common))
         figures = {}
         for name, rule in rules():
             orders = [np.argsort(-rule(photos, vectors[a], vectors[b]), kind="stable") for a, b, _, _ in chosen]

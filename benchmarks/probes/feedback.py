@@ -8,12 +8,11 @@ first three wrong photos among the first twenty that they have not marked yet. M
 anything is measured, of the ranking with feedback and of that without, so that they do not count as found.
 
 Each weight is one line with the average precision after one and two rounds; `*` marks the best sum on the split that
-chooses. The chosen weights are reported with paired intervals over the queries.
+chooses. The weights in use, `diptych.index.feedback`, are reported with paired intervals over the queries.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import sys
 from collections import Counter
@@ -24,17 +23,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.data.open import open_corpus
-from diptych.machine import keep_freed_memory
-from diptych.model import Model
+from diptych.index.feedback import LESS, MORE
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from probes.exclusion import STOP, Flags, Values, average_precision, read, unit
+
+from probes.captioned_photos import Flags, Values, average_precision, interval, parse_splits, read_splits, unit
 
 COMMON = 150  # words that make up the queries
 PAIRS = 150
 SHOWN, MARKED, ROUNDS = 20, 3, 2
-DRAWS = 2000
 
 Rule = Callable[[Values | None, Values, Values, Values], Values]  # text, more, less, mean of the photos -> vector
 
@@ -70,7 +67,7 @@ def rules() -> Iterator[tuple[str, Rule]]:
         yield f"more {more:.2f} less {less:.2f}{' centred' if centred else ''}", rocchio(more, less, centred)
 
 
-def wishes(words: list[set[str]], common: list[str], encode: Callable[[list[str]], Values]) -> Iterator[Wish]:
+def wishes(words: list[Counter[str]], common: list[str], encode: Callable[[list[str]], Values]) -> Iterator[Wish]:
     """Single words with 20 correct photos, pairs of words with 10, and the same single words without a text."""
     having = {word: np.array([word in some for some in words]) for word in common}
     frequent = [word for word in common if having[word].sum() >= 20]
@@ -123,34 +120,22 @@ def results(found: list[Wish], photos: Values, rule: Rule) -> NDArray[np.float64
 def report(name: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> str:
     """Both means and the interval of their difference, drawn over the queries."""
     difference = after - before
-    draws = np.random.default_rng(0).integers(0, len(difference), (DRAWS, len(difference)))
-    low, high = np.percentile(difference[draws].mean(1), [2.5, 97.5])
+    low, high = interval(difference)
     return f"{name} {before.mean():.3f} -> {after.mean():.3f} ({difference.mean():+.3f}, {low:+.3f} to {high:+.3f})"
 
 
 def main() -> None:
-    """Print one line per weight on the split that chooses, and the chosen one on the other."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("data")
-    parser.add_argument("--vectors", type=Path, default=Path(), help="folder of the encoded photos, SPLIT_images.npy")
-    parser.add_argument("--choose", default="val")
-    parser.add_argument("--report", default="test")
-    arguments = parser.parse_args()
-    keep_freed_memory()
-    model = Model.load(arguments.run)
-    found: dict[str, tuple[Values, list[Wish]]] = {}
-    common: list[str] = []
-    for split in (arguments.choose, arguments.report):
-        photos, words = read(model, open_corpus(arguments.data).split(split), arguments.vectors / f"{split}_images.npy")
-        if not common:
-            counts = Counter(word for some in words for word in some if word not in STOP and len(word) > 2)
-            common = [word for word, _ in counts.most_common(COMMON)]
-        found[split] = photos, list(wishes(words, common, lambda texts: unit(model.encode_texts(texts))))
-    photos, chosen = found[arguments.choose]
+    """Print one line per pair of weights on the split that chooses, and the one in use on the other."""
+    model, splits = read_splits(options := parse_splits(__doc__))
+    common = splits[options.choose].common_words(COMMON)
+    found = {
+        split: list(wishes(photos.words, common, lambda texts: unit(model.encode_texts(texts))))
+        for split, photos in splits.items()
+    }
+    chosen, photos = found[options.choose], splits[options.choose].directions
     figures = {name: results(chosen, photos, rule) for name, rule in rules()}
     best = max(figures, key=lambda name: figures[name][:, :, 2].mean())
-    print(f"{arguments.choose}: {len(chosen)} queries; average precision after one and two rounds, by kind of query")
+    print(f"{options.choose}: {len(chosen)} queries; average precision after one and two rounds, by kind of query")
     kinds = sorted({wish.kind for wish in chosen})
     for name, values in figures.items():
         parts = []
@@ -158,9 +143,9 @@ def main() -> None:
             rows = np.array([row for row, wish in enumerate(chosen) if wish.kind == kind])
             parts.append(f"{kind} {values[rows, 0, 2].mean():.3f} {values[rows, 1, 2].mean():.3f}")
         print(f"{'*' if name == best else ' '} {name:32} {values[:, :, 2].mean():.4f}  {'  '.join(parts)}")
-    photos, reported = found[arguments.report]
-    values = results(reported, photos, dict(rules())[best])
-    print(f"{arguments.report}: {best}")
+    reported, photos = found[options.report], splits[options.report].directions
+    values = results(reported, photos, rocchio(MORE, LESS, False))
+    print(f"{options.report}: more {MORE} less {LESS}, in use")
     for kind in kinds:
         rows = np.array([row for row, wish in enumerate(reported) if wish.kind == kind])
         for number in range(ROUNDS):

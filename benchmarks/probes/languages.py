@@ -8,14 +8,18 @@ translated by hand; the captions stay English.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 
 import diptych
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from probes.captioned_photos import parser_of, read
 
 LANGUAGES = ("English", "German", "French", "Spanish", "Italian")
 # What captions say, as a pattern, and the word in each language.
@@ -45,17 +49,13 @@ THINGS = {
 
 def main() -> None:
     """Print the precision of the first ten photos in each language as one JSON line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("data")
+    parser = parser_of(__doc__)
     parser.add_argument("--split", default="test")
     options = parser.parse_args()
     corpus = diptych.open_corpus(options.data).split(options.split)
     model = diptych.load(options.run)
-    images = model.encode_images(corpus.pictures or ())
-    captions = [
-        " ".join(np.array(corpus.texts, dtype=object)[corpus.text_groups == group]) for group in corpus.image_groups
-    ]
+    photos = read(model, corpus, options.vectors, options.split)
+    images, captions = photos.vectors, [" ".join(some) for some in photos.captions]
     shown = np.array([[bool(re.search(rf"\b{thing}\b", text, re.I)) for text in captions] for thing in THINGS])
     result = {"chance": round(float(shown.mean()), 3)}
     for number, language in enumerate(LANGUAGES):

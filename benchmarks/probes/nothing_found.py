@@ -1,29 +1,36 @@
 """Measure how well hits are judged: how many right ones are grey, and how many queries without an answer find nothing.
 
-    python benchmarks/probes/nothing_found.py RUN DATA [--split test]
+    python benchmarks/probes/nothing_found.py RUN DATA [--split test] [--quality best]
 
 Thirty concepts are searched for, each with a word and with phrases: among all photos of a split, where a photo is right
 if a caption mentions the concept, and among the photos whose captions never mention it, where nothing is right. Forty
 further queries are of things that no photo shows. Intervals are of 95%, by bootstrap over concepts. The levels of
 `index/relevance.py` were chosen on val; the curve shows what others would do.
+
+A thousand captions are queries as well: whether those with their own photo among the first three hits find something,
+and whether any does among the photos whose captions have less than a third of its words.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.open import open_corpus
-from diptych.features.image_input import pictures_of
 from diptych.index.relevance import FOUND, LEVELS, calibration_of
 from diptych.machine import keep_freed_memory
 from diptych.model import Model
+from diptych.models.calibration.calibration import Calibration
+from diptych.models.calibration.caption_queries import content_words
 
-Values = NDArray[np.float32]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from probes.captioned_photos import Photos, Values, parser_of, read
 
 # A pattern of the words that captions use for it, and the queries.
 CONCEPTS = {
@@ -79,6 +86,9 @@ ABSENT = [
 ]
 # fmt: on
 COMMON = ["dog", "a man", "children playing"]
+SENTENCES = 1000
+LIKE = 1 / 3  # share of a caption's words from which another photo may be right
+LENGTHS = ((1, 7), (8, 11), (12, 99))  # words
 SHOWN = (10, 20, 50, 1000)  # hits that are looked at
 FIRST = 3  # hits of which one must be right for a query to have an answer that the model knows
 LEAST = LEVELS[-1][1]
@@ -97,6 +107,19 @@ class Case:
     def lit(self, found: float) -> NDArray[np.bool_]:
         """Which hits are not grey."""
         return (self.hits >= LEAST) & (self.answer >= found)
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A caption as a query: its number of words, whether its photo is among the first, and two answers.
+
+    `answer` is the probability of the best of all photos, and `removed` that of the best of those unlike the caption.
+    """
+
+    words: int
+    is_first: bool
+    answer: float
+    removed: float
 
 
 def interval(wrong: list[float], counts: list[float], concepts: list[str], random: np.random.Generator) -> str:
@@ -124,6 +147,37 @@ def rejected(cases: list[Case], found: float, random: np.random.Generator) -> st
     """The share of queries that find nothing."""
     wrong = [float(case.answer < found) for case in cases]
     return interval(wrong, [1.0] * len(cases), [case.concept for case in cases], random)
+
+
+def sentences(model: Model, calibration: Calibration, photos: Photos, random: np.random.Generator) -> list[Sentence]:
+    """Captions of the photos, drawn at random, as queries."""
+    said = [content_words(" ".join(captions)) for captions in photos.captions]
+    drawn = [
+        (row, photos.captions[row][random.integers(len(photos.captions[row]))])
+        for row in random.integers(len(said), size=SENTENCES).tolist()
+    ]
+    texts = [text for _, text in drawn]
+    vectors = model.engine.encode_texts(texts).vectors
+    scores, about = vectors @ photos.vectors.T, calibration.describe_texts(vectors, texts)
+    result = []
+    for (row, text), mine, known in zip(drawn, scores, about, strict=True):
+        words = content_words(text)
+        unlike = np.array([len(words & each) < LIKE * len(words) for each in said])
+        best = np.array([mine.max(), mine[unlike].max(initial=-1)])
+        answer, removed = calibration.answers.probabilities(best, known[None]).tolist()
+        is_first = bool((mine > mine[row]).sum() < FIRST)
+        result.append(Sentence(len(re.findall(r"\w+", text)), is_first, answer, removed))
+    return result
+
+
+def report_sentences(found: list[Sentence]) -> None:
+    """Print how many captions find something, with and without a photo that they describe."""
+    for low, high in LENGTHS:
+        some = [each for each in found if low <= each.words <= high]
+        right = 100 * np.mean([each.answer >= FOUND for each in some if each.is_first])
+        wrong = 100 * np.mean([each.removed < FOUND for each in some])
+        counted = f"captions of {low} to {high} words ({len(some)})"
+        print(f"{counted}: found {right:.0f}%; nothing found without their photos {wrong:.0f}%")
 
 
 def report(cases: dict[str, list[Case]], random: np.random.Generator) -> None:
@@ -154,22 +208,18 @@ def report(cases: dict[str, list[Case]], random: np.random.Generator) -> None:
 
 def main() -> None:
     """Encode the split and the queries, and report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("data")
+    parser = parser_of(__doc__)
     parser.add_argument("--split", default="test")
+    parser.add_argument("--quality", choices=["fast", "best"], default="fast", help="fast, as an index by default")
     options = parser.parse_args()
     keep_freed_memory()
-    model = Model.load(options.run, "cpu", quality="fast")  # as an index does
+    model = Model.load(options.run, "cpu", quality=options.quality)
     corpus = open_corpus(options.data).split(options.split)
     calibration = calibration_of(model)
     if calibration is None:
         raise SystemExit(f"{options.run} has no calibration; run: diptych calibrate {options.run} {options.data}")
-    vectors = model.encode_images(pictures_of(corpus))
-    texts: dict[int, list[str]] = {int(group): [] for group in corpus.image_groups}
-    for text, group in zip(corpus.texts, corpus.text_groups.tolist(), strict=True):
-        texts[group].append(text.lower())
-    captions = [texts[int(group)] for group in corpus.image_groups]
+    photos = read(model, corpus, options.vectors, f"{options.split}_{options.quality}")
+    vectors, captions = photos.vectors, [[text.lower() for text in some] for some in photos.captions]
 
     def mentions(pattern: str) -> NDArray[np.bool_]:
         word = re.compile(rf"\b({pattern})\b")
@@ -196,6 +246,7 @@ def main() -> None:
         case(text, text, everything, mentions(each)) for text, each in zip(COMMON, patterns, strict=True)
     ]
     report(cases, np.random.default_rng(0))
+    report_sentences(sentences(model, calibration, photos, np.random.default_rng(0)))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ precision there.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections import Counter
@@ -19,21 +18,16 @@ from pathlib import Path
 
 import numpy as np
 
-from diptych.data.corpus import Corpus
-from diptych.data.open import open_corpus
-from diptych.machine import keep_freed_memory
-from diptych.model import Model
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from probes.exclusion import COMMON, STOP, Flags, Values, average_precision, unit, words_of
+from probes.captioned_photos import Flags, Values, average_precision, parse_splits, read_splits, unit
 
+COMMON = 90  # words that queries have
 QUERIES = 1500
 ALIKE = 2  # words that a correct photo shares with that of the query
 FEWEST = 3  # correct photos
 
 Rule = Callable[[Values, Values], Values]  # vectors of length one of the photo and the word -> the query
-Split = tuple[Values, list[Counter[str]]]  # vectors of length one, and in how many captions of a photo a word is
 
 
 def weighted(share: float, mean: Values | None = None) -> Rule:
@@ -50,16 +44,6 @@ def rules(words: Values, captions: Values) -> Iterator[tuple[str, Rule]]:
     for share in (0.4, 0.5, 0.6, 0.7):
         yield f"words from the mean word {share}", weighted(share, words.mean(0))
         yield f"words from the mean caption {share}", weighted(share, captions.mean(0))
-
-
-def read(model: Model, corpus: Corpus, stored: Path) -> Split:
-    """The photos of a split; their vectors are read from a file, or encoded and written to it."""
-    if not stored.exists():
-        np.save(stored, model.encode_images([picture.load() for picture in corpus.pictures or ()]))
-    words: dict[int, Counter[str]] = {int(group): Counter() for group in corpus.image_groups}
-    for text, group in zip(corpus.texts, corpus.text_groups.tolist(), strict=True):
-        words[group].update(word for word in words_of(text) if word not in STOP and len(word) > 2)
-    return unit(np.load(stored)), [words[int(group)] for group in corpus.image_groups]
 
 
 def queries(words: list[Counter[str]], common: list[str], draw: random.Random) -> list[tuple[int, str, Flags]]:
@@ -81,24 +65,14 @@ def queries(words: list[Counter[str]], common: list[str], draw: random.Random) -
 
 def main() -> None:
     """Print one line per rule and split."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("data")
-    parser.add_argument("--vectors", type=Path, default=Path(), help="folder of the encoded photos, SPLIT_images.npy")
-    parser.add_argument("--choose", default="val")
-    parser.add_argument("--report", default="test")
-    arguments = parser.parse_args()
-    keep_freed_memory()
-    model, corpus = Model.load(arguments.run), open_corpus(arguments.data)
-    names = arguments.choose, arguments.report
-    splits = {name: read(model, corpus.split(name), arguments.vectors / f"{name}_images.npy") for name in names}
-    counts = Counter(word for some in splits[arguments.choose][1] for word in some)
-    common = [word for word, _ in counts.most_common(COMMON)]
+    model, splits = read_splits(options := parse_splits(__doc__))
+    common = splits[options.choose].common_words(COMMON)
     encoded = unit(model.encode_texts(common))
     vectors = dict(zip(common, encoded, strict=True))
-    captions = unit(model.encode_texts(list(corpus.split(arguments.choose).texts)))
+    captions = unit(model.encode_texts([text for some in splits[options.choose].captions for text in some]))
     best = ""
-    for split, (photos, words) in splits.items():
+    for split, found in splits.items():
+        photos, words = found.directions, found.words
         drawn = queries(words, common, random.Random(0))
         figures = {}
         for name, rule in rules(encoded, captions):

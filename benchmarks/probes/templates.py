@@ -10,7 +10,6 @@ Differences to plain queries have intervals of a paired bootstrap over queries.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections import Counter
@@ -20,14 +19,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.data.corpus import Corpus
 from diptych.data.open import open_corpus
 from diptych.machine import keep_freed_memory
 from diptych.model import Model
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from probes.exclusion import STOP, Values, average_precision, unit
+from probes.captioned_photos import STOP, Photos, Values, average_precision, interval, parser_of, read, unit
 
 RULES: dict[str, tuple[str, ...]] = {
     "plain": ("{}",),
@@ -67,9 +65,7 @@ def recalls(queries: Values, photos: Values, of_photo: NDArray[np.int64]) -> Sco
 
 def describe(scores: Scores, plain: Scores) -> str:
     """The mean, and the difference to plain queries with its interval."""
-    draw = np.random.default_rng(0)
-    means = [(scores - plain)[draw.integers(0, len(plain), len(plain))].mean() for _ in range(1000)]
-    low, high = np.quantile(means, [0.025, 0.975])
+    low, high = interval(scores - plain)
     return f"{scores.mean():6.1f} ({(scores - plain).mean():+.1f}, {low:+.1f} to {high:+.1f})"
 
 
@@ -85,18 +81,17 @@ def common_texts(captions: Sequence[str]) -> tuple[list[str], list[str]]:
     return [text for text, _ in words.most_common(COMMON)], [text for text, _ in pairs.most_common(COMMON)]
 
 
-def report(model: Model, corpus: Corpus, photos: Values, words: list[str], phrases: list[str]) -> None:
+def report(model: Model, photos: Photos, words: list[str], phrases: list[str]) -> None:
     """Print one line per template."""
-    place = {int(group): number for number, group in enumerate(corpus.image_groups)}
-    of_photo = np.array([place[int(group)] for group in corpus.text_groups])
-    of_each = [np.flatnonzero(of_photo == number).tolist() for number in place.values()]
-    said = [" . ".join(corpus.texts[at].lower() for at in places) for places in of_each]
+    of_photo = np.repeat(np.arange(len(photos.captions)), [len(some) for some in photos.captions])
+    texts = [text for some in photos.captions for text in some]
+    said = [" . ".join(some).lower() for some in photos.captions]
     plain: list[Scores] = []
     for name, rule in RULES.items():
         figures = [
-            precisions(encode(model, rule, words), words, photos, said),
-            precisions(encode(model, rule, phrases), phrases, photos, said),
-            recalls(encode(model, rule, corpus.texts), photos, of_photo),
+            precisions(encode(model, rule, words), words, photos.directions, said),
+            precisions(encode(model, rule, phrases), phrases, photos.directions, said),
+            recalls(encode(model, rule, texts), photos.directions, of_photo),
         ]
         plain = plain or figures
         parts = zip(("words", "phrases", "captions"), figures, plain, strict=True)
@@ -105,21 +100,15 @@ def report(model: Model, corpus: Corpus, photos: Values, words: list[str], phras
 
 def main() -> None:
     """Print the figures of each split."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("data")
-    parser.add_argument("--vectors", type=Path, default=Path(), help="folder of the encoded photos, SPLIT_images.npy")
+    parser = parser_of(__doc__)
     parser.add_argument("--splits", nargs="*", default=["val", "test"])
     arguments = parser.parse_args()
     keep_freed_memory()
     model, whole = Model.load(arguments.run), open_corpus(arguments.data)
     words, phrases = common_texts([text.lower() for text in whole.split("val").texts])
     for split in arguments.splits:
-        corpus, stored = whole.split(split), arguments.vectors / f"{split}_images.npy"
-        if not stored.exists():
-            np.save(stored, model.encode_images([picture.load() for picture in corpus.pictures or ()]))
         print(split)
-        report(model, corpus, unit(np.load(stored)), words, phrases)
+        report(model, read(model, whole.split(split), arguments.vectors, split), words, phrases)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ The starter was trained with four views of 288 pixels. This runs its image tower
 other crops and sides, and prints the rsum of a split and the CPU time per photo of the tower alone. The int8 graph is
 calibrated on photos of the training split. OpenVINO is measured if it is installed.
 
-    python benchmarks/probes/views.py DATASET_JSON IMAGES --split val
+    python benchmarks/probes/views.py FLICKR8K [--split test] [--only "views 288" "scales 288"]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +26,15 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 import diptych
-from diptych.data.images import decode
+from diptych.data.corpus import Corpus
+from diptych.data.images import decode, picture_path
 from diptych.features.crops import Crops, decode_size, fixed_crops
 from diptych.models.export.onnx_graphs import image_graph
 from diptych.models.matcher import Matcher
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from probes.captioned_photos import captions_of
 
 SIDES = (256, 288, 320, 352)
 TRAINED = 288
@@ -43,18 +48,22 @@ Run = Callable[[np.ndarray], np.ndarray]
 def main() -> None:
     """Print one line per combination."""
     options = _options()
-    model = diptych.load("starter", "cpu")
-    photos, captions = _split(options, options.split)
-    texts = model.encode_texts(captions)
+    model, corpus = diptych.load("starter", "cpu"), diptych.open_corpus(options.data)
+    photos = _files(corpus.split(options.split))
+    texts = model.encode_texts([text for some in captions_of(corpus.split(options.split)) for text in some])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for side in SIDES:
             onnx.save(image_graph(_at_side(model.matcher, side)), folder / f"{side}.onnx")
             run = _onnx(folder / f"{side}.onnx")
             for crops in CROPS if side == TRAINED else CROPS[:2]:
+                if options.only and f"{crops} {side}" not in options.only:
+                    continue
                 _measure(f"{crops} {side}", run, photos, Crops(name=crops, side=side), texts)
+        if options.only:
+            return
         quant_pre_process(folder / f"{TRAINED}.onnx", folder / "plain.onnx", skip_symbolic_shape=True)
-        scales, train = Crops(name="scales", side=TRAINED), _split(options, "train")[0]
+        scales, train = Crops(name="scales", side=TRAINED), _files(corpus.split("train"))
         quantize_static(
             folder / "plain.onnx",
             folder / "int8.onnx",
@@ -127,16 +136,16 @@ class _Calibration(CalibrationDataReader):  # type: ignore[misc]
         return None if pixels is None else {"images": pixels}
 
 
-def _split(options: argparse.Namespace, split: str) -> tuple[list[Path], list[str]]:
-    rows = [row for row in json.loads(options.data.read_text())["images"] if row["split"] == split]
-    return [options.images / row["filename"] for row in rows], [s["raw"] for row in rows for s in row["sentences"]]
+def _files(corpus: Corpus) -> list[Path]:
+    """The files of the photos."""
+    return [path for picture in corpus.pictures or () if (path := picture_path(picture)) is not None]
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", type=Path)
-    parser.add_argument("images", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data")
     parser.add_argument("--split", default="val")
+    parser.add_argument("--only", nargs="*", help="the crops and the side of some combinations, without int8")
     return parser.parse_args()
 
 
