@@ -6,7 +6,7 @@ PAGE_TESTS := tests/serve/page
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint lint-page format bench docs clean
+.PHONY: help demo test test-long coverage lint lint-page format bench docs clean
 
 help:  ## Print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -16,6 +16,9 @@ demo: $(VENV)/.ready  ## Train on drawn scenes, measure, ask three questions, wr
 
 test: $(VENV)/.ready-dev  ## Run the tests on all cores
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+test-long: $(VENV)/.ready-dev  ## Run the tests that take long: several processes, and a Milvus server (minutes)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m long
 
 coverage: $(VENV)/.ready-dev  ## Run the tests and print what they do not reach (no gate)
 	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report term:skip-covered
@@ -54,6 +57,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 $(VENV)/.ready-dev: $(VENV)/.ready
 	$(PIP) --editable '.[dev]'
+	$(PIP) --no-deps rapidocr  # it would replace the OpenCV of `regions`, which serves it as well, by a smaller one
 	@touch $@
 
 $(VENV)/.ready-docs: $(VENV)/.ready
