@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         MissingPackageError,
         NotFoundError,
         PluginError,
+        RankError,
         RecipeError,
         RunError,
         ScoreError,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from diptych.models.explain.localise import LocatedRegion
     from diptych.models.explain.word_importance import Explanation, WordImportance
     from diptych.plugins import PluginWarning, allow_code
+    from diptych.ranks import Ranks, join_ranks
     from diptych.serve.app import create_app
     from diptych.training.engine.callbacks import Callback, StopTraining
     from diptych.training.engine.events import (
@@ -81,6 +83,7 @@ _NAMES = {
         "IndexFileError",
         "MissingPackageError",
         "PluginError",
+        "RankError",
         "RecipeError",
         "RunError",
         "ScoreError",
@@ -103,6 +106,7 @@ _NAMES = {
     "diptych.models.explain.localise": ("LocatedRegion",),
     "diptych.models.explain.word_importance": ("Explanation", "WordImportance"),
     "diptych.plugins": ("PluginWarning", "allow_code"),
+    "diptych.ranks": ("Ranks", "join_ranks"),
     "diptych.serve.app": ("create_app",),
     "diptych.training.engine.callbacks": ("Callback", "StopTraining"),
     "diptych.training.engine.events": (
@@ -160,6 +164,8 @@ __all__ = [
     "PluginWarning",
     "Preparation",
     "Query",
+    "RankError",
+    "Ranks",
     "Recipe",
     "RecipeError",
     "RetrievalResult",
@@ -188,6 +194,7 @@ __all__ = [
     "evaluate_phrases",
     "evaluate_scores",
     "fuse",
+    "join_ranks",
     "load",
     "load_recipe",
     "make",

@@ -7,6 +7,7 @@
     │   └── NotFoundError   what is named by its id or its name is not in the index
     ├── RecipeError         a recipe or one of its settings is wrong
     ├── RunError            a run folder or a checkpoint cannot be used
+    ├── RankError           another process of the same job has ended, or does something else
     ├── CallbackError       a callback of a training has raised an exception
     ├── IndexFileError      the file of an index cannot be used
     ├── PluginError         code outside of the package is not allowed, cannot be loaded or is not what is needed
@@ -49,6 +50,10 @@ class RecipeError(DiptychError):
 
 class RunError(DiptychError):
     """A run folder or a checkpoint cannot be used."""
+
+
+class RankError(DiptychError):
+    """Another rank, a process of the same job, has ended, has failed, or was started with something else."""
 
 
 class CallbackError(DiptychError):
