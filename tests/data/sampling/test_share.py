@@ -27,13 +27,43 @@ def test_images_are_shared_equally_those_of_pairs_first(count, of_pairs, others)
 
 @given(counts, sizes, sizes, st.integers(0, 9))
 def test_texts_of_a_rank_begin_alike(count, of_pairs, others, seed):
-    ids = np.random.default_rng(seed).integers(0, 3, (of_pairs + others, 4))
-    parts = texts_by_words(Split(of_pairs, of_pairs + others), ids, Ranks(0, count))
-    assert_parted(parts, of_pairs + others)
+    random = np.random.default_rng(seed)
+    texts = of_pairs + others
+    ids, lengths = random.integers(1, 4, (texts, 4)), random.integers(1, 5, texts)
+    ids[np.arange(4) >= lengths[:, None]] = 0
+    parts = texts_by_words(Split(of_pairs, texts), ids, lengths, Ranks(0, count))
+    assert sorted(np.concatenate(parts).tolist()) == list(range(texts))
     rows = [sorted(map(tuple, ids[part].tolist())) for part in parts if len(part)]
     assert all(before[-1] <= after[0] for before, after in pairwise(rows))
     for part in parts:
         assert (np.diff(part >= of_pairs) >= 0).all(), "those of pairs come first"
+
+
+@given(st.integers(2, 5), st.integers(20, 60), st.integers(0, 99))
+def test_texts_are_shared_by_the_number_of_their_prefixes(count, texts, seed):
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 9, texts)
+    ids = random.integers(1, 3, (texts, 8))
+    ids[np.arange(8) >= lengths[:, None]] = 0
+    prefixes = [
+        prefixes_of(ids[part], lengths[part])
+        for part in texts_by_words(Split(texts, texts), ids, lengths, Ranks(0, count))
+    ]
+    # A cut falls between two texts, of at most 8 words, and the first text of a part repeats what it shares.
+    assert max(prefixes) - min(prefixes) <= 2 * 8 + texts / count
+
+
+def prefixes_of(ids, lengths):
+    """How many distinct prefixes some texts have."""
+    return len(
+        {tuple(row[:end]) for row, length in zip(ids.tolist(), lengths, strict=True) for end in range(1, length + 1)}
+    )
+
+
+def test_a_rank_with_new_words_gets_fewer_texts():
+    ids = np.array([[1, 1, 1, number] for number in range(1, 10)] + [[number] * 4 for number in range(2, 6)])
+    parts = texts_by_words(Split(13, 13), ids, np.full(13, 4), Ranks(0, 2))
+    assert [len(part) for part in parts] == [9, 4]
 
 
 @given(st.integers(1, 4), st.lists(st.integers(0, 6), max_size=12), sizes)

@@ -65,11 +65,21 @@ class Split:
         ]
 
 
-def texts_by_words(split: Split, ids: Integers, ranks: Ranks) -> list[Integers]:
-    """Equal shares of the texts, in the order of their words, so that texts of one rank share prefixes."""
+def texts_by_words(split: Split, ids: Integers, lengths: Integers, ranks: Ranks) -> list[Integers]:
+    """Shares of equal work, in the order of the texts' words, so that texts of one rank share prefixes."""
     order = np.lexsort(ids.T[::-1]) if ids.size else np.arange(0)
-    parts = [order[ranks.share(len(order), rank)] for rank in range(ranks.count)]
+    done = np.cumsum(_work(ids[order], lengths[order]))
+    total = done[-1] if len(done) else 0
+    parts = np.split(order, np.searchsorted(done, total * np.arange(1, ranks.count) / ranks.count))
     return [np.concatenate([part[part < split.of_pairs], part[part >= split.of_pairs]]) for part in parts]
+
+
+def _work(ids: Integers, lengths: Integers) -> Integers:
+    """The number of words of each text beyond the prefix that it shares with the text before it, at least 1."""
+    same = np.zeros(ids.shape, bool)
+    same[1:] = ids[1:] == ids[:-1]
+    shared = np.cumprod(same, axis=1).sum(1)
+    return np.maximum(1, lengths - shared)
 
 
 def texts_by_image(split: Split, image_of: Integers, image_rows: Sequence[Integers], ranks: Ranks) -> list[Integers]:

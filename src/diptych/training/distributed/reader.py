@@ -82,7 +82,7 @@ class ShareReader:
         if self._together:
             text_rows = texts_by_image(texts, image_of, image_rows, ranks)
         else:
-            text_rows = texts_by_words(texts, self._reader.tokens.batch(items.texts)[0], ranks)
+            text_rows = texts_by_words(texts, *self._reader.tokens.batch(items.texts), ranks)
         own = text_rows[ranks.rank]
         of_pairs = own[own < items.pair_texts]
         own_image_of = rows_among(image_rows[ranks.rank], image_of[of_pairs]) if self._together else None
