@@ -269,7 +269,7 @@ def test_excluded_words_turn_the_query_and_remove_captioned_hits(kit, store):
     assert [hit.score for hit in plain.hits[:5]] != [hit.score for hit in excluding.hits[:5]]
     (texts,) = searcher.search_texts(["dog -snow"], SearchRequest(to="text"))
     assert not texts.hits  # a text is excluded with its image
-    assert texts.message == "The captions of all hits contain an excluded word."
+    assert texts.message == "All hits have an excluded word in their captions or in the picture."
     (unknown,) = searcher.search_texts(["dog -avalanche"], SearchRequest())
     assert unknown.unknown_words == ("avalanche",)
     assert "knows none of these" not in unknown.message
@@ -295,7 +295,7 @@ def test_words_are_added_to_an_entry_and_to_a_photo(kit, store):
     best = max((id for id in vectors if id != first), key=lambda id: float(unit(vectors[id]) @ query))
     assert added.hits[0].entry.id == best
     photo = Image.new("RGB", (1, 1), (1, 2, 3))
-    captioned = store.captioned(["snow"]).tolist()
+    captioned = store.described_by(["snow"]).tolist()
     answer = searcher.search_image(photo, SearchRequest(k=30, added="red longword -snow"))
     assert answer.hits
     assert captioned[0] not in [hit.entry.id for hit in answer.hits]

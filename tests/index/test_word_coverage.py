@@ -20,7 +20,7 @@ def test_the_coverage_is_the_share_of_the_information(kit, store):
     ids = store.by_words("red dog", every=False)[0]
     red, dog, cat = (math.log(11 / (count + 0.5)) for count in (1, 2, 0))
     found = dict(zip(ids.tolist(), coverage(store, ["red", "dog", "cat"], ids, 10).tolist(), strict=True))
-    captioned = store.captioned(["red"]).tolist()[0]
+    captioned = store.described_by(["red"]).tolist()[0]
     assert found.pop(captioned) == pytest.approx((red + dog) / (red + dog + cat))
     assert [*found.values()] == pytest.approx([dog / (red + dog + cat)])
     assert coverage(store, ["cat"], np.zeros(0, np.int64), 10).tolist() == []

@@ -110,7 +110,8 @@ class SearchRequest:
     """What to search for: the kind of entries, how many hits, and filters.
 
     `without` excludes one entry and its exact copies, for a search for entries similar to it. `excluded` are phrases
-    that the captions of a hit must not contain; a search by text adds those that its text excludes (`dog -snow`).
+    that a hit must not have in its captions or in the picture; a search by text adds those that its text excludes
+    (`dog -snow`).
     `added` are words that are added to a search with a picture, such as "at night" (see `query_encoding`).
     `mode` is how a text finds images: by the model, by its exact words in captions, names and folders, or by both;
     "auto" is both if the index has captions or words that were read in pictures, and else meaning.

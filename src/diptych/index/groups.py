@@ -56,7 +56,7 @@ class AllowedGroups:
     @functools.cached_property
     def _excluded_images(self) -> Integers:
         assert isinstance(self._store, WordStore)
-        return self._store.captioned(self._request.excluded)
+        return self._store.described_by(self._request.excluded)
 
 
 class ImageGroups:

@@ -319,7 +319,7 @@ def _why_no_hits(query: Query) -> str:
     if query.encoding is None:
         return "No image has all of these words in its captions, its name, its folder or the picture."
     if query.request.excluded:
-        return "The captions of all hits contain an excluded word."
+        return "All hits have an excluded word in their captions or in the picture."
     if query.request.less:
         return "There is nothing else: every image is one that you want less of."
     return "There is nothing else: every entry is a copy of this one."

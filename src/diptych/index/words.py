@@ -12,8 +12,8 @@ from diptych.data.corpus import Floats, Integers
 class WordStore(Protocol):
     """An index whose words can be searched; an SQLite file is one, a plug-in's index need not be."""
 
-    def captioned(self, phrases: Sequence[str]) -> Integers:
-        """The ids of the images whose captions contain any of these phrases, ascending."""
+    def described_by(self, phrases: Sequence[str]) -> Integers:
+        """The ids of the images with any of these phrases in captions or in the picture, ascending."""
         ...
 
     def by_words(self, text: str, *, every: bool) -> tuple[Integers, Floats]:

@@ -26,13 +26,17 @@ def test_an_sqlite_index_can_search_words(words):
     assert isinstance(words, WordStore)
 
 
-def test_captions_are_searched_for_phrases(words):
+def test_captions_and_words_in_pictures_are_searched_for_phrases(words):
     first = images(words)[:1]
-    assert words.captioned(["snow"]).tolist() == first  # the name of the third image does not count
-    assert words.captioned(["cat", "black dog"]).tolist() == first
-    assert words.captioned(["creme"]).tolist() == first
-    assert words.captioned(["dog black", "runs creme in the cat"]).tolist() == []
-    assert words.captioned([]).tolist() == words.captioned(["..."]).tolist() == []
+    assert words.described_by(["snow"]).tolist() == first  # the name of the third image does not count
+    assert words.described_by(["cat", "black dog"]).tolist() == first
+    assert words.described_by(["creme"]).tolist() == first
+    assert words.described_by(["dog black", "runs creme in the cat"]).tolist() == []
+    last = images(words)[2]
+    (content,) = words.contents_of([last])
+    words.add_picture_words([(int(content), "Receipt No. 12")])
+    assert words.described_by(["receipt", "black dog"]).tolist() == [*first, last]
+    assert words.described_by([]).tolist() == words.described_by(["..."]).tolist() == []
 
 
 def test_images_by_all_words_or_by_any_of_them(words):
@@ -56,7 +60,7 @@ def test_no_text_is_syntax(words, text):
     for every in (True, False):
         ids, scores = words.by_words(text, every=every)
         assert len(ids) == len(scores)
-    words.captioned([text, f'"{text}'])
+    words.described_by([text, f'"{text}'])
 
 
 def test_an_index_has_descriptions_once_it_has_a_caption(kit, tmp_path):

@@ -215,9 +215,9 @@ class Store:
         statement = f"SELECT e.id FROM entries AS e {_IMAGE} WHERE {' AND '.join(conditions)} ORDER BY e.id"
         return np.array([row[0] for row in self.database.rows(statement, values)], np.int64)
 
-    def captioned(self, phrases: Sequence[str]) -> Integers:
-        """The ids of the images whose captions contain any of these phrases, ascending."""
-        return words.captioned(self.database, phrases)
+    def described_by(self, phrases: Sequence[str]) -> Integers:
+        """The ids of the images with any of these phrases in captions or in the picture, ascending."""
+        return words.described_by(self.database, phrases)
 
     def by_words(self, text: str, *, every: bool) -> tuple[Integers, Floats]:
         """The images with all of these words, or with at least one of them, best first, and their BM25 scores."""

@@ -15,13 +15,13 @@ from diptych.index.sqlite.database import Database
 _NOT_IN_WORDS = re.compile(r"[\W_]+")
 
 
-def captioned(database: Database, phrases: Sequence[str]) -> Integers:
-    """The ids of the images whose captions contain any of these phrases, ascending."""
+def described_by(database: Database, phrases: Sequence[str]) -> Integers:
+    """The ids of the images with any of these phrases in captions or in the picture, ascending."""
     quoted = [_quote(words) for phrase in phrases if (words := _words(phrase))]
     if not quoted:
         return np.zeros(0, np.int64)
     statement = "SELECT rowid FROM image_words WHERE image_words MATCH ? ORDER BY rowid"
-    rows = database.rows(statement, (f"captions : ({' OR '.join(quoted)})",))
+    rows = database.rows(statement, (f"{{captions picture}} : ({' OR '.join(quoted)})",))
     return np.array([id for (id,) in rows], np.int64)
 
 
