@@ -49,6 +49,10 @@ def test_one_command_indexes_serves_and_opens_the_browser_and_a_second_one_only_
             assert b'"red.png"' in answer.read()
         code, out, err = ended(start(tmp_path, tmp_path / "Pictures"))
         assert (code, out, err) == (0, f"already running at {url}\nbrowser {url}\n", "")
+        code, out, err = ended(start(tmp_path, tmp_path / "Pictures", tmp_path, "--no-browser"))
+        assert (code, out) == (0, f"already running at {url}\n")
+        assert err.startswith("it goes on unchanged; to add folders or to change options, end it")
+        assert err == ended(start(tmp_path, tmp_path / "Pictures", "--no-browser", "--no-ocr"))[2]
         (index,) = (tmp_path / "data" / "diptych").glob("*.diptych")
         assert re.fullmatch(r"Pictures-[0-9a-f]{6}\.diptych", index.name)
         code, out, _ = ended(start(tmp_path, index, "--no-browser"))

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from diptych.cli.main import app
+from diptych.cli.places import default_index
 from diptych.errors import DiptychError
 from diptych.index.sync import sync
 from diptych.model import Model
@@ -86,6 +88,17 @@ def test_no_hits_are_no_table(index):
     result = CliRunner().invoke(app, ["search", str(index), "zebra", "--mode", "words"])
     assert (result.exit_code, result.stdout) == (0, "")
     assert "No image has all of these words" in result.stderr
+
+
+def test_the_index_of_an_opened_folder_is_found(index, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    (tmp_path / "Pictures").mkdir()
+    assert "not an index; make one of it: diptych open" in refused(tmp_path / "Pictures", "two")
+    opened = default_index([str(tmp_path / "Pictures")])
+    opened.parent.mkdir(parents=True)
+    shutil.copy(index, opened)
+    assert invoke(tmp_path / "Pictures", "two", "--paths").stdout == invoke(index, "two", "--paths").stdout != ""
 
 
 def test_json_has_everything(index):

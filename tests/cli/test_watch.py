@@ -41,7 +41,7 @@ def test_an_error_is_one_line_and_so_is_its_end(capsys):
 
 def test_a_folder_that_is_not_indexed_names_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    with pytest.raises(IndexFileError, match=f"not indexed by `diptych open` yet; run: diptych open {tmp_path}$"):
+    with pytest.raises(IndexFileError, match=f"a folder, not an index; make one of it: diptych open {tmp_path}, or"):
         command(str(tmp_path))
 
 

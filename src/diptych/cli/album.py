@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from diptych.cli.console import print_note, print_result, printable, stdout
+from diptych.cli.options import Index
+from diptych.cli.places import index_of
 
 if TYPE_CHECKING:
     from diptych.index.backend import IndexStore
@@ -32,7 +34,6 @@ Examples:
 
 app = typer.Typer(help=_HELP, no_args_is_help=True)
 
-Index = Annotated[str, typer.Argument(metavar="INDEX", help="The index, made by `diptych index`.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of an album, in upper or lower case.")]
 Images = Annotated[
     list[str], typer.Argument(metavar="IMAGE", help="Ids that `diptych search` prints, paths of files, or keys.")
@@ -199,7 +200,7 @@ def _stored_path(spec: IndexSpec, image: str) -> str:
 def _opened(index: str) -> Iterator[IndexStore]:
     from diptych.index.search import open_store
 
-    store = open_store(index)
+    store = open_store(index_of(index))
     try:
         yield store
     finally:

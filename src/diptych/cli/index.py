@@ -13,6 +13,7 @@ from diptych.cli.console import print_note, print_result, progress_bar, stdout
 from diptych.cli.index_options import FollowLinks, Ignore, ImageQuality, NoIgnore, Ocr, fresh_options, source_request
 from diptych.cli.index_summary import print_status, print_summary
 from diptych.cli.options import AllowCode, Device, Download, Workers
+from diptych.cli.places import index_of
 from diptych.index.vectors import Storage
 
 _SYNC = "sync"
@@ -39,7 +40,12 @@ Examples:
     diptych index rebuild Pictures.diptych --run runs/first
 """
 
-IndexFile = Annotated[str, typer.Argument(metavar="FILE", help="An index file, or the address of another backend.")]
+IndexFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|FOLDER", help="An index: its file or address, or a folder that `diptych open` has indexed."
+    ),
+]
 
 
 class _Group(TyperGroup):
@@ -173,6 +179,7 @@ def rebuild_command(
     from diptych.model import Model
 
     keep_freed_memory()
+    file = index_of(file)
     with progress_bar("indexing", "photos") as progress:
         model = None if run is None else Model.load(run, device)
         result = rebuild(file, model, workers=workers, progress=progress)
@@ -192,6 +199,7 @@ def doctor_command(file: IndexFile) -> None:
     """
     from diptych.index.backend import locate
 
+    file = index_of(file)
     with progress_bar("checking") as progress:
         faults = list(locate(file).examine(progress))
     for fault in faults:
@@ -218,7 +226,7 @@ def status_command(
     from diptych.index.search import open_store
     from diptych.index.status import status
 
-    store = open_store(file)
+    store = open_store(index_of(file))
     try:
         found = status(store)
     finally:

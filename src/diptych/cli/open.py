@@ -83,6 +83,9 @@ def command(
     index = str(into or (targets[0] if is_index else default_index(targets)))
     if url := running_service(index):
         print_result(f"already running at {url}")
+        options_given = (ignore, no_ignore or None, follow_links, quality, ocr, run, port)
+        if len(targets) > 1 or any(option is not None for option in options_given):
+            print_note("it goes on unchanged; to add folders or to change options, end it (Ctrl-C) and run this again")
         _show(url, browser)
         return
     from diptych.index.sync import SyncOptions  # takes as long as all that a service that runs already needs

@@ -15,6 +15,9 @@ Data = Annotated[
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a run, or a pretrained pair: open_clip:NAME/TAG, a folder.")
 ]
+Index = Annotated[
+    str, typer.Argument(metavar="INDEX|FOLDER", help="An index, or a folder that `diptych open` has indexed.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Devices = Annotated[
     int | None,

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from diptych.cli.console import print_note, printable, stdout
-from diptych.cli.options import AllowCode, Device, Download, SearchCodes
+from diptych.cli.options import AllowCode, Device, Download, Index, SearchCodes
+from diptych.cli.places import index_of
 from diptych.cli.search_paths import print_paths, with_paths
 from diptych.cli.search_words import SearchCommand, query_text
 from diptych.data.video_header import clock
@@ -37,7 +38,7 @@ _WIDE = 10_000  # columns if a program reads the table: no name or caption is tr
 
 
 def command(
-    index: Annotated[str, typer.Argument(metavar="INDEX", help="The index, made by `diptych index`.")],
+    index: Index,
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="TEXT", help="What to search for, in words; quotes are not needed."),
@@ -97,6 +98,8 @@ def command(
 
         diptych search photos.diptych two dogs on a beach --sheet hits.png
 
+        diptych search ~/Pictures two dogs on a beach
+
         diptych search photos.diptych --image holiday.jpg --to texts -k 3
 
         diptych search photos.diptych at night --image holiday.jpg
@@ -130,7 +133,7 @@ def command(
     request = SearchRequest(kind, k, filters, mode=mode, cursor=cursor, more=marked[0], less=marked[1])
     if text is not None and (image is not None or like is not None):
         request = replace(request, added=text)
-    searcher = open_index(index, run, device, ivf=ivf, build_ivf=False, rerank=rerank, codes=codes)
+    searcher = open_index(index_of(index), run, device, ivf=ivf, build_ivf=False, rerank=rerank, codes=codes)
     store = searcher.store
     try:
         if album is not None:

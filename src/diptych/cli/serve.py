@@ -11,6 +11,7 @@ import typer
 
 from diptych.cli.console import print_note, print_result
 from diptych.cli.options import AllowCode, Device, Download, SearchCodes
+from diptych.cli.places import index_of
 
 if TYPE_CHECKING:
     from diptych.index.preselection import Codes
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    indexes: Annotated[list[str], typer.Argument(metavar="INDEX", help="Indexes, made by `diptych index`.")],
+    targets: Annotated[
+        list[str], typer.Argument(metavar="INDEX|FOLDER", help="Indexes, or folders that `diptych open` has indexed.")
+    ],
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 listens on all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
     run: Annotated[
@@ -60,6 +63,7 @@ def command(
     if threads is not None:  # must be set before the libraries are imported, below
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ[name] = str(threads)
+    indexes = [index_of(target) for target in targets]
     hosts = (host, *(allow_host or []))
     if workers > 1:
         from diptych.serve.workers import ServiceOptions

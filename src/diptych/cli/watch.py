@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diptych.cli.console import counted, print_error, print_note, print_result
-from diptych.cli.options import AllowCode, Device, Download, Workers
-from diptych.cli.places import default_index
-from diptych.errors import IndexFileError
+from diptych.cli.options import AllowCode, Device, Download, Index, Workers
+from diptych.cli.places import index_of
 
 if TYPE_CHECKING:
     from diptych.index.sync import SyncResult
 
 
 def command(
-    target: Annotated[
-        str, typer.Argument(metavar="INDEX|FOLDER", help="An index, or a folder that `diptych open` has indexed.")
-    ],
+    target: Index,
     poll: Annotated[
         float | None,
         typer.Option(
@@ -59,9 +54,7 @@ def command(
     from diptych.machine import interrupt_event, keep_freed_memory
 
     keep_freed_memory()
-    index = str(default_index([target])) if Path(target).is_dir() else target
-    if index != target and not Path(index).exists():
-        raise IndexFileError(f"{target}: not indexed by `diptych open` yet; run: diptych open {quote(target)}")
+    index = index_of(target)
     store = open_store(index)
     model = model_of(store, run, device)
     spec = store.spec

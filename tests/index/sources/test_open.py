@@ -6,7 +6,8 @@ from diptych.index.sources.open import open_source, source_name
 
 
 @pytest.mark.parametrize(
-    ("address", "name"), [("scenes:test=3", "scenes"), ("/a/shop.csv", "shop"), ("/a/b#val", "b"), ("/", "index")]
+    ("address", "name"),
+    [("scenes:test=3", "scenes"), ("/a/shop.csv", "shop"), ("/a/b#val", "b"), ("/a/b/../c.csv", "c"), ("/", "index")],
 )
 def test_the_default_name_of_an_index(address, name):
     assert source_name(address) == name

@@ -41,10 +41,14 @@ def test_a_replacement_lies_beside_it_and_is_another_instance(tmp_path):
     reader.close()
 
 
-def test_places_that_are_no_index(tmp_path):
+def test_places_that_are_no_index(tmp_path, monkeypatch):
     run = tmp_path / "run"
     run.mkdir()
-    assert "a folder, not an index; make one of it: diptych index starter" in refusal(SQLiteLocation(run).open)
+    make_one = f"a folder, not an index; make one of it: diptych open {run}, or diptych index starter {run}"
+    assert make_one in refusal(SQLiteLocation(run).open)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.diptych").touch()
+    assert refusal(SQLiteLocation(run).open).endswith("a folder, not an index; did you mean run.diptych?")
     assert "is a folder; name a file" in refusal(SQLiteLocation(run).check_target, fresh=False)
     for name in ("vocabulary.json", "tokeniser.json"):
         (run / name).write_text("{}")

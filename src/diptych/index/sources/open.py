@@ -54,7 +54,7 @@ def source_name(address: str) -> str:
     """The default name of an index of a source."""
     if address.partition(":")[0] == "scenes":
         return "scenes"
-    path = Path(address.partition("#")[0]).expanduser().absolute()
+    path = Path(os.path.abspath(Path(address.partition("#")[0]).expanduser()))  # noqa: PTH100 (it resolves `..`)
     return (path.name if path.is_dir() else path.stem) or "index"
 
 

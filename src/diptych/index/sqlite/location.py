@@ -43,9 +43,7 @@ class SQLiteLocation:
         if tokeniser_file(path) is not None:
             raise IndexFileError(f"{path}: a run, not an index; index your photos with it: diptych index {path} FOLDER")
         if path.is_dir():
-            raise IndexFileError(
-                f"{path}: a folder, not an index; make one of it: diptych index starter {quote(str(path))}"
-            )
+            raise IndexFileError(f"{path}: a folder, not an index; {_what_to_open(path)}")
         return Store.open(path, write=write)
 
     def create(self, spec: IndexSpec) -> Store:
@@ -97,3 +95,12 @@ class SQLiteLocation:
     def examine(self, progress: ProgressCallback | None = None) -> Iterator[str]:
         """One line per fault of the file."""
         return examine(self.path, progress)
+
+
+def _what_to_open(folder: Path) -> str:
+    """What may be meant by a folder: the index that `diptych index` makes of it by default, or to make one."""
+    index = Path(f"{folder.absolute().name}.diptych")
+    if index.is_file():
+        return f"did you mean {index}?"
+    name = quote(str(folder))
+    return f"make one of it: diptych open {name}, or diptych index starter {name}"
