@@ -71,13 +71,13 @@ class TimedRanks(Ranks):
 class Steps:
     """The same few batches, as one process reads them and as this rank does."""
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: Ranks, size: int = PAIRS) -> None:
         random = np.random.default_rng(0)
-        ids, lengths = draw_texts(random, PAIRS * STEPS)
+        ids, lengths = draw_texts(random, size * STEPS)
         table = TokenTable.from_rows(row[:length] for row, length in zip(ids.tolist(), lengths, strict=True))
-        features = Features([random.standard_normal((PAIRS * STEPS, FEATURES), dtype=np.float32)])
-        reader = PairReader(np.arange(PAIRS * STEPS), FeatureReader(features), table)
-        rows = np.arange(PAIRS * STEPS).reshape(STEPS, PAIRS)
+        features = Features([random.standard_normal((size * STEPS, FEATURES), dtype=np.float32)])
+        reader = PairReader(np.arange(size * STEPS), FeatureReader(features), table)
+        rows = np.arange(size * STEPS).reshape(STEPS, size)
         pairs = [Pairs(part, part, (0, 1, 1, number)) for number, part in enumerate(rows)]
         self.whole = [reader.read(part) for part in pairs]
         self._shares = ShareReader(reader, Agreement(ranks), together=False)
