@@ -228,6 +228,7 @@ def test_files_that_are_no_images_are_refused_with_the_reason(tmp_path: Path) ->
     assert "0 bytes" in refused(tmp_path / "empty.jpg")
     (tmp_path / "text.jpg").write_text("a dog\n", encoding="utf-8")
     assert "not an image in a known format (JPEG, PNG" in refused(tmp_path / "text.jpg")
+    assert ", HEIC, RAW), or its beginning is damaged" in refused(tmp_path / "text.jpg")
     (tmp_path / "folder.jpg").mkdir()
     assert "a folder" in refused(tmp_path / "folder.jpg")
     assert refused(tmp_path / "gone.jpg") == "no such file"

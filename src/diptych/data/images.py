@@ -214,7 +214,8 @@ def _describe(error: Exception, limit: int | None) -> str:
     if isinstance(error, Image.DecompressionBombError):
         return large_photos.too_large("too large", limit or large_photos.MAX_PILLOW_PIXELS)
     if isinstance(error, UnidentifiedImageError):
-        return f"not an image in a known format ({', '.join(_formats())}), or its beginning is damaged"
+        known = ", ".join((*_formats(), "HEIC", "RAW"))
+        return f"not an image in a known format ({known}), or its beginning is damaged"
     if isinstance(error, FileNotFoundError):
         return "no such file"
     if isinstance(error, OSError) and error.strerror:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from diptych.data.corpus import Corpus
 from diptych.data.entities.archive import has_annotations
+from diptych.data.file_kinds import INDEXED_SUFFIXES
 from diptych.data.formats.pedes import FILE_NAME as PEDES_NAME
 from diptych.data.formats.table import TABLE_SUFFIXES
 from diptych.data.open import open_corpus
@@ -41,6 +42,8 @@ def open_source(address: str | Corpus, selection: Selection = _EVERYTHING) -> So
         return FolderSource(Path(address).expanduser(), selection)
     if selection != _EVERYTHING:
         raise DataError(f"{address}: a corpus names its images; patterns and links are for folders of photos")
+    if Path(address).suffix.lower() in INDEXED_SUFFIXES and Path(address).expanduser().is_file():
+        raise DataError(f"{address}: one photo or video; name the folder that it is in")
     return CorpusSource(open_corpus(address))
 
 
