@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from diptych.index.entries import Filters, SearchRequest
+from diptych.index.relevance import answer_level
 from diptych.index.search import Searcher
 from diptych.models.calibration.calibration import Calibration, LogisticFit
 from diptych.models.engines.engine import Encodings
@@ -92,6 +93,18 @@ def test_a_hit_is_judged_by_its_own_score_and_not_by_how_many_others_fit(kit, st
     few = kit.search(calibrated(store), query, SearchRequest(filters=Filters(split="test")), "text", "red dog")
     assert (few.found, {hit.fit for hit in few.hits}) == (False, {"weak"})
     assert few.hits[0].probability == answer.hits[-1].probability
+
+
+def test_whether_anything_is_found_depends_on_how_many_photos_are_searched(kit, store, calibrated, monkeypatch):
+    kit.put(store, [f"n{i}" for i in range(60)])
+    vectors = np.zeros((60, kit.SIZE), np.float32)
+    vectors[:, 0] = 0.2
+    assert answer_level(20) < sigmoid(0.2 - 1 - 1) < answer_level(60)
+    monkeypatch.setattr(store, "vectors", lambda kind: (np.arange(1, 61), vectors))
+    query = Encodings(np.eye(kit.SIZE, dtype=np.float32)[:1])
+    assert not kit.search(calibrated(store), query, SearchRequest(), "text", "red dog").found
+    monkeypatch.setattr(store, "matching", lambda kind, filters: np.arange(1, 21))
+    assert kit.search(calibrated(store), query, SearchRequest(filters=Filters(split="test")), "text", "red dog").found
 
 
 def test_a_later_page_is_judged_as_the_first(kit, store, calibrated):

@@ -113,13 +113,13 @@ class QueryPlan:
         """How well the hits at some places fit, of a page that may begin after the best hits."""
         first = np.arange(min(_FIRST, len(found.rows)))
         if query.encoding is None:
-            return judge(found.products[places], np.inf)
+            return judge(found.products[places], np.inf, len(self.pool))
         is_mixed = query.text is None or query.request.more or query.request.less  # with photos, unlike in calibration
         if self._calibration is None or _is_cosine(query) or (query.kind == "text" and is_mixed):
             return not_judged(places)
         hits, answers = self._calibration.hits, self._calibration.answers
         best = float(self._probabilities(query, found, first, self._calibration, answers).max(initial=0))
-        return judge(self._probabilities(query, found, places, self._calibration, hits), best)
+        return judge(self._probabilities(query, found, places, self._calibration, hits), best, len(self.pool))
 
     def _probabilities(
         self, query: Query, found: Candidates, places: Integers, calibration: Calibration, fit: LogisticFit
