@@ -35,6 +35,7 @@ from diptych.index.query_text import has_words, parse
 from diptych.index.ranking import Ranking
 from diptych.index.relevance import calibration_of
 from diptych.index.word_plan import WordPlan, resolved_mode, word_store
+from diptych.index.words import WordStore
 from diptych.model import Model
 from diptych.models.address import names_pair, run_folder
 from diptych.models.calibration.calibration import Calibration
@@ -42,6 +43,7 @@ from diptych.models.engines.engine import Encodings
 
 RERANK = 1000
 CALIBRATE = "to make one: diptych calibrate RUN DATA"
+_BY_WORDS = "Some images have these words in their name, folder or captions; search by words (mode “words”) for them."
 NOT_JUDGED = "hits are not judged, because the model has no calibration"
 
 
@@ -228,8 +230,18 @@ class Searcher:
             answer = replace(answer, unknown_words=self.unknown_words(" ".join([parts.wanted, *parts.excluded])))
             if query.encoding is not None and not self._is_searchable(query):
                 answer = replace(answer, hits=(), found=False, next=None)
-                return replace(answer, message=_message(query, answer, is_searchable=False))
-        return replace(answer, message=_message(query, answer))
+                message = _message(query, answer, is_searchable=False)
+                return replace(answer, message=self._with_hint_at_words(query, message))
+        message = _message(query, answer)
+        is_found = answer.found or not answer.searched
+        return replace(answer, message=message if is_found else self._with_hint_at_words(query, message))
+
+    def _with_hint_at_words(self, query: Query, message: str | None) -> str | None:
+        """The message about a query that found nothing, and whether its text would find images by their words."""
+        is_by_meaning = query.text is not None and query.request.mode == "meaning" and query.request.to == "image"
+        if message is None or not is_by_meaning or not isinstance(self.store, WordStore):
+            return message
+        return f"{message} {_BY_WORDS}" if len(self.store.with_words(parse(query.text or "").wanted)) else message
 
     def _answer_consistently(self, group: Sequence[Query]) -> list[Answer]:
         """Answers to queries of one kind, for one kind with the same filters and mode, from one state of the index.
