@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 
 from playwright.sync_api import expect
 
@@ -25,14 +26,37 @@ def captions(page, selector="#panes .hit .caption"):
     return [text.strip() for text in page.locator(selector).all_text_contents()]
 
 
+def expect_captions(page, names):
+    """Wait until the hits in the page have these names."""
+    expect(page.locator("#panes .hit .caption")).to_have_text(names)
+
+
+def expect_first(page, name, selector="#panes .hit .caption"):
+    """Wait until the first hit in the page has this name."""
+    expect(page.locator(selector).first).to_have_text(name)
+
+
+def expect_focus(page, selector):
+    """Wait until the focus is on the element that a selector names."""
+    expect(page.locator(selector)).to_be_focused()
+
+
+def scroll_until(page, is_done, seconds=30):
+    """Scroll down, frame by frame, until a condition holds; what comes next may take a while on a busy machine."""
+    deadline = time.monotonic() + seconds
+    while not is_done():
+        assert time.monotonic() < deadline
+        page.evaluate("() => { scrollBy(0, 700); return new Promise(requestAnimationFrame); }")
+
+
 def status(page, pattern):
     """Wait for the sentence about what is shown."""
     expect(page.locator("#status")).to_have_text(re.compile(pattern))
 
 
 def check(page, place, **options):
-    """Click on the circle that selects a picture."""
-    page.locator(".tile .check").nth(place).click(force=True, **options)
+    """Click on the circle that selects a picture, which nothing may cover."""
+    page.locator(".tile .check").nth(place).click(**options)
 
 
 def focused(page):

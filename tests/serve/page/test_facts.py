@@ -86,7 +86,8 @@ def test_the_original_is_opened_downloaded_shown_and_copied(page):
         route.fulfill(status=204)
 
     page.route("**/reveal?*", reveal)
-    viewer.get_by_role("button", name="Show in folder").click()
+    with page.expect_response("**/reveal?*"):
+        viewer.get_by_role("button", name="Show in folder").click()
     viewer.get_by_role("button", name="Copy path").click()
     expect(page.locator("#notices")).to_have_text("The path has been copied.")
     assert page.evaluate("navigator.clipboard.readText()").endswith("/000.png")
@@ -101,13 +102,30 @@ def test_another_computer_is_not_offered_paths(page):
     expect(page.get_by_role("button", name="Show in folder")).to_have_count(0)
 
 
+def test_a_file_that_is_gone_is_neither_opened_nor_downloaded(open_page):
+    page = open_page("?q=gone+away")
+    page.locator(".tile .hit").first.click()
+    viewer = page.locator("#viewer")
+    expect(viewer).to_contain_text("the file no longer exists")
+    expect(viewer.get_by_role("link", name="Download")).to_have_count(0)
+    expect(viewer.get_by_role("link", name="Open original")).to_have_count(0)
+    expect(viewer.get_by_role("button", name="Show in folder")).to_have_count(0)
+    expect(viewer.get_by_role("button", name="Similar pictures")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(viewer.get_by_role("link", name="Download")).to_be_visible()
+    expect(viewer.get_by_role("button", name="Show in folder")).to_be_visible()
+
+
 def test_a_picture_is_enlarged_by_a_click_or_a_key(page):
     page.locator(".tile .hit").first.click()
     image = page.locator(".frame img")
+    page.wait_for_function("() => document.querySelector('.frame img').naturalWidth")
     small = image.bounding_box()["width"]
     image.click()
+    expect(page.locator(".zoomed")).to_have_count(1)
     assert image.bounding_box()["width"] > 1.3 * small
     page.keyboard.press("z")
+    expect(page.locator(".zoomed")).to_have_count(0)
     assert image.bounding_box()["width"] == pytest.approx(small, abs=1)
     page.get_by_role("button", name="Zoom").click()
     page.keyboard.press("ArrowRight")  # the next picture is shown as a whole

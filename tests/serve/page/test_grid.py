@@ -2,33 +2,37 @@
 
 from playwright.sync_api import expect
 
-from support.browsing import captions, status
+from support.browsing import captions, scroll_until, status
 
 TILES = "document.querySelectorAll('.tile').length"
+FOCUSED = ".tile .hit:focus .caption"
 NAME = "document.activeElement.querySelector?.('.caption')?.textContent"
+SOME_BEFORE = """(name) => [...document.querySelectorAll(".tile")].some((tile) => {
+  const { top, bottom } = tile.getBoundingClientRect();
+  return bottom > 70 && top < innerHeight && tile.querySelector(".caption").textContent <= name;
+})"""
 
 
 def test_scrolling_loads_every_picture_and_keeps_few_in_the_document(open_many):
     page = open_many(width=900, height=500)
     status(page, "300 images")
     seen = set()
-    for _ in range(200):
-        seen |= set(captions(page, ".tile .caption"))
+
+    def is_all_seen():
+        seen.update(captions(page, ".tile .caption"))
         assert page.evaluate(TILES) < 120
-        if len(seen) == 300:
-            break
-        page.evaluate("() => window.scrollBy(0, 700)")
-        page.evaluate("() => new Promise(requestAnimationFrame)")
-    assert len(seen) == 300
+        return len(seen) == 300
+
+    scroll_until(page, is_all_seen)
 
 
 def test_the_keyboard_moves_by_rows_and_columns(open_many):
     page = open_many(width=900, height=500)
     status(page, "300 images")
     page.locator("#text").press("ArrowDown")
-    assert page.evaluate(NAME) == "000.png"
+    expect(page.locator(FOCUSED)).to_have_text("000.png")
     page.keyboard.press("ArrowRight")
-    assert page.evaluate(NAME) == "001.png"
+    expect(page.locator(FOCUSED)).to_have_text("001.png")
     before = page.evaluate("document.activeElement.getBoundingClientRect().toJSON()")
     page.keyboard.press("ArrowDown")
     after = page.evaluate("document.activeElement.getBoundingClientRect().toJSON()")
@@ -41,12 +45,12 @@ def test_the_keyboard_moves_by_rows_and_columns(open_many):
     box = page.evaluate("document.activeElement.getBoundingClientRect().toJSON()")
     assert box["top"] >= 60
     assert box["bottom"] <= 500
-    assert page.evaluate("scrollY") > 1000
+    page.wait_for_function("() => scrollY > 1000")
     page.keyboard.press("Home")
-    assert page.evaluate(NAME) == "000.png"
-    assert page.locator(".tile .hit[tabindex='0']").count() == 1  # Tab leads past the pictures, not through them
+    expect(page.locator(FOCUSED)).to_have_text("000.png")
+    expect(page.locator(".tile .hit[tabindex='0']")).to_have_count(1)  # Tab leads past the pictures, not through them
     page.keyboard.press("ArrowUp")  # stays
-    assert page.evaluate(NAME) == "000.png"
+    expect(page.locator(FOCUSED)).to_have_text("000.png")
 
 
 def test_pictures_stay_in_view_when_the_window_changes(open_many):
@@ -55,20 +59,12 @@ def test_pictures_stay_in_view_when_the_window_changes(open_many):
     page.locator("#text").press("ArrowDown")
     for _ in range(15):
         page.keyboard.press("ArrowDown")
-    first = page.evaluate("() => import('./page/grid.js').then(() => scrollY)")
-    assert first > 500
+    page.wait_for_function("() => scrollY > 500")
     name = page.evaluate(NAME)
     page.set_viewport_size({"width": 500, "height": 700})
     page.wait_for_function("() => document.querySelector('.grid').clientWidth < 480")
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    visible = page.evaluate(
-        """() => [...document.querySelectorAll(".tile")].filter((tile) => {
-          const { top, bottom } = tile.getBoundingClientRect();
-          return bottom > 70 && top < innerHeight;
-        }).map((tile) => tile.querySelector(".caption").textContent)"""
-    )
-    assert min(visible) <= name
-    assert page.evaluate(NAME) == name  # and keep the focus
+    page.wait_for_function(SOME_BEFORE, arg=name)
+    expect(page.locator(FOCUSED)).to_have_text(name)  # and keep the focus
 
 
 def test_the_layout_is_known_before_the_pictures_are_loaded(open_many, tab):

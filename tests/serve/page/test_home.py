@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
-from support.browsing import captions, change_answers, refuse, status
+from support.browsing import change_answers, expect_captions, expect_first, refuse, scroll_until, status
 
 EXAMPLES = ["a dog on a beach", "two red squares"]
 
@@ -12,20 +12,14 @@ EXAMPLES = ["a dog on a beach", "two red squares"]
 def test_pictures_are_listed_by_month_newest_first(open_many):
     page = open_many()
     status(page, "^300 images, newest first.$")
-    assert page.locator(".group h3").first.inner_text() == "November 2026"
-    assert captions(page)[:3] == ["000.png", "001.png", "002.png"]
+    expect(page.locator(".group h3").first).to_have_text("November 2026")
+    expect_first(page, "000.png")
     expect(page.locator("#direction")).to_be_hidden()  # the index has no texts
     listed = page.request.get(f"{page.url}home?k=300").json()["images"]
     months = list(dict.fromkeys(image["day"][:7] for image in listed))
     assert len(months) > 3
-    titles = []
-    for _ in range(40):
-        titles = [title for title in page.locator(".group h3").all_inner_texts() if title]
-        if len(titles) == len(months):
-            break
-        page.mouse.wheel(0, 3000)
-        page.evaluate("() => new Promise(requestAnimationFrame)")
-    assert len(titles) == len(months)
+    titles = page.locator(".group h3")
+    scroll_until(page, lambda: titles.count() == len(months))
 
 
 def test_examples_are_queries(open_page):
@@ -37,7 +31,7 @@ def test_examples_are_queries(open_page):
     page.locator("#text").press("ArrowDown")
     example.nth(1).click()
     status(page, "for “two red squares”")
-    assert page.locator("#text").input_value() == "two red squares"
+    expect(page.locator("#text")).to_have_value("two red squares")
     page.go_back()
     expect(example).to_have_count(2)
     refuse(page, "**/examples?*", 503, "not now")
@@ -49,7 +43,7 @@ def test_examples_are_queries(open_page):
 def test_filters_apply_to_pictures_by_date(open_many):
     page = open_many("?since=2026-11-11")
     status(page, "^10 images, newest first.$")
-    assert captions(page) == [f"00{number}.png" for number in range(10)]
+    expect_captions(page, [f"00{number}.png" for number in range(10)])
     expect(page.locator("#filtered")).to_have_text(" · 1")
     expect(page.locator(".example")).to_have_count(0)
     page.locator("#filters summary").click()
@@ -93,6 +87,8 @@ def test_a_place_without_pictures(open_page):
     status(page, "^No images.$")
     page.get_by_role("button", name="Remove: In nowhere").click()
     page.wait_for_url("**/?index=scenes")
+    page.locator("#library").get_by_role("button", name="Favourites").click()
+    expect(page.locator(".hint")).to_contain_text("Select pictures and choose “Favourite”, or open one.")
 
 
 def test_numbers_folders_and_albums_follow_an_index_that_changes(open_many):

@@ -8,7 +8,17 @@ import pytest
 from playwright.sync_api import expect
 
 from diptych.data.formats.scenes import make_scenes
-from support.browsing import MARKUP, captions, change_answers, png, refuse, status, upload
+from support.browsing import (
+    MARKUP,
+    captions,
+    change_answers,
+    expect_first,
+    expect_focus,
+    png,
+    refuse,
+    status,
+    upload,
+)
 
 
 def test_it_searches_while_typing_and_back_returns(open_page):
@@ -16,9 +26,9 @@ def test_it_searches_while_typing_and_back_returns(open_page):
     status(page, "^32 images and 62 captions, newest first.$")
     page.locator("#text").press_sequentially("gone away", delay=1)
     status(page, "^.*images? for “gone away”, of 32, in")
-    assert "gone away" in captions(page)
-    assert "gone+away" in page.url
-    assert page.title() == "gone away · Diptych"
+    expect(page.locator("#panes .hit .caption", has_text="gone away")).not_to_have_count(0)
+    expect(page).to_have_url(re.compile(r"gone\+away"))
+    expect(page).to_have_title("gone away · Diptych")
     page.get_by_label("Search by").select_option("exact words")
     status(page, "^1 image for “gone away”")
     page.get_by_label("Search by").select_option("meaning")
@@ -28,7 +38,7 @@ def test_it_searches_while_typing_and_back_returns(open_page):
     status(page, "gone away”, of 32")
     page.go_back()
     status(page, "newest first")
-    assert page.locator("#text").input_value() == ""
+    expect(page.locator("#text")).to_have_value("")
 
 
 def test_the_service_is_told_how_to_search(open_page):
@@ -85,8 +95,8 @@ def test_a_picture_finds_captions_and_similar_images(open_page, how):
     status(page, "similar to the picture")
     assert page.locator("#terms img").evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 128
     assert set(captions(page, ".texts .caption")[:2]) == set(scene.texts[4:6])
-    assert captions(page, ".tile .caption")[0] == scene.texts[4]
-    assert page.locator("#text").input_value() == ""
+    expect_first(page, scene.texts[4], ".tile .caption")
+    expect(page.locator("#text")).to_have_value("")
     page.go_back()
     status(page, "stars")
     page.go_forward()
@@ -122,7 +132,7 @@ def test_pictures_that_cannot_be_used(open_page):
     expect(problem).to_contain_text(re.compile("^The file: not an image"))
     expect(page.locator("#terms img")).to_have_count(0)
     expect(page.locator(".term > span")).to_have_text("a.png")
-    assert problem.get_attribute("role") == "alert"
+    expect(problem).to_have_attribute("role", "alert")
     photo = make_scenes(train=0, val=0, test=1, texts=1, seed=0).pictures[0].load()
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Choose another picture").click()
@@ -200,11 +210,11 @@ def test_two_indexes_side_by_side(open_page):
     page.get_by_label("Compare with").select_option("others")
     status(page, r"scenes: .* of 32, in \d+ ms\. others: .* of 8, in")
     page.keyboard.press("Escape")
-    assert page.locator(".pane h2").all_inner_texts() == ["scenes", "others"]
+    expect(page.locator(".pane h2")).to_have_text(["scenes", "others"])
     left, right = (page.locator(".pane").nth(i).bounding_box() for i in range(2))
     assert left["y"] == right["y"]
     assert left["x"] + left["width"] <= right["x"] + 1
-    assert page.locator(".pane").last.locator(".hit").count() == 8
+    expect(page.locator(".pane").last.locator(".hit")).to_have_count(8)
     page.fill("#text", "green rings")
     page.wait_for_url("**/?q=green+rings&*beside=others")
     page.goto(page.url.replace("q=green+rings", "like=1&of=scenes"))  # sends its bytes to the other index
@@ -215,15 +225,14 @@ def test_two_indexes_side_by_side(open_page):
     page.get_by_role("button", name="Menu").click()
     page.get_by_label("Index").select_option("others")  # an index is not compared with itself
     status(page, r"“green rings”.* of 8")
-    assert page.locator(".pane").count() == 1
+    expect(page.locator(".pane")).to_have_count(1)
 
 
 def test_filters_and_direction(open_page):
     page = open_page()
-    asked = []
     offered = {"columns": ["place", "month"], "splits": ["test"]}
     change_answers(page, "**/indexes", lambda answer: answer["indexes"][0].update(offered))
-    page.route("**/search?*", lambda route: asked.append(route.request.url) or route.abort())
+    page.route("**/search?*", lambda route: route.abort())
     page.goto(page.url + "?q=stars")
     page.locator("summary").click()
     page.fill("[name=folder]", "a/b")
@@ -235,11 +244,11 @@ def test_filters_and_direction(open_page):
     page.keyboard.type("May")
     page.keyboard.press("Enter")
     page.wait_for_url("**where=month%3DMay")
-    assert page.evaluate("document.activeElement.dataset.column") == "month"
-    page.get_by_role("radio", name="Captions").check()
-    expect(page.locator(".problem")).to_be_visible()
+    expect_focus(page, "[data-column=month]")
     wanted = "k=60&to=text&folder=a%2Fb&since=2026-01-31&split=test&where=place%3Da%3Db&where=month%3DMay&text=stars"
-    assert asked[-1].endswith(wanted)
+    with page.expect_request(lambda request: request.url.endswith(wanted)):
+        page.get_by_role("radio", name="Captions").check()
+    expect(page.locator(".problem")).to_be_visible()
     page.reload()
     expect(page.locator("summary")).to_have_text("Filters · 5")
     gap = """() => {
@@ -251,7 +260,7 @@ def test_filters_and_direction(open_page):
     page.locator("summary").click()
     page.get_by_role("button", name="Clear filters").click()
     page.wait_for_url("**/?q=stars&to=text&index=scenes")
-    assert page.get_by_label("place").input_value() == ""
+    expect(page.get_by_label("place")).to_have_value("")
 
 
 def test_what_is_below_the_pictures_is_not_covered_by_the_side(open_page):

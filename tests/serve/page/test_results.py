@@ -5,9 +5,7 @@ import re
 from PIL import Image
 from playwright.sync_api import expect
 
-from support.browsing import captions, change_answers, refuse, status, upload
-
-EACH_FRAME = "() => new Promise(requestAnimationFrame)"
+from support.browsing import captions, change_answers, expect_first, refuse, scroll_until, status, upload
 
 
 def test_results_go_on_beyond_the_first_page(open_many):
@@ -17,12 +15,12 @@ def test_results_go_on_beyond_the_first_page(open_many):
     found = {hit["key"].rpartition("/")[2] for hit in hits}  # without near-duplicates
     assert len(found) > 120
     seen = set()
-    for _ in range(200):
-        seen |= set(captions(page))
-        if seen == found:
-            break
-        page.evaluate("() => window.scrollBy(0, 700)")
-        page.evaluate(EACH_FRAME)
+
+    def is_all_seen():
+        seen.update(captions(page))
+        return len(seen) >= len(found)
+
+    scroll_until(page, is_all_seen)
     assert seen == found
 
 
@@ -34,7 +32,7 @@ def test_another_query_begins_at_its_best_hit(open_many):
     page.fill("#text", "picture 8")
     status(page, "for “picture 8”")
     page.wait_for_function("() => scrollY === 0")
-    assert captions(page)[0] == "008.png"
+    expect_first(page, "008.png")
 
 
 def test_captions_go_on_beyond_the_first_page(open_page):
@@ -67,7 +65,7 @@ def test_what_fits_less_is_below_a_heading(open_page):
     expect(groups.first.locator(".fit")).to_have_text(["Strong match", "Possible match"])
     name = groups.first.locator(".hit").nth(1).evaluate("(hit) => hit.textContent")
     assert "Possible match" in name  # for screen readers, too
-    assert page.locator(".near").all_inner_texts() == ["+3 similar"]
+    expect(page.locator(".near")).to_have_text(["+3 similar"])
     page.get_by_role("radio", name="Captions").check()
     status(page, "^2 captions for")
     expect(page.locator(".texts h3")).to_have_text("Less likely")
@@ -83,7 +81,7 @@ def test_a_suggestion_is_applied_with_one_click(open_page):
     expect(page.locator(".note").first).to_have_text("Did you mean two red squares?")
     page.get_by_role("button", name="two red squares").click()
     status(page, "for “two red squares”")
-    assert page.locator("#text").input_value() == "two red squares"
+    expect(page.locator("#text")).to_have_value("two red squares")
     page.go_back()
     status(page, "for “sqares”")
 
@@ -104,10 +102,45 @@ def test_nothing_found_says_what_to_try(open_page):
     expect(note).to_contain_text("Remove a filter")
     status(page, "^Nothing fits well for “stars”")
     expect(page.locator(".group h3").last).to_have_text("Less likely")
-    assert page.locator(".problem").count() == 0
+    expect(page.locator(".problem")).to_have_count(0)
     page.goto(page.url.partition("?")[0] + "?q=nowhere&mode=words")
     expect(note).to_contain_text("Search by meaning to find what can be seen in the pictures.")
     expect(note).not_to_contain_text("Describe what can be seen")
+    note.get_by_role("button", name="Search by meaning").click()
+    status(page, "for “nowhere”, of 32")
+    expect(page.get_by_label("Search by")).to_have_value("meaning")
+
+
+def test_quotes_that_find_nothing_can_be_removed(open_page):
+    page = open_page("?q=%22red+nowhere%22")
+    status(page, "^No results for “red nowhere”.$")
+    note = page.locator(".nothing")
+    expect(note.locator("li")).to_have_text(["Remove the quotes to find what can be seen in the pictures."])
+    note.get_by_role("button", name="Remove the quotes").click()
+    expect(page.locator("#text")).to_have_value("red nowhere")
+    status(page, "for “red nowhere”, of 32")
+
+
+def test_words_that_no_picture_shows_are_searched_in_names_and_folders(open_many):
+    page = open_many()
+    change_answers(page, "**/search?*text=beach*", lambda answer: answer.update(found=False, suggestion=None))
+    page.fill("#text", "beach")
+    note = page.locator(".nothing")
+    expect(note).to_contain_text("Describe what can be seen")
+    note.get_by_role("button", name="Search for exact words").click()
+    status(page, "images? for “beach”, of 300")
+    expect(page).to_have_url(re.compile("mode=words"))
+    expect(page.locator(".grid .hit").first).to_be_visible()
+    expect(page.get_by_label("Search by")).to_have_value("words")
+
+
+def test_a_mistyped_query_is_not_lectured(open_page):
+    page = open_page()
+    change_answers(page, "**/search?*", lambda answer: answer.update(found=False, suggestion="stars"))
+    page.fill("#text", "satrs")
+    expect(page.locator(".note").first).to_have_text("Did you mean stars?")
+    expect(page.locator(".nothing")).to_be_visible()
+    expect(page.locator(".nothing li")).to_have_count(0)
 
 
 def test_a_page_that_fails_can_be_retried(open_many):

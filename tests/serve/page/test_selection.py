@@ -39,6 +39,15 @@ def test_circles_ranges_and_keys_select(open_many):
     expect(bar).to_be_hidden()
 
 
+def test_the_circle_of_a_picture_with_the_focus_can_be_clicked(open_many):
+    page = open_many()
+    status(page, "300 images")
+    page.locator("#text").press("ArrowDown")
+    expect(page.locator(".tile .hit").first).to_be_focused()
+    check(page, 0)
+    expect(page.locator(NUMBER)).to_have_text("1 picture selected")
+
+
 def test_select_all_takes_what_fits(open_page):
     page = open_page()
 

@@ -69,4 +69,4 @@ def test_a_picture_and_words_are_combined(open_page):
     assert all("text=at+night" in url for url in asked)
     page.reload()
     expect(page.locator(".term.start")).to_have_count(1)
-    assert page.locator("#text").input_value() == "at night"
+    expect(page.locator("#text")).to_have_value("at night")

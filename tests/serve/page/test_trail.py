@@ -1,5 +1,7 @@
 """The history of the browser: places and open pictures can be returned to."""
 
+import re
+
 from playwright.sync_api import expect
 
 from support.browsing import status
@@ -27,11 +29,11 @@ def test_back_and_reload_return_to_the_place(open_many):
     first = scroll_far(page)
     page.reload()
     page.wait_for_function("() => scrollY > 1500")
-    assert f"#at-{first}" in page.url
+    expect(page).to_have_url(re.compile(f"#at-{first}$"))
     page.wait_for_function(VISIBLE, arg=first)
     page.fill("#text", "picture 7")
     status(page, "for “picture 7”")
-    assert page.evaluate("scrollY") == 0
+    page.wait_for_function("() => scrollY === 0")
     page.go_back()
     status(page, "newest first")
     page.wait_for_function("() => scrollY > 1500")
@@ -47,18 +49,18 @@ def test_the_url_opens_the_picture(open_many):
     tile.locator(".hit").click()
     dialog = page.locator("#viewer")
     expect(dialog).to_contain_text(name)
-    assert "#photo-" in page.url
+    expect(page).to_have_url(re.compile("#photo-"))
     page.reload()
     expect(dialog).to_contain_text(name)
     expect(dialog).to_be_visible()
     page.keyboard.press("ArrowRight")
+    expect(page.locator("#name")).not_to_have_text(name)
     shown = page.locator("#name").inner_text()
-    assert shown != name
     page.go_back()
     expect(dialog).to_be_hidden()
     page.go_forward()
     expect(dialog).to_be_visible()
-    assert page.locator("#name").inner_text() == shown
+    expect(page.locator("#name")).to_have_text(shown)
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     status(page, "newest first")
@@ -67,7 +69,7 @@ def test_the_url_opens_the_picture(open_many):
 def test_a_place_that_no_longer_exists_is_the_top(open_page):
     page = open_page("#at-99999")
     status(page, "newest first")
-    assert page.evaluate("scrollY") == 0
+    page.wait_for_function("() => scrollY === 0")
     page.goto("about:blank")
     page = open_page("#photo-99999")
     status(page, "newest first")

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from diptych.serve.app import PAGE_FOLDER
 from diptych.serve.uploads import MAX_BYTES
-from support.browsing import MARKUP, captions, focused, status
+from support.browsing import MARKUP, captions, expect_first, expect_focus, focused, status
 
 
 def test_the_keyboard_alone(open_page):
@@ -15,7 +15,7 @@ def test_the_keyboard_alone(open_page):
     status(page, "images? for")
     page.locator("#status").click()
     page.keyboard.press("/")
-    assert page.evaluate("document.activeElement.id") == "text"
+    expect_focus(page, "#text")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
     first, second, third = captions(page)[:3]
@@ -34,7 +34,7 @@ def test_the_keyboard_alone(open_page):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
-    assert third in page.evaluate("document.activeElement.innerText")  # the one shown last
+    expect(page.locator(".hit:focus")).to_contain_text(third)  # the one shown last
     page.keyboard.press("ArrowDown")  # the same column, one row down
     assert focused(page) > 3
 
@@ -50,7 +50,7 @@ def test_back_closes_the_large_image_first(open_page):
         expect(dialog).to_contain_text("2 of 32")
         page.go_back()
         expect(dialog).to_be_hidden()
-        assert focused(page) == 1
+        expect(page.locator("#panes .hit").nth(1)).to_be_focused()
         status(page, "two red squares")
     for _ in range(2):  # if closed by a key, it leaves nothing to go back to
         page.locator(".hit").nth(1).click()
@@ -58,13 +58,13 @@ def test_back_closes_the_large_image_first(open_page):
         expect(dialog).to_be_hidden()
     page.go_back()
     status(page, "gone away")
-    assert page.evaluate("document.activeElement.id") == "results"
+    expect_focus(page, "#results")
     page.locator(".hit").first.click()
     page.get_by_role("button", name="Similar pictures").click()
     status(page, "similar to the picture")
     page.go_back()
     status(page, "gone away")
-    assert dialog.is_hidden()
+    expect(dialog).to_be_hidden()
 
 
 def test_more_like_this(open_page):
@@ -73,11 +73,11 @@ def test_more_like_this(open_page):
     expect(page.locator("dialog")).to_contain_text("the file no longer exists")
     page.get_by_role("button", name="Similar pictures").click()
     status(page, "similar to the picture")
-    assert "like=" in page.url
-    assert page.locator("#text").input_value() == ""
-    assert page.locator("dialog").is_hidden()
-    assert page.evaluate("document.activeElement.id") == "results"
-    assert captions(page, ".texts .caption")[0] == "gone away"
+    expect(page).to_have_url(re.compile("like="))
+    expect(page.locator("#text")).to_have_value("")
+    expect(page.locator("dialog")).to_be_hidden()
+    expect_focus(page, "#results")
+    expect_first(page, "gone away", ".texts .caption")
     page.get_by_role("button", name="Menu").click()
     page.get_by_label("Compare with").select_option("others")  # which does not know the id, and the file is gone
     expect(page.locator(".pane").last.locator(".problem")).to_contain_text("the file no longer exists")
@@ -91,8 +91,7 @@ def test_the_importance_of_words_is_shown_and_described(open_page):
     page.locator(".hit").first.click()
     words = page.locator(".words .word")
     expect(words).to_have_text(["zebra", "gone", "away", "stars"])
-    kinds = [words.nth(i).get_attribute("class").split()[1] for i in range(4)]
-    assert kinds == ["unknown", "helps", "helps", "harms"]
+    expect(words).to_have_class([re.compile(rf"\b{kind}\b") for kind in ("unknown", "helps", "helps", "harms")])
     items = page.locator(".words li").all_text_contents()
     assert "is unknown" in items[0]
     assert "raises the score, +0." in items[1]
@@ -115,12 +114,12 @@ def test_places_are_drawn_if_the_index_localises(open_page):
     button.click()
     drawn = page.locator(".place")
     expect(drawn).to_have_count(2)
-    assert drawn.first.inner_text() == MARKUP
+    expect(drawn.first).to_have_text(MARKUP)
     box, image = drawn.first.bounding_box(), page.locator(".frame img").bounding_box()
     assert box["x"] - image["x"] == pytest.approx(image["width"] / 4, abs=1)
     assert box["y"] - image["y"] == pytest.approx(image["height"] / 2, abs=1)
     assert (box["width"], box["height"]) == pytest.approx((image["width"] / 2, image["height"] / 2), abs=1)
-    assert button.get_attribute("aria-pressed") == "true"
+    expect(button).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".phrases")).to_contain_text("25% to 75% from the left, 50% to 100% from the top")
     button.click()
     expect(drawn).to_have_count(0)
@@ -129,7 +128,7 @@ def test_places_are_drawn_if_the_index_localises(open_page):
 def test_markup_in_names_and_captions_is_text(open_page):
     page = open_page(f"?q=dangerous+{MARKUP.replace('=', '%3D')}")
     status(page, re.escape(MARKUP))
-    assert captions(page)[0] == f"dangerous {MARKUP}"
+    expect_first(page, f"dangerous {MARKUP}")
     page.locator(".hit").first.click()
     expect(page.locator("#name")).to_have_text(f"{MARKUP}.png")
     expect(page.locator(".words")).to_be_visible()
@@ -180,6 +179,21 @@ def test_a_phone(open_page):
       .filter((one) => one.checkVisibility()).map((one) => [one.className, one.getBoundingClientRect()])
       .filter(([, box]) => box.width < 44 || box.height < 42).map(([name, box]) => [name, box.width, box.height])"""
     assert page.evaluate(small) == []
+
+
+def test_a_touch_screen_is_not_offered_keys(open_page, address):
+    keys = open_page()
+    keys.get_by_role("button", name="Menu").click()
+    expect(keys.locator(".shortcuts")).to_be_visible()
+    context = keys.context.browser.new_context(has_touch=True, is_mobile=True, viewport={"width": 390, "height": 800})
+    try:
+        page = context.new_page()
+        page.goto(address)
+        page.get_by_role("button", name="Menu").click()
+        expect(page.get_by_role("link", name="HTTP API")).to_be_visible()
+        expect(page.locator(".shortcuts")).to_be_hidden()
+    finally:
+        context.close()
 
 
 # The contrast of each visible piece of text with what lies behind it, where that is a plain colour.

@@ -32,6 +32,14 @@ def test_an_image_is_described(kit, searcher, ids, folder):
     assert of_text == reply.json()
 
 
+def test_a_file_that_is_gone_is_known(kit, searcher, ids, folder):
+    with kit.served({"photos": searcher}) as client:
+        address = f"/entry/{ids['red.jpg']}"
+        assert client.get(address).json()["has_file"] is True
+        (folder / "red.jpg").unlink()
+        assert client.get(address).json()["has_file"] is False
+
+
 def test_only_clients_on_this_machine_learn_where_it_is(searcher, ids, folder):
     app = create_app({"photos": searcher}, hosts=["photos.lan"])
     address = f"/entry/{ids['red.jpg']}"

@@ -68,6 +68,7 @@ import { requestBlob, requestJson } from "./http.js";
  * @property {string[]} captions
  * @property {boolean} favourite
  * @property {{ id: number, name: string }[]} albums
+ * @property {boolean} has_file whether its file is there
  * @property {string | null} path where the file is, if the browser is on the same computer
  *
  * @typedef {{ path: string, images: number, has_folders: boolean }} Folder

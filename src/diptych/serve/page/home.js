@@ -1,5 +1,6 @@
 // The pictures of an index by date, newest first, and examples of queries.
 
+import { FAVOURITES } from "./albums.js";
 import * as api from "./api.js";
 import { count, make } from "./element.js";
 import { FIRST, Feed } from "./feed.js";
@@ -31,7 +32,7 @@ export async function homeView(index, query, signal, callbacks) {
     const { images, next } = await api.home({ index: index.name, filters, k, cursor }, signal);
     return { items: images, next };
   }, signal);
-  const examples = isWhole ? exampleList(index, signal, callbacks.onExample) : null;
+  const examples = isWhole ? exampleList(index, signal, (text) => callbacks.onTry({ text })) : null;
   const first = await feed.next(FIRST).catch(listedNowhere);
   const grid = new Grid({
     index: index.name,
@@ -68,7 +69,8 @@ function hint(index, examples) {
 
 /** @param {import("./query.js").Filters} filters */
 function emptyPlace({ folder, album, ...others }) {
-  const fill = "Select pictures and choose “Add to album”, or open one.";
+  const choose = album === String(FAVOURITES) ? "Favourite" : "Add to album";
+  const fill = `Select pictures and choose “${choose}”, or open one.`;
   const isNarrowed = !isUnfiltered({ ...others, folder: "", album: "" });
   const how = isNarrowed ? "Remove a filter to see more." : album ? fill : "Choose another folder.";
   const lead = make("p", { className: "lead", textContent: "There is no picture here." });

@@ -168,7 +168,7 @@ function fitPanes(number) {
   while (panes.length < number) {
     const pane = new Pane({
       onOpen: open,
-      onExample: (text) => change({ text }),
+      onTry: change,
       onReload: start,
       onPicture: () => upload.click(),
       onChange: showStatus,

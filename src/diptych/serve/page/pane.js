@@ -18,7 +18,7 @@ import { isEmpty } from "./query.js";
  *
  * @typedef {object} Callbacks
  * @property {(part: Part, id: number, index: api.Index, query: Query) => void} onOpen a hit was clicked
- * @property {(text: string) => void} onExample an example or a suggestion was clicked
+ * @property {(part: Partial<Query>) => void} onTry an example, a suggestion or advice was clicked
  * @property {() => void} onReload the user asks for the indexes to be loaded again
  * @property {() => void} onPicture the user wants to choose another picture
  * @property {() => void} onChange the summary has changed

@@ -81,6 +81,17 @@ export function toUrl({ text, mode, like, more, less, to, index, beside, filters
   return String(parameters) ? `?${parameters}` : "./";
 }
 
+// Whether a text is in quotes as a whole, which asks for exactly these words.
+/** @param {string} text */
+export function isQuoted(text) {
+  return /^["“„][^"“”„]+["“”]$/.test(text.trim());
+}
+
+/** @param {string} text */
+export function withoutQuotes(text) {
+  return text.replaceAll(/["“”„]/g, "").trim();
+}
+
 // Whether nothing is searched for, so that the pictures are shown by date.
 /** @param {Query} query */
 export function isEmpty({ text, like, picture, more, less }) {

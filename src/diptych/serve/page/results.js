@@ -5,8 +5,9 @@ import { count, make } from "./element.js";
 import { FIRST, Feed } from "./feed.js";
 import { Grid } from "./grid.js";
 import { fits } from "./names.js";
+import { nothingFound } from "./nothing_found.js";
 import { Part } from "./part.js";
-import { isUnfiltered } from "./query.js";
+import { isQuoted, withoutQuotes } from "./query.js";
 import { TextList } from "./text_list.js";
 
 /**
@@ -51,7 +52,7 @@ async function mainPart(index, query, request, signal, callbacks) {
   const answer = first?.answer;
   const byPicture = Boolean(query.like || query.picture);
   const title = byPicture && index.texts ? make("h3", { className: "title", textContent: "Similar images" }) : null;
-  const nodes = [title, ...(answer ? notes(answer, query, callbacks) : []), part.element];
+  const nodes = [title, ...(answer ? notes(answer, index, query, callbacks) : []), part.element];
   return {
     part,
     nodes: nodes.filter((node) => node instanceof HTMLElement),
@@ -110,30 +111,15 @@ async function requester(index, query, signal) {
   };
 }
 
-/** @param {api.Answer} answer @param {Query} query @param {Callbacks} callbacks */
-function notes(answer, query, callbacks) {
+/** @param {api.Answer} answer @param {api.Index} index @param {Query} query @param {Callbacks} callbacks */
+function notes(answer, index, query, callbacks) {
   const { suggestion, message, found } = answer;
-  const apply = () => callbacks.onExample(suggestion ?? "");
+  const apply = () => callbacks.onTry({ text: suggestion ?? "" });
   const button = make("button", { type: "button", className: "suggestion", dir: "auto", textContent: suggestion, onclick: apply });
   return [
     suggestion ? make("p", { className: "note" }, "Did you mean ", button, "?") : null,
-    found ? message && make("p", { className: "note", textContent: message }) : nothingFound(answer, query),
+    found ? message && make("p", { className: "note", textContent: message }) : nothingFound(answer, index, query, callbacks.onTry),
   ];
-}
-
-/** @param {api.Answer} answer @param {Query} query */
-function nothingFound({ message, searched }, { text, filters, mode }) {
-  const advice = [
-    mode === "words" ? "Search by meaning to find what can be seen in the pictures." : null,
-    text.trim() && mode !== "words" ? "Describe what can be seen, such as “two dogs on a beach”." : null,
-    !isUnfiltered(filters) ? "Remove a filter: only a part of the pictures was searched." : null,
-  ].filter((sentence) => sentence !== null);
-  return make(
-    "div",
-    { className: "note nothing" },
-    make("p", { textContent: message ?? (searched ? "Nothing fits this query well." : "There is nothing to search here.") }),
-    advice.length ? make("ul", {}, ...advice.map((sentence) => make("li", { textContent: sentence }))) : null,
-  );
 }
 
 /** @param {api.Answer} answer @param {Part} part @param {Query} query */
@@ -152,7 +138,7 @@ function summarise({ to, searched, milliseconds }, part, query) {
 // What was searched for, such as: for “at night” and similar to the picture.
 /** @param {Query} query */
 function subject({ text, like, picture, more }) {
-  const words = text.trim();
+  const words = isQuoted(text) ? withoutQuotes(text) : text.trim();
   const shown = words.length > SHOWN ? `${words.slice(0, SHOWN).trimEnd()} …` : words;
   const example = like || picture ? "similar to the picture" : more.length ? "like these" : "";
   return [words && `for “${shown}”`, example].filter(Boolean).join(" and ");

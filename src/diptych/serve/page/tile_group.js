@@ -71,12 +71,6 @@ export class TileGroup {
     return this.#tiles.get(id);
   }
 
-  // Give a picture an element wherever it is.
-  /** @param {number} position */
-  makeVisible(position) {
-    this.#insert(this.items[position], position);
-  }
-
   /** @param {Item} item @param {number} position */
   #insert(item, position) {
     if (this.#tiles.has(item.id)) return;

@@ -17,23 +17,27 @@ import { notify, notifyProblem } from "./notices.js";
 export function viewerActions(image, index, dialog, actions, signal, { onSimilar, onMore, onLess }) {
   const favourite = named("favourite", iconButton("heart", "Favourite", () => actions.toggleFavourite(image)));
   favourite.setAttribute("aria-pressed", "false");
+  const files = [
+    fileLink("open", "Open original", { href: originalUrl(image, index, true), target: "_blank", rel: "noopener" }),
+    fileLink("download", "Download", { href: originalUrl(image, index), download: "" }),
+  ];
   const onDisk = make("div", { className: "actions", hidden: true });
   const row = make(
     "div",
     { className: "actions" },
     favourite,
     named("album", iconButton("album", "Add to album", () => actions.addToAlbum([image]))),
-    fileLink("open", "Open original", { href: originalUrl(image, index, true), target: "_blank", rel: "noopener" }),
-    fileLink("download", "Download", { href: originalUrl(image, index), download: "" }),
+    ...files,
     onDisk,
     named("more", iconButton("more", "More like this", onMore)),
     named("less", iconButton("less", "Less like this", onLess)),
     named("similar", iconButton("similar", "Similar pictures", onSimilar)),
   );
   const show = (/** @type {Event} */ event) => {
-    const { favourite: isFavourite, path } = /** @type {CustomEvent<Details>} */ (event).detail;
+    const { favourite: isFavourite, has_file: hasFile, path } = /** @type {CustomEvent<Details>} */ (event).detail;
     favourite.setAttribute("aria-pressed", String(isFavourite));
-    if (!path || !onDisk.hidden) return;
+    for (const link of files) link.hidden = !hasFile; // what is gone can be neither opened nor downloaded
+    if (!hasFile || !path || !onDisk.hidden) return;
     onDisk.hidden = false;
     const reveal = () => send("POST", `reveal?${new URLSearchParams({ index })}`, { id: image }).catch(notifyProblem);
     onDisk.append(

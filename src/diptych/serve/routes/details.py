@@ -15,7 +15,7 @@ from diptych.index.search import Searcher
 from diptych.serve.middleware import is_local
 from diptych.serve.openapi import errors, parameters
 from diptych.serve.reading import read_parameters
-from diptych.serve.routes.entries import image_entry, parse_id
+from diptych.serve.routes.entries import file_within, image_entry, parse_id
 from diptych.serve.schemas.answers import EntryDetails
 from diptych.serve.schemas.requests import EntryParameters
 from diptych.serve.service import Service
@@ -50,6 +50,7 @@ def describe_image(searcher: Searcher, id: int, local: bool) -> dict[str, Any]:
         "captions": captions,
         "favourite": FAVOURITES in albums,
         "albums": [{"id": album, "name": name} for album, name in albums.items() if album != FAVOURITES],
+        "has_file": file_within(store.spec, entry) is not None,
         "path": str(Path(entry.path).absolute()) if local and entry.path is not None else None,
     }
 

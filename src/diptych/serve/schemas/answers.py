@@ -69,8 +69,8 @@ class AlbumChange(BaseModel):
 class EntryDetails(EntryAbout):
     """An image, its file, and the albums that it is in; what is not known is null.
 
-    `taken` is the day of the capture, `day` that or else the day of the file, as `day_source` says, and `path` where
-    the file is, for clients on the same machine.
+    `taken` is the day of the capture, `day` that or else the day of the file, as `day_source` says, `has_file` whether
+    the file is there, and `path` where, for clients on the same machine.
     """
 
     bytes: int | None
@@ -82,6 +82,7 @@ class EntryDetails(EntryAbout):
     words: str | None
     favourite: bool
     albums: list[AlbumName]
+    has_file: bool
     path: str | None
 
 
