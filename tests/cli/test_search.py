@@ -1,6 +1,7 @@
 import hashlib
 import json
 import shutil
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from typer.testing import CliRunner
 
 from diptych.cli.main import app
 from diptych.cli.places import default_index
+from diptych.cli.search import METHODS
 from diptych.errors import DiptychError
+from diptych.index.entries import Method
 from diptych.index.sync import sync
 from diptych.model import Model
 from diptych.models.calibration.calibration import Calibration, LogisticFit
@@ -165,6 +168,10 @@ def test_a_note_says_that_nothing_stands_out(index, monkeypatch):
     assert "Nothing stands out" in shown.stderr
     assert "weak" in shown.stdout
     assert not json.loads(invoke(index, "two cats", "--json").stdout)["found"]
+
+
+def test_every_way_to_search_has_a_name_in_the_note():
+    assert set(METHODS) == set(get_args(Method))
 
 
 def test_wrong_queries_are_one_line(index, tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from diptych.cli.search_paths import print_paths, with_paths
 from diptych.cli.search_words import SearchCommand, query_text
 from diptych.data.video_header import clock
 from diptych.errors import DataError
-from diptych.index.entries import DEFAULT_K, Mode
+from diptych.index.entries import DEFAULT_K, Method, Mode
 from diptych.index.frames import file_key
 
 if TYPE_CHECKING:
@@ -33,7 +33,13 @@ _MODE_HELP = (
     "Find images by meaning, by exact words in captions, names, folders and pictures, or by both; auto is both if the "
     "index has captions or words in pictures (`diptych index --ocr`), and else meaning."
 )
-_METHODS = {"exact": "", "ivf": " with an IVF", "int8": " by int8 codes", "pq": " with an IVF and product quantisation"}
+METHODS: dict[Method, str] = {
+    "exact": "",
+    "ivf": " with an IVF",
+    "int8": " by int8 codes",
+    "pq": " with an IVF and product quantisation",
+    "approximate": " approximately",
+}
 _WIDE = 10_000  # columns if a program reads the table: no name or caption is truncated
 
 
@@ -166,7 +172,7 @@ def _answer(
 def _print_notes(searcher: Searcher, answer: Answer, to: str) -> None:
     for note in searcher.notes():
         print_note(note)
-    print_note(f"searched {answer.searched:,} {to}{_METHODS[answer.method]}")
+    print_note(f"searched {answer.searched:,} {to}{METHODS[answer.method]}")
     if answer.message is not None:
         print_note(answer.message)
     if answer.suggestion is not None:
