@@ -72,6 +72,12 @@ def test_an_index_is_believed_and_train_is_not_read(tmp_path):
     assert open_corpus(f"{tmp_path}/train-{{0..1}}.tar").split_sizes() == {"train": 10}
 
 
+def test_the_val_shards_of_a_folder_can_be_named(tmp_path):
+    write_index(tmp_path, open_corpus(f"{make(tmp_path)}/*.tar").shards, {})
+    corpus = open_corpus(f"{tmp_path}/#val={tmp_path}/train-1.tar")
+    assert corpus.split_sizes() == {"train": 6, "val": 7}
+
+
 def test_shards_that_are_missing_or_cut_short_are_problems(tmp_path):
     folder = make(tmp_path)
     corpus = open_corpus(f"{folder}/{{train-0,train-1,train-2,val-0}}.tar")

@@ -74,8 +74,9 @@ def _listed(address: ShardAddress) -> list[ShardInfo]:
         index = read_index(folder)
         if index is None:
             raise DataError(f"{pattern}: neither shards (.tar) nor a folder with the {INDEX} of some")
-        return list(index.values())
-    names = shard_names(pattern)
+        names = list(index)
+    else:
+        names = shard_names(pattern)
     val = [] if address.val is None else shard_names(address.val)
     names = list(dict.fromkeys([*names, *val]))
     folders = list(dict.fromkeys(map(folder_of, names)))
