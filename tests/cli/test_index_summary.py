@@ -18,6 +18,12 @@ def test_problems_that_are_no_files_are_counted_apart(capsys):
     assert "skipped 3 (`diptych index status 'a b.diptych'` lists them); other problems: 1" in capsys.readouterr().out
 
 
+def test_files_that_need_a_package_say_which(capsys):
+    needed = {"*.heic": "2 files: pip install 'diptych[heic]'"}
+    print_summary(SyncResult(1, 0, 0, 0, 1, 0, files=FileCounts(1, skipped=2), needs_packages=needed), "x", "")
+    assert capsys.readouterr().err.startswith("*.heic: 2 files: pip install 'diptych[heic]'\nnext: ")
+
+
 def test_the_status_of_an_index_of_several_folders(capsys):
     print_status(
         {

@@ -116,9 +116,11 @@ def test_files_that_need_a_package_are_one_problem_per_ending_until_it_is_instal
             ("really.jpg", f"a HEIC photo; to read it: {command}"),
         ]
         generation = store.generation
-        run(store, folder)
+        needed = run(store, folder).needs_packages
+        assert needed == {"*.heic": f"2 files: {command}", "*.hif": f"1 file: {command}"}
         assert store.problems()[0] == ("*.heic", f"2 files: {command}")
     assert store.generation > generation  # the renamed one is tried again
-    assert run(store, folder).encoded == 2  # two have the same colour
+    update = run(store, folder)
+    assert (update.encoded, update.needs_packages) == (2, {})  # two have the same colour
     assert store.problems() == []
     assert store.counts()["image"] == 10

@@ -26,10 +26,17 @@ def print_summary(result: SyncResult, file: str, again: str) -> None:
     see = f"`diptych index status {name}` lists them"
     others = result.problems - result.files.skipped
     print_result(describe_files(result.files, see) + (f"; other problems: {others:,} ({see})" if others > 0 else ""))
+    print_needed_packages(result)
     if result.interrupted:
         print_note(f"interrupted; finished work is kept, and this continues: {again}")
         raise typer.Exit(130)
     print_note(f'next: diptych search {name} "a dog on the beach", or diptych serve {name}')
+
+
+def print_needed_packages(result: SyncResult) -> None:
+    """Print what to install for the files that optional packages read."""
+    for ending, how in result.needs_packages.items():
+        print_note(f"{ending}: {how}")
 
 
 def describe_files(files: FileCounts, see: str) -> str:

@@ -17,7 +17,7 @@ import typer
 
 from diptych.cli.console import print_note, print_result, progress_bar
 from diptych.cli.index_options import FollowLinks, Ignore, ImageQuality, NoIgnore, Ocr, source_request
-from diptych.cli.index_summary import describe_files
+from diptych.cli.index_summary import describe_files, print_needed_packages
 from diptych.cli.options import AllowCode, Device, Download, Workers
 from diptych.cli.places import default_index
 from diptych.cli.watch import UpdateReports
@@ -179,6 +179,7 @@ class _Updates:
             result = self._update(self._request, self._options)
             self._report(result)
             print_note(describe_files(result.files, f"`diptych index status {quote(self._index)}` lists them"))
+            print_needed_packages(result)
         except BaseException as reason:
             self._failure = reason
             if self._has_images():  # it is served as it is

@@ -7,7 +7,7 @@ transactions of a few seconds, so that an interrupted sync leaves a valid index,
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,7 +38,8 @@ class SyncResult:
 
     `copies` are new images whose content the index had already, and `failed` images that were read in vain this time.
     `problems` counts what was skipped, `interrupted` is whether the sync was stopped before it was complete, and
-    `files` accounts for every file of the source. `words_read` counts pictures.
+    `files` accounts for every file of the source. `words_read` counts pictures. `needs_packages` says by ending, such
+    as `*.heic`, how many files an optional package would read, and how to install it.
     """
 
     encoded: int
@@ -52,6 +53,7 @@ class SyncResult:
     files: FileCounts = field(default_factory=FileCounts)
     copies: int = 0
     failed: int = 0
+    needs_packages: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -278,6 +280,7 @@ def _result(store: IndexStore, update: Update) -> SyncResult:
         files=update.files,
         copies=update.copies,
         failed=update.failed,
+        needs_packages=update.needs_packages,
     )
 
 

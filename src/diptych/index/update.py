@@ -94,7 +94,8 @@ class Update:
             if problem.size is not None and problem.key not in files and problem.key not in self._listing.text_files
         ]
         noted = {problem.key: problem.reason for problem in problems if problem.size is None}
-        self._source_problems = {**self._listing.problems, **self._leave_out_what_needs_packages(suffixes)}
+        self.needs_packages = self._leave_out_what_needs_packages(suffixes)
+        self._source_problems = {**self._listing.problems, **self.needs_packages}
         is_same = noted == self._source_problems and self._store.spec == self._spec
         is_unfinished = bool(self._store.meta("unfinished"))
         self._is_up_to_date = is_same and not (self._todo or gone or self._solved or is_unfinished)
