@@ -115,7 +115,7 @@ def test_links_are_followed_out_of_the_folder_and_loops_end(tmp_path):
     assert listing.text_files == {"album/b.txt"}
     assert listing.files["album/b.jpg"][2] is not None
     assert listing.problems.keys() == {"gone.jpg", "loop.jpg"}
-    assert listing.ignored["links to what is listed already"] == 5
+    assert listing.ignored["linking to what is listed already"] == 5
     problems = walk(top).problems
     assert "a link that leaves the folder; it is not followed, unless with --follow-links" in problems["album"]
 

@@ -20,9 +20,9 @@ HIDDEN = "hidden"
 BESIDE_JPEG = "RAW beside a JPEG"
 BY_PATTERN = "by a pattern"
 WITHOUT_ENDING = "without an ending"
-LINK_TO_FOLDER = "links to folders"
-LISTED_ALREADY = "links to what is listed already"
-SPECIAL = "special files"
+LINK_TO_FOLDER = "linking to folders"
+LISTED_ALREADY = "linking to what is listed already"
+SPECIAL = "special"
 
 
 class _Link(NamedTuple):
