@@ -9,9 +9,9 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from torch import Tensor
 
+from diptych.models.layers.precision import at_least_float32
 from diptych.objectives.hinge import Hinge, hardest_negatives
 from diptych.objectives.objective import ScoreSummary
-from diptych.objectives.precision import at_least_float32
 from diptych.objectives.ranking import Queries
 from diptych.objectives.temperature import Tempered
 from diptych.settings import Number

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from diptych.data.sampling.extras import NO_EXTRAS, Extras
 from diptych.errors import ScoreError
+from diptych.models.layers.precision import without_autocast
 from diptych.objectives.input_checks import check_device
 from diptych.objectives.labels import Labels
 from diptych.objectives.loss_tensor import LossTensor
 from diptych.objectives.module import ObjectiveModule
 from diptych.objectives.pair_inputs import PairInputs
-from diptych.objectives.precision import without_autocast
 from diptych.objectives.similarity import Similarity
 from diptych.settings import NamedSettings
 

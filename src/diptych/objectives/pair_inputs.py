@@ -11,11 +11,11 @@ from torch import Tensor
 
 from diptych.data.sampling.extras import Extras
 from diptych.errors import ScoreError
+from diptych.models.layers.precision import at_least_float32
 from diptych.objectives.extras import ClassifierInputs, WithinScores
 from diptych.objectives.given_extras import GivenExtras, check_extras, tensors_of
 from diptych.objectives.input_checks import check_device, check_flags, check_floats, checks_values, refuse_where
 from diptych.objectives.labels import Labels, integers, same_group
-from diptych.objectives.precision import at_least_float32
 from diptych.objectives.similarity import ComparedPairs, Similarity
 
 if TYPE_CHECKING:

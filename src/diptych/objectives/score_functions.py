@@ -15,13 +15,13 @@ from torch.nn.functional import normalize
 
 from diptych.errors import ScoreError
 from diptych.models.layers.attention import Direction, Focal, Norm, PoolName
+from diptych.models.layers.precision import at_least_float32, without_autocast
 from diptych.models.layers.sets import present
 from diptych.models.matchers import order
 from diptych.models.matchers.bfan import BFANSettings
 from diptych.models.matchers.scan import SCANSettings
 from diptych.objectives.input_checks import check_device, check_floats
 from diptych.objectives.labels import Labels, integers
-from diptych.objectives.precision import at_least_float32, without_autocast
 from diptych.settings import Settings, first_error
 
 Kind = TypeVar("Kind", bound=Settings)

@@ -12,8 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from diptych.models.layers.precision import at_least_float32
 from diptych.objectives.objective import ObjectiveContext, ScoreSummary
-from diptych.objectives.precision import at_least_float32
 from diptych.objectives.ranking import Queries, Ranking
 from diptych.settings import Flag, Number
 

@@ -2,7 +2,8 @@
 
     y = weight (x - mean) / sqrt(variance + eps) + bias        (Ioffe & Szegedy 2015, Algorithm 1)
 
-A single row in training uses the running statistics, because its variance would be zero.
+A single row in training uses the running statistics, because its variance would be zero. Statistics are computed in at
+least single precision.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from diptych.models.layers.precision import at_least_float32, without_autocast
 from diptych.ranks import ALONE, Ranks
 
 
@@ -72,9 +74,11 @@ def weighted_norm(norm: nn.BatchNorm1d, rows: Tensor, counts: Tensor, count: int
     count = sum(total for (total,) in ranks.gather_numbers(count))
     if count < 2:
         return _by_running_statistics(norm, rows)
+    rows = at_least_float32(rows)
     given = rows, counts.to(rows) / count, norm.weight, norm.bias, norm.eps, ranks
     normalised: Tensor
-    normalised, mean, variance = _WeightedNorm.apply(*given)  # type: ignore[no-untyped-call]
+    with without_autocast(rows.device):
+        normalised, mean, variance = _WeightedNorm.apply(*given)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         norm.running_mean.lerp_(mean, norm.momentum)
         norm.running_var.lerp_(variance * (count / (count - 1)), norm.momentum)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from diptych.models.layers.batch_norm import normed
+from diptych.models.layers.precision import normalize
 from diptych.models.layers.sets import present
 
 

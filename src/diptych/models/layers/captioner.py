@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout, linear
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from diptych.models.layers.precision import at_least_float32
 from diptych.models.layers.region_reasoning import Layout
 from diptych.models.tower import Tokens
 from diptych.settings import Count, Number, Settings
@@ -63,7 +64,7 @@ class Captioner(nn.Module):
         wanted = pack_padded_sequence(ids[:, 1:], steps, batch_first=True).data  # (words,)
         memory, last = self._remember(rows, layout)
         states = self._states(memory, last, layout, image, given, sizes.tolist())
-        return cross_entropy(self.output(states), wanted, reduction="sum") / len(ids)
+        return cross_entropy(at_least_float32(self.output(states)), wanted, reduction="sum") / len(ids)
 
     def _remember(self, rows: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """The memory of each region, (images, most, hidden), and of each image, (images, hidden)."""

@@ -3,7 +3,8 @@
 Texts are sorted, so that texts with a common prefix are neighbours and share its states: with `<start> a man ...` and
 `<start> a dog ...` the first two states are computed once for the whole batch. The input projection is computed once
 per distinct word, and the weight gradients of all steps are one matrix product. Values and gradients equal those of
-`torch.nn.GRU` on packed sequences up to rounding; only the amount of arithmetic differs.
+`torch.nn.GRU` on packed sequences up to rounding; only the amount of arithmetic differs. Within `torch.autocast`, too,
+it computes in single precision, as `torch.nn.GRU` does on a CPU.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from diptych.models.layers.precision import without_autocast
 
 
 @dataclass(frozen=True)
@@ -179,9 +182,10 @@ def prefix_states(
     bias_hidden: Tensor,
 ) -> Tensor:
     """The GRU's state after each prefix: (nodes, hidden). A text's states are at its `path`."""
-    vectors = torch.nn.functional.embedding(tree.distinct, embedding)  # (distinct words, word size)
-    table = torch.nn.functional.linear(vectors, weight_input, bias_input)  # (distinct words, 3 hidden)
-    states: Tensor = _PrefixStates.apply(table, weight_hidden, bias_hidden, tree)  # type: ignore[no-untyped-call]
+    with without_autocast(embedding.device):
+        vectors = torch.nn.functional.embedding(tree.distinct, embedding)  # (distinct words, word size)
+        table = torch.nn.functional.linear(vectors, weight_input, bias_input)  # (distinct words, 3 hidden)
+        states: Tensor = _PrefixStates.apply(table, weight_hidden, bias_hidden, tree)  # type: ignore[no-untyped-call]
     return states
 
 

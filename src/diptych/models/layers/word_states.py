@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from diptych.models.layers.precision import normalize
 from diptych.models.layers.prefix_gru import PrefixTree, prefix_states
 from diptych.models.tower import Tokens, load_word_embedding
 from diptych.settings import Count, Settings

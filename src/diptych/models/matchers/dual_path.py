@@ -17,11 +17,12 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.functional import dropout, normalize, relu
+from torch.nn.functional import dropout, relu
 
 from diptych.errors import RecipeError
 from diptych.models.layers.batch_norm import normed
 from diptych.models.layers.branch import linear
+from diptych.models.layers.precision import normalize
 from diptych.models.matcher import EncodedBatch, TextShifts
 from diptych.models.matchers.two_towers import TwoTowers, TwoTowerSettings
 from diptych.models.tower import NamedImageTower, NamedTextTower, Tokens

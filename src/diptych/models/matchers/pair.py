@@ -22,12 +22,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 from typing_extensions import Self
 
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
+from diptych.models.layers.precision import normalize
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.pretrained_pairs import open_clip_networks, transformers_networks
 from diptych.models.pretrained_pairs.architecture import PairArchitecture

@@ -24,13 +24,13 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BeforeValidator, SerializeAsAny, model_validator
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 from typing_extensions import Self
 
 from diptych import registry
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
+from diptych.models.layers.precision import normalize
 from diptych.models.matcher import EncodedBatch, Matcher, ModelSettings
 from diptych.models.tower import Tokens
 from diptych.settings import Count, Flag, Settings

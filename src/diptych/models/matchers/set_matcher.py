@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 from typing_extensions import Self
 
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
 from diptych.models.layers.attention import Attention, Direction
+from diptych.models.layers.precision import normalize
 from diptych.models.layers.sets import present
 from diptych.models.layers.word_states import WordSettings, WordStates
 from diptych.models.matcher import Matcher, ModelSettings

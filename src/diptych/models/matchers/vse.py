@@ -16,12 +16,13 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.functional import dropout, normalize
+from torch.nn.functional import dropout
 from typing_extensions import Self
 
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
+from diptych.models.layers.precision import normalize
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.tower import NamedImageTower, NamedTextTower, Tokens
 from diptych.models.towers.image.features import FeatureSettings

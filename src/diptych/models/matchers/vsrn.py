@@ -22,13 +22,13 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 from typing_extensions import Self
 
 from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
 from diptych.models.layers.captioner import Captioner, Generation
+from diptych.models.layers.precision import normalize
 from diptych.models.layers.region_reasoning import Layout, RegionGraph
 from diptych.models.matcher import EncodedBatch, Matcher, ModelSettings
 from diptych.models.tower import NamedRegionTower, NamedTextTower, Tokens

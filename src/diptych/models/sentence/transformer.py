@@ -16,9 +16,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from diptych.errors import DiptychError, RecipeError, one_line
+from diptych.models.layers.precision import normalize
 from diptych.models.sentence.encoder import SentenceEncoder
 from diptych.models.sentence.folder import Architecture, weights_files
 from diptych.optional import import_optional, quiet, why_broken

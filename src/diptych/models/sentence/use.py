@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, layer_norm, linear, normalize, pad, relu
+from torch.nn.functional import embedding, layer_norm, linear, pad, relu
 
+from diptych.models.layers.precision import normalize
 from diptych.models.package_weights import PackageWeights
 from diptych.models.packaged import PackagedModule
 from diptych.models.sentence.encoder import SentenceEncoder

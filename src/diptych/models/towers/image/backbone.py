@@ -11,11 +11,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from diptych.features.choices import CropName, Resize
 from diptych.features.crops import Crops
 from diptych.features.frozen_steps import frozen_steps, map_shape
+from diptych.models.layers.precision import normalize
 from diptych.models.layers.standardise import Standardise
 from diptych.models.tower import ImageTowerSettings
 from diptych.models.towers.image.features import FeatureSettings

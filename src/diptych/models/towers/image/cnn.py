@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from diptych.features.image_input import ImageInput
+from diptych.models.layers.precision import normalize
 from diptych.models.tower import ImageTower, ImageTowerSettings
 from diptych.settings import Count, Flag
 

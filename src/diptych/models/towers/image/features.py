@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from diptych.errors import DataError
 from diptych.features.image_input import ImageInput
+from diptych.models.layers.precision import normalize
 from diptych.models.layers.sets import present
 from diptych.models.tower import ImageTower, ImageTowerSettings
 from diptych.settings import Flag

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Literal
 
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from diptych.errors import RecipeError
 from diptych.features.crops import Crops
 from diptych.features.regions import Regions, check_whole_photo
+from diptych.models.layers.precision import normalize
 from diptych.models.tower import ImageTowerSettings
 from diptych.models.towers.pretrained import PretrainedSettings, PretrainedTower
 from diptych.settings import Flag

@@ -1,11 +1,11 @@
-"""The precision of losses: at least single precision, also within `torch.autocast`."""
+"""At least single precision, also within `torch.autocast`, for what half precision would spoil."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 _AS_IT_IS = nullcontext()
 
@@ -20,3 +20,8 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     kind = device.type
     is_possible = kind in ("cpu", "cuda") or torch.amp.is_autocast_available(kind)
     return torch.autocast(kind, enabled=False) if is_possible and torch.is_autocast_enabled(kind) else _AS_IT_IS
+
+
+def normalize(vectors: Tensor, dim: int) -> Tensor:
+    """Vectors of length one along a dimension; in float16, a vector of zeros would become NaN."""
+    return nn.functional.normalize(at_least_float32(vectors), dim=dim)
