@@ -71,6 +71,17 @@ def test_an_error_that_stays_is_not_repeated(monkeypatch):
     assert len(connection.asked) == 1
 
 
+def test_calls_after_one_that_was_repeated_in_vain_fail_at_once_for_a_while(monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    client, connection = client_of(monkeypatch, ServerError(2, "Fail connecting"))
+    for _ in range(2):
+        with pytest.raises(IndexFileError, match="no Milvus answers at host:1"):
+            client.count("photos", "", "image", level="Strong")
+    assert len(connection.asked) == 1
+    monkeypatch.setattr(module, "REST", 0.0)
+    assert client.count("photos", "", "image", level="Strong") == 7
+
+
 def test_without_pymilvus_the_message_names_the_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pymilvus", None)
     with pytest.raises(DiptychError, match=r"pymilvus is not installed; run: pip install 'diptych\[milvus\]'"):

@@ -1,12 +1,14 @@
 """The connection to a Milvus server: every call is tried again for a while, and fails with one line.
 
 A call that the server does not answer is repeated with growing pauses for `PATIENCE` seconds; all calls that change an
-index can be repeated without changing it twice.
+index can be repeated without changing it twice. After a call has failed for so long, others fail at once for `REST`
+seconds: the requests of a service would otherwise wait for each other, one patience after another.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +19,7 @@ from diptych.index.milvus.address import MilvusAddress
 from diptych.optional import import_optional
 
 INSTALL = "pip install 'diptych[milvus]'"
-PATIENCE = 10.0  # seconds
+PATIENCE, REST = 10.0, 2.0  # seconds
 MOST = 16_384  # rows of one answer: Milvus returns no more
 
 Row: TypeAlias = Mapping[str, Any]
@@ -41,6 +43,8 @@ class Client:
             logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised, and reported in one line
         logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
         self._connection: Any = None
+        self._failed = -math.inf  # when the server last did not answer for all of the patience
+        self._failure = ""
 
     @property
     def types(self) -> Any:
@@ -49,13 +53,19 @@ class Client:
 
     def call(self, method: str, *args: Any, **options: Any) -> Any:
         """Call a method of pymilvus' client; raises an IndexFileError that names the server and the remedy."""
+        if time.monotonic() - self._failed < REST:
+            raise IndexFileError(self._failure)
         deadline, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
         while True:
             try:
                 return getattr(self._connect(), method)(*args, **{"timeout": PATIENCE, **options})
             except Exception as reason:  # pymilvus and gRPC raise many types
-                if not self._is_transient(reason) or time.monotonic() + pause > deadline:
+                if not self._is_transient(reason):
                     raise self._error(reason) from None
+                if time.monotonic() + pause > deadline:
+                    error = self._error(reason)
+                    self._failure, self._failed = str(error), time.monotonic()
+                    raise error from None
                 self.close()  # a client that has lost its server may not find it again
                 time.sleep(pause)
                 pause = min(2 * pause, 2.0)
