@@ -29,6 +29,8 @@ def test_the_defaults():
         ("milvus:///photos", "write milvus://HOST:19530/COLLECTION"),
         ("milvus://host/my-photos", "'my-photos' cannot be the name of a collection"),
         ("milvus://host/a/b", "'a/b' cannot be the name of a collection"),
+        ("milvus://host/photos__new", "names that end in __new or __NUMBER are those of parts of an index"),
+        ("milvus://host/photos__1", "names that end in __new or __NUMBER are those of parts of an index"),
         ("milvus://host:port/a", "Port could not be cast to integer"),
         ("milvus://root:secret@host/a", "MILVUS_TOKEN=user:password"),
         ("milvus://host/a?indx=FLAT", "no option 'indx'; did you mean 'index'?"),

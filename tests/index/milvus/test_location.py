@@ -7,6 +7,8 @@ import pytest
 from diptych.errors import DataError, IndexFileError
 from diptych.index.backend import locate
 from diptych.index.entries import SearchRequest
+from diptych.index.milvus.client import Client
+from diptych.index.milvus.schema import create_collection
 from diptych.index.search import Searcher, open_store
 from diptych.index.sync import sync
 from support.photo_folders import put as put_file
@@ -48,6 +50,38 @@ def test_replaced_at_once_for_those_who_search_it(milvus_address, folder, kit):
             searcher.search_texts(["dog"], SearchRequest())
     with pytest.raises(IndexFileError, match="no such index; make one"):
         open_store(milvus_address)
+
+
+def test_a_replacement_that_was_stopped_after_it_took_the_name_is_not_dropped_with_its_other_name(
+    milvus_address, folder, kit
+):
+    place = locate(milvus_address)
+    sync(kit.UnitModel(), str(folder), milvus_address, workers=0)
+    with closing(place.open()) as store:
+        store.client.call("create_alias", store.collection, place.replacement().name)
+        place.replacement().remove()
+        assert store.counts()["image"] == 3
+    assert place.exists()
+    assert not place.replacement().exists()
+
+
+def test_collections_in_the_way_are_dropped_only_if_they_were_left_by_an_index(milvus_address, folder, kit):
+    place, model = locate(milvus_address), kit.UnitModel()
+    client = Client(place.address)
+    foreign, left = f"{place.name}__7", f"{place.name}__1"
+    with closing(client):
+        schema, _ = client.prepare()
+        schema.add_field("id", client.types.INT64, is_primary=True)
+        schema.add_field("vector", client.types.FLOAT_VECTOR, dim=2)
+        client.slowly("create_collection", foreign, schema=schema)
+        create_collection(client, left, 2)
+        sync(model, str(folder), milvus_address, workers=0)
+        assert client.real_name(place.name) == f"{place.name}__8"
+        assert client.real_name(foreign) == foreign
+        assert client.real_name(left) is None
+        sync(model, str(folder), milvus_address, workers=0, fresh=True)
+        assert client.real_name(place.name) == f"{place.name}__9"
+        client.slowly("drop_collection", foreign)
 
 
 def test_thumbnails_in_a_folder_follow_the_index(milvus_address, folder, tmp_path, kit):

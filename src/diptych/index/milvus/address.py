@@ -22,6 +22,7 @@ Consistency = Literal["Strong", "Session", "Bounded", "Eventually"]
 Options: TypeAlias = Mapping[str, str]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_RESERVED = re.compile(r"__(new|\d+)$")
 _OPTIONS = ("index", "shards", "replicas", "thumbnails", "consistency", "database", "secure")
 _FORM = "write milvus://HOST:19530/COLLECTION"
 _MOST = {"shards": 16, "replicas": 64}
@@ -64,6 +65,8 @@ class MilvusAddress:
             raise ValueError(_FORM)
         if not _NAME.fullmatch(collection):
             raise ValueError(f"{collection!r} cannot be the name of a collection: use letters, digits and underscores")
+        if _RESERVED.search(collection):
+            raise ValueError(f"{collection!r}: names that end in __new or __NUMBER are those of parts of an index")
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         for name in options.keys() - {*_OPTIONS}:
             raise ValueError(f"no option {name!r}; {did_you_mean(name, _OPTIONS)}")

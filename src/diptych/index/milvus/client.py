@@ -77,10 +77,16 @@ class Client:
 
     def real_name(self, name: str) -> str | None:
         """The collection that an alias, or its own name, stands for; None if there is none."""
+        found = self.describe(name)
+        return None if found is None else str(found["collection_name"])
+
+    def describe(self, name: str) -> Mapping[str, Any] | None:
+        """What Milvus knows about a collection, named by itself or an alias; None if there is none."""
         try:
-            return str(self.call("describe_collection", name)["collection_name"])
+            found: Mapping[str, Any] = self.call("describe_collection", name)
         except CollectionGoneError:
             return None
+        return found
 
     def query(
         self, collection: str, where: str, fields: Sequence[str], partition: str, *, level: str, limit: int = MOST

@@ -17,7 +17,7 @@ from diptych.index.milvus.about import value_rows
 from diptych.index.milvus.address import MilvusAddress
 from diptych.index.milvus.client import Client
 from diptych.index.milvus.doctor import examine
-from diptych.index.milvus.schema import ABOUT, create_collection
+from diptych.index.milvus.schema import ABOUT, create_collection, is_ours
 from diptych.index.milvus.store import MilvusStore
 from diptych.index.spec import IndexSpec
 from diptych.progress import ProgressCallback
@@ -28,7 +28,7 @@ _NEW = "__new"
 
 @dataclass(frozen=True)
 class MilvusLocation:
-    """An address; `name` is that of the alias, and the collections behind it are called NAME__1 and NAME__2."""
+    """An address; `name` is that of the alias, and the collections behind it are called NAME__1, NAME__2 and so on."""
 
     address: MilvusAddress
     name: str
@@ -68,11 +68,7 @@ class MilvusLocation:
         """Create a collection without entries, and let the name stand for it when it can be opened."""
         client = Client(self.address)
         try:
-            current = client.real_name(self.address.collection)
-            one, other = (f"{self.address.collection}__{number}" for number in (1, 2))
-            collection = other if current == one else one
-            if client.real_name(collection) is not None:  # left by a process that was stopped, and nobody's
-                client.slowly("drop_collection", collection)
+            collection = self._new_collection(client)
             create_collection(client, collection, spec.size)
             first = {
                 "making": spec.to_json(),
@@ -119,10 +115,11 @@ class MilvusLocation:
         """Drop the collection, if any."""
         client = Client(self.address)
         try:
-            collection = client.real_name(self.name)
-            if collection is not None:
+            found = client.describe(self.name)
+            if found is not None:
                 client.call("drop_alias", self.name)
-                client.slowly("drop_collection", collection)
+                if found["aliases"] == [self.name]:  # it has two names if `replace` was stopped in the middle
+                    client.slowly("drop_collection", found["collection_name"])
         finally:
             client.close()
 
@@ -133,6 +130,21 @@ class MilvusLocation:
             yield from examine(store, progress)
         finally:
             store.close()
+
+    def _new_collection(self, client: Client) -> str:
+        """A name that no collection has had while there was an index; what stopped processes have left is dropped.
+
+        A process that has not searched for long may still know the index by the name of a collection before this one.
+        """
+        numbers = {f"{self.address.collection}__0": 0}
+        for name in client.call("list_collections"):
+            stem, _, number = name.rpartition("__")
+            if stem == self.address.collection and number.isdecimal():
+                numbers[name] = int(number)
+                found = client.describe(name)
+                if found is not None and not found["aliases"] and is_ours(found):
+                    client.slowly("drop_collection", name)
+        return f"{self.address.collection}__{max(numbers.values()) + 1}"
 
     def _absolute_thumbnails(self) -> str | None:
         place = self.address.thumbnails

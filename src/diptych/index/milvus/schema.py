@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -85,6 +86,11 @@ def create_collection(client: Client, name: str, size: int) -> None:
         client.call("create_partition", name, partition)
     client.slowly("create_index", name, parameters)
     client.slowly("load_collection", name, replica_number=to.replicas)
+
+
+def is_ours(described: Mapping[str, Any]) -> bool:
+    """Whether a collection has the fields of an index."""
+    return {field["name"] for field in described["fields"]} == set(WITH_VECTOR)
 
 
 def scan(
