@@ -1,6 +1,6 @@
 """Measure how well few photos are judged: how many answerable queries find nothing, and how many others do.
 
-    python benchmarks/probes/small_folders.py RUN DATA [--split test]
+    python benchmarks/probes/small_folders.py RUN DATA [--splits test]
 
 The queries are those of `nothing_found.py`, asked of folders of photos that are drawn at random from a split. A query
 is answerable if one of the first three hits is right. "Absent" are things that no photo shows, and "removed" concepts
@@ -24,10 +24,10 @@ from diptych.model import Model
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from probes.captioned_photos import Flags, Values, parser_of, read
+from probes.captioned_photos import Flags, Photos, Values, parser_of, read
 from probes.nothing_found import ABSENT, COMMON, CONCEPTS, FIRST, mentions
 
-FOLDERS = {20: 100, 50: 60, 100: 40, 200: 20, 500: 10, 1000: 1}  # how many folders of each number of photos
+FOLDERS = {20: 100, 50: 60, 100: 40, 200: 20, 500: 10, 1000: 1, 2000: 1}  # how many folders of each number of photos
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,18 @@ def shares(best: Values, photos: int) -> str:
 def main() -> None:
     """Print one row per number of photos."""
     parser = parser_of(__doc__)
-    parser.add_argument("--split", default="test")
+    parser.add_argument("--splits", nargs="+", default=["test"], help="whose photos are taken together")
     options = parser.parse_args()
     keep_freed_memory()
     model = Model.load(options.run, "cpu", quality="fast")
     calibration = calibration_of(model)
     if calibration is None:
         raise SystemExit(f"{options.run} has no calibration; run: diptych calibrate {options.run} {options.data}")
-    photos = read(model, open_corpus(options.data).split(options.split), options.vectors, f"{options.split}_fast")
+    corpus = open_corpus(options.data)
+    parts = [read(model, corpus.split(name), options.vectors, f"{name}_fast") for name in options.splits]
+    photos = Photos(
+        np.concatenate([part.vectors for part in parts]), [some for part in parts for some in part.captions]
+    )
 
     def ask(text: str, right: Flags) -> Asked:
         query = model.engine.encode_texts([text]).vectors
@@ -84,8 +88,8 @@ def main() -> None:
     random = np.random.default_rng(0)
     names = ["level", "answerable", *(query.text for query in common), "absent", "removed"]
     print("| photos |", " | ".join(names), "|\n|---|" + "---|" * len(names))
-    for count, times in FOLDERS.items():
-        orders = [random.permutation(len(photos.vectors)) for _ in range(times)]
+    for count in (count for count in FOLDERS if count <= len(photos.vectors)):
+        orders = [random.permutation(len(photos.vectors)) for _ in range(FOLDERS[count])]
         folders = [order[:count] for order in orders]
         cells = [shares(best_in(concepts, folders, answerable=True), count)]
         cells += [shares(best_in([query], folders, answerable=True), count) for query in common]
