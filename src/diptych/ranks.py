@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,7 +124,7 @@ class Ranks:
         import torch
 
         text = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
-        return [json.loads(bytes(part.tolist())) for part in self.gather(text.to(self._device()))]
+        return [json.loads(part.cpu().numpy().tobytes()) for part in self.gather(text.to(self._device()))]
 
     def of_first(self, work: Callable[[], Value]) -> Value:
         """What the first rank has computed, as JSON can hold it; the others wait for it."""
@@ -164,6 +165,17 @@ class Ranks:
             return value
         self.together(lambda: None)
         return self.together(work)
+
+    def in_step(self, steps: Iterator[None], count: int, interrupted: threading.Event) -> None:
+        """Take the steps of this rank, of which no rank has more than `count`.
+
+        After each step the ranks tell each other whether to go on: if one has failed, the others raise a RankError, and
+        if one was interrupted, all raise KeyboardInterrupt.
+        """
+        for _ in range(count):
+            self.together(lambda: next(steps, None))
+            if any(number for (number,) in self.gather_numbers(int(interrupted.is_set()))):
+                raise KeyboardInterrupt
 
     def must_agree(self, values: dict[str, Any]) -> None:
         """Raise a RankError on all ranks that names the first of the values in which any rank differs."""
@@ -232,7 +244,7 @@ def _lost_ranks() -> Iterator[None]:
     except RuntimeError as reason:
         why = "" if "peer" in str(reason) else f" ({_first_line(reason)})"
         raise RankError(
-            f"another rank has ended{why}; what was saved is complete: run the same command with --resume"
+            f"another rank has ended{why}; what was saved is complete: run the same command again (to train: with --resume)"
         ) from None
 
 

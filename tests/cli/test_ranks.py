@@ -2,19 +2,17 @@
 
 import os
 import signal
-import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from diptych.cli import ranks
 from diptych.training.engine.checkpoint import Snapshot
 from diptych.training.engine.journal import Journal
 from support.rank_cases import DATA, SMALL_RECIPE
-from support.ranks import ROOT, finish, start_ranks
+from support.ranks import finish, ranks_of, start, start_ranks, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -28,35 +26,8 @@ def words(recipe, run, *more):
     return ["-m", "diptych", "train", recipe, DATA, "--into", run, "--no-starter", "--device", "cpu", *more]
 
 
-def environment():
-    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-
-
-def start(folder, *arguments):
-    return subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def epochs(run):
     return [line["epoch"] for line in Journal(run).lines() if line["event"] == "epoch"]
-
-
-def ranks_of(process):
-    """The ids of the processes that a process has started, in that order."""
-    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.long
@@ -101,10 +72,25 @@ def test_ctrl_c_and_a_killed_rank_leave_a_run_that_any_number_of_ranks_can_resum
     os.kill(ranks_of(job)[1], signal.SIGKILL)
     _, errors = job.communicate(timeout=60)
     assert job.returncode != 0
-    message = "diptych: another rank has ended; what was saved is complete: run the same command with --resume"
+    message = (
+        "diptych: another rank has ended; what was saved is complete: "
+        "run the same command again (to train: with --resume)"
+    )
     assert errors.strip().splitlines()[-1] == message
     assert epochs(run) == list(range(1, len(epochs(run)) + 1))
     assert Snapshot.read(run).position.epoch >= len(epochs(run))
+
+
+def test_a_rank_that_is_killed_ends_the_others_and_is_named(monkeypatch, capfd):
+    monkeypatch.setattr(ranks, "GRACE", 0.1)
+    program = (
+        "import os, signal, time; os.kill(os.getpid(), signal.SIGKILL) if os.environ['RANK'] == '1' else time.sleep(60)"
+    )
+    assert ranks.run_ranks(2, [sys.executable, "-c", program]) == signal.SIGKILL
+    assert capfd.readouterr().err == (
+        "diptych: rank 1 was ended by SIGKILL; what was saved is complete: "
+        "run the same command again (to train: with --resume)\n"
+    )
 
 
 @pytest.mark.long

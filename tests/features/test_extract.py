@@ -141,6 +141,7 @@ def test_crops_of_another_side_need_a_backbone_that_reads_them(pictures, folder)
 
 @pytest.mark.usefixtures("_part_per_batch")
 def test_proposals_are_stored_with_their_boxes(pictures, folder, monkeypatch):
+    monkeypatch.setattr(extraction, "PART_ROWS", 16)
     monkeypatch.setattr(proposals, "proposer", propose_from_colour)
     broken = folder.parent / "broken.png"
     broken.write_bytes(b"nothing")
@@ -236,7 +237,7 @@ def stop_after(count, error):
 def test_interrupted_work_is_kept_and_continued(pictures, folder, error):
     with pytest.raises(type(error)):
         extract_tiny(pictures, folder, progress=stop_after(16, error))
-    assert sum(len(np.load(part)) for part in folder.glob("part-*.npy")) == 16
+    assert sum(len(np.load(part)) for part in folder.glob("new-0-*.npy")) == 16
     stored = extract_tiny(pictures, folder)
     assert stored.computed == 24
     uninterrupted = extract_tiny(pictures, folder.with_name("uninterrupted"))
@@ -250,8 +251,8 @@ def test_progress_ends_with_the_total(pictures, folder):
     assert calls[-1] == (40, 40)
 
 
-@pytest.mark.parametrize(("rows", "parts"), [(16, 3), (17, 2), (1000, 1)])
-def test_a_full_part_is_written(pictures, folder, monkeypatch, rows, parts):
+@pytest.mark.parametrize(("rows", "parts"), [(16, 3), (17, 3), (20, 2), (1000, 1)])
+def test_parts_are_full(pictures, folder, monkeypatch, rows, parts):
     monkeypatch.setattr(extraction, "PART_ROWS", rows)
     np.testing.assert_array_equal(rows_of(extract_tiny(pictures, folder)), expected_rows(pictures))
     assert len(list(folder.glob("part-*.npy"))) == parts
@@ -311,17 +312,19 @@ KILLED = """
 
 
 def test_a_process_that_is_killed_loses_at_most_the_current_part(pictures, tmp_path):
-    kills = 7  # at about.json, then at the rows and the keys of each of three parts
+    kills = 9  # at about.json, then at the rows and the keys of three new parts, and of the part that they become
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), str(kills), str(CROPS_PER_PASS)]
     paths = [str(Path(__file__).parents[1]), *sys.path]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
     for kill_at in range(1, kills + 1):
         folder = tmp_path / f"killed-{kill_at}"
         assert list(folder.glob(".*.tmp"))  # it was killed during a write
-        finished = [0, 0, 0, 0, 16, 16, 32, 32][kill_at]
+        finished = [0, 0, 0, 0, 16, 16, 32, 32, 40, 40][kill_at]
         stored = extract_tiny(pictures, folder)
         assert stored.computed == 40 - finished
-        assert not list(folder.glob(".*.tmp"))
+        assert not list(folder.glob("new-*"))
+        assert len(np.load(folder / "part-00000.npy")) == len(list(stored.readable)) == 40
+        assert finished == 40 or not list(folder.glob(".*.tmp"))
         np.testing.assert_array_equal(rows_of(stored), expected_rows(pictures))
 
 

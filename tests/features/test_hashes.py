@@ -117,3 +117,18 @@ def test_a_cache_that_cannot_be_written_is_ignored(tmp_path, file, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     cache.save()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["photo.jpg"]
+
+
+@pytest.mark.usefixtures("trusted_clock")
+def test_ranks_write_files_of_their_own_which_the_first_one_joins(tmp_path, file):
+    other = tmp_path / "other.jpg"
+    other.write_bytes(b"other")
+    caches = [HashCache(tmp_path / "hashes.json", rank) for rank in (0, 1)]
+    for cache, path in zip(caches, (file, other), strict=True):
+        cache.add(path, stamp(path), file_hash(path))
+        cache.save()
+    assert HashCache(tmp_path / "hashes.json", 2).get(other) == file_hash(other)
+    caches[0].join()
+    assert [path.name for path in tmp_path.glob("*.json")] == ["hashes.json"]
+    joined = HashCache(tmp_path / "hashes.json")
+    assert [joined.get(path) for path in (file, other)] == [file_hash(file), file_hash(other)]

@@ -95,6 +95,48 @@ def test_an_image_in_two_parts_keeps_its_first_row(folder, rows):
     np.testing.assert_array_equal(opened(folder).features(["a"])[np.arange(1)], rows[:1])
 
 
+def test_new_parts_are_settled_in_the_order_of_the_images(folder, rows):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    store = opened(folder)
+    store.write_new(Part(rows=["k", "h"], unreadable={"z": "cut short"}), rows[:2], rank=1)
+    store.write_new(Part(rows=["h", "i"], enlarged={"i": (3, 4)}, unreadable={"x": "damaged", "y": "empty"}), rows[2:4])
+    store.write_new(Part(rows=["a", "j"]), rows[5:])
+    assert not store.is_settled
+    assert store.images == 11
+    opened(folder).settle([*"hiajz"], 3)
+    store = opened(folder)
+    assert store.is_settled
+    found = store.features(list("abhijk"))[np.arange(6)]
+    np.testing.assert_array_equal(found, rows[[0, 1, 2, 3, 6, 0]].astype(np.float32))
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert before.items() < after.items()
+    names = {f"part-0000{part}.{ending}" for part in (2, 3) for ending in ("npy", "json")}
+    assert after.keys() - before.keys() == names
+    parts = [json.loads(after[f"part-0000{part}.json"]) for part in (2, 3)]
+    assert [part["rows"] for part in parts] == [["h", "i", "j"], ["k"]]
+    assert [part["unreadable"] for part in parts] == [{"y": "empty", "z": "cut short"}, {}]
+    assert parts[0]["enlarged"] == {"i": [3, 4]}
+    store.settle([], 3)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == after
+
+
+def test_a_store_is_opened_while_another_process_settles_it(folder, rows, monkeypatch):
+    opened(folder).write_new(Part(rows=["h"]), rows[:1])
+    add, calls = FeatureStore._add, []
+
+    def settle_before(store, path):
+        if path.name.startswith("new-") and not calls:
+            calls.append(path)
+            opened(folder).settle(["h"], 10)
+        add(store, path)
+
+    monkeypatch.setattr(FeatureStore, "_add", settle_before)
+    store = opened(folder)
+    assert calls
+    assert store.is_settled
+    np.testing.assert_array_equal(store.features(["h"])[np.arange(1)], rows[:1].astype(np.float32))
+
+
 def test_another_decoder_may_read_what_this_one_cannot(folder):
     path = folder / "part-00000.json"
     path.write_text(path.read_text().replace("Pillow ", "Pillow 1."))

@@ -7,6 +7,7 @@ from diptych.features.crops import Crops, fixed_crops
 from diptych.features.extract import extract
 from diptych.features.roi_align import roi_align
 from diptych.features.store import FeatureStoreSpec
+from diptych.ranks import ALONE
 from support.backbones import TinyBackbone
 
 CPU = torch.device("cpu")
@@ -23,10 +24,13 @@ def extract_tiny(
     workers=2,
     progress=None,
     boxes=None,
+    ranks=ALONE,
 ):
     backbone = backbone or TinyBackbone()
     spec = FeatureStoreSpec.for_backbone(backbone, Crops(name=crops), regions=regions, dtype=dtype)
-    return extract(pictures, backbone, spec, folder, workers=workers, device=CPU, progress=progress, boxes=boxes)
+    return extract(
+        pictures, backbone, spec, folder, workers=workers, device=CPU, progress=progress, boxes=boxes, ranks=ranks
+    )
 
 
 def expected_rows(pictures, *, crops="1C", regions=None, dtype="float32"):

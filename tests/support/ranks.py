@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,31 @@ def finish(processes, seconds=SECONDS):
             if process.poll() is None:
                 process.kill()
     return [(process.returncode, *output) for process, output in zip(processes, outputs, strict=True)]
+
+
+def start(folder, *arguments):
+    """The process `python ARGUMENTS` in a folder; its output is captured."""
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ranks_of(process):
+    """The ids of the processes that a process has started, in that order."""
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def wait_for(condition, seconds=60):
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @dataclass(frozen=True)

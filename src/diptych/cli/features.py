@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from diptych.cli.console import print_note, print_result, print_skipped, stderr
-from diptych.cli.options import Data, Device, Workers, thread_count
+from diptych.cli.options import Data, Device, Devices, Workers, thread_count
 from diptych.errors import DataError
 from diptych.features.choices import CropName, Dtype, RegionMethod, Resize
 from diptych.progress import ProgressCallback
@@ -55,6 +55,7 @@ def command(
         Path | None, typer.Option(help="The folder of the store.", show_default="features/BACKBONE-CROPS")
     ] = None,
     device: Device = "auto",
+    devices: Devices = None,
     workers: Workers = None,
 ) -> None:
     """Compute the features of a corpus' images once, and store them.
@@ -71,7 +72,10 @@ def command(
         diptych features photos/ --regions grid --dtype float16
 
         diptych features photos/ --crops whole --regions selective-search
+
+        diptych features data/coco --devices 4
     """
+    from diptych.cli.ranks import job
     from diptych.data.open import open_corpus
     from diptych.features.backbone import crop_side
     from diptych.features.backbones.registry import load_backbone
@@ -81,30 +85,33 @@ def command(
     from diptych.machine import choose_device, keep_freed_memory
 
     keep_freed_memory()
-    chosen_device = choose_device(device)
-    corpus = open_corpus(data)
-    if corpus.pictures is None:
-        raise DataError(f"{corpus.name}: has stored features but no pictures; there is nothing to compute")
-    crop_settings, region_settings = _crops(crops, resize, side), _regions(regions, count, edge_model)
-    check_whole_photo(region_settings, crop_settings)
-    network = load_backbone(backbone, weights)
-    spec = FeatureStoreSpec.for_backbone(network, crop_settings, regions=region_settings, dtype=dtype)
-    folder = into or store_folder(Path("features"), spec)
-    try:
-        with _progress_bar() as progress:
-            stored = extract(
-                corpus.pictures,
-                network,
-                spec,
-                folder,
-                workers=thread_count(workers),
-                device=chosen_device,
-                progress=progress,
-            )
-    except KeyboardInterrupt:
-        print_note(f"stopped; run the same command again to continue ({folder})")
-        raise
-    _print_summary(corpus, stored, folder, crop_side(crop_settings, network))
+    with job(device, devices) as ranks:
+        chosen_device = choose_device(device)
+        corpus = open_corpus(data)
+        if corpus.pictures is None:
+            raise DataError(f"{corpus.name}: has stored features but no pictures; there is nothing to compute")
+        crop_settings, region_settings = _crops(crops, resize, side), _regions(regions, count, edge_model)
+        check_whole_photo(region_settings, crop_settings)
+        network = load_backbone(backbone, weights)
+        spec = FeatureStoreSpec.for_backbone(network, crop_settings, regions=region_settings, dtype=dtype)
+        folder = into or store_folder(Path("features"), spec)
+        ranks.must_agree({"the data": corpus.digest(), "the features": spec.model_dump(mode="json")})
+        try:
+            with _progress_bar() as progress:
+                stored = extract(
+                    corpus.pictures,
+                    network,
+                    spec,
+                    folder,
+                    workers=thread_count(workers),
+                    device=chosen_device,
+                    progress=progress,
+                    ranks=ranks,
+                )
+        except KeyboardInterrupt:
+            print_note(f"stopped; run the same command again to continue ({folder})")
+            raise
+        _print_summary(corpus, stored, folder, crop_side(crop_settings, network))
 
 
 def _crops(name: CropName, resize: Resize, side: int | None) -> Crops:

@@ -71,17 +71,21 @@ def run_ranks(count: int, command: Sequence[str]) -> int:
 
 
 def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> int:
-    failed_at = None
-    while any(rank.poll() is None for rank in ranks):
-        if failed_at is None and any(rank.returncode for rank in ranks):
-            failed_at = time.monotonic()
-        if failed_at is not None and time.monotonic() - failed_at > GRACE:
+    failed, failed_at = None, 0.0  # the first rank that has failed, and when
+    while None in (statuses := [rank.poll() for rank in ranks]):
+        if failed is None and any(statuses):
+            failed, failed_at = next(number for number, status in enumerate(statuses) if status), time.monotonic()
+        if failed is not None and time.monotonic() - failed_at > GRACE:
             for rank in ranks:
                 rank.kill()
         time.sleep(0.05)
     if ranks[0].returncode < 0:  # otherwise it has said itself what happened
-        name = signal.Signals(-ranks[0].returncode).name
-        print_error(f"rank 0 was ended by {name}; what was saved is complete: run the same command with --resume")
+        failed = failed or 0
+        status = ranks[failed].returncode
+        what = f"was ended by {signal.Signals(-status).name}" if status < 0 else "has failed"
+        print_error(
+            f"rank {failed} {what}; what was saved is complete: run the same command again (to train: with --resume)"
+        )
     return int(max(abs(rank.returncode) for rank in ranks))
 
 

@@ -1,14 +1,16 @@
 """Extracts the features of pictures into a store: threads load what the store lacks while the network computes.
 
 The features of an image depend only on its pixels and the spec of the store, not on other images, the number of
-threads, or interruptions.
+threads or ranks, or interruptions.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,7 +30,9 @@ from diptych.features.regions import check_whole_photo
 from diptych.features.roi_align import pool_cells
 from diptych.features.store import FeatureStore, FeatureStoreSpec, Part
 from diptych.files import locked_folder, remove_leftovers
+from diptych.machine import interrupt_event
 from diptych.progress import ProgressCallback
+from diptych.ranks import ALONE, Ranks
 
 # Crops per forward pass. On two cores 32 took a tenth less CPU time than 16: threads wait for each other less often.
 CROPS_ON_CPU = 32
@@ -58,7 +62,7 @@ class StoredFeatures:
     boxes: Features | None = None
 
 
-def extract(
+def extract(  # noqa: PLR0913 (options, by keyword only)
     pictures: Sequence[Picture],
     backbone: Backbone,
     spec: FeatureStoreSpec,
@@ -68,31 +72,40 @@ def extract(
     device: torch.device,
     progress: ProgressCallback | None = None,
     boxes: Floats | None = None,
+    ranks: Ranks = ALONE,
 ) -> StoredFeatures:
     """The features of these pictures from the store in a folder, after computing those that it lacks.
 
     `boxes` are required if the regions are `annotated`: (pictures, regions, 4). The backbone is put into evaluation
     mode on the device. `progress` receives the number of pictures done and the total. Finished features are kept even
-    if the extraction fails or is interrupted.
+    if the extraction fails or is interrupted. Several `ranks` compute a share each, and leave the store of one process,
+    byte for byte.
     """
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file; name a folder for the features")
     check_whole_photo(spec.regions, spec.crops)
-    store = FeatureStore.open(folder, spec) if (folder / "about.json").exists() else None
-    cache = HashCache(folder / "seen.json")
+    store = _open(folder, spec)
+    cache = HashCache(folder / "seen.json", ranks.rank)
     box_source: BoxSource = AnnotatedBoxes(boxes) if boxes is not None else ProposedBoxes()
-    hashes = [None if path is None else cache.get(path) for path in map(picture_path, pictures)]
-    keys = [None if digest is None else box_source.key(image, digest) for image, digest in enumerate(hashes)]
-    missing = [image for image, key in enumerate(keys) if key is None or store is None or key not in store]
-    if store is not None and not missing:
+    keys = _known_keys(pictures, cache, box_source, ranks)
+    missing = ranks.of_first(lambda: [image for image, key in enumerate(keys) if _lacks(store, key)])
+    if not ranks.of_first(lambda: bool(missing) or store is None):
+        store = ranks.first_alone(lambda: _settled(store, folder, spec, keys, ranks))
         return _gather(pictures, keys, store, {}, 0)
-    with locked_folder(folder, DataError):
-        remove_leftovers(folder)
+    with ExitStack() as stack:
+
+        def begin() -> FeatureStore:
+            if ranks.is_first:
+                stack.enter_context(locked_folder(folder, DataError))
+                remove_leftovers(folder)
+            return FeatureStore.open_or_create(folder, spec, network.shape)
+
         network = _Network(backbone, spec, device)
         box_source.prepare(spec.regions)
-        store = FeatureStore.open_or_create(folder, spec, network.shape)
+        store = ranks.first_alone(begin)
+        before = store.images
         loader = PictureLoader(pictures, store, cache, network.side, box_source)
-        extraction = _Extraction(loader, keys, network, store, cache)
+        extraction = _Extraction(loader, keys, network, store, cache, ranks)
         try:
             extraction.run(missing, workers, progress)
         except BaseException:
@@ -101,7 +114,57 @@ def extract(
             raise
         finally:
             cache.save()
-    return _gather(pictures, keys, store, extraction.reasons, extraction.computed)
+        keys, reasons = extraction.of_all_ranks(missing)
+        store = ranks.first_alone(lambda: _finished(folder, spec, keys, cache, ranks))
+    return _gather(pictures, keys, store, reasons, store.images - before)
+
+
+def _open(folder: Path, spec: FeatureStoreSpec) -> FeatureStore | None:
+    return FeatureStore.open(folder, spec) if (folder / "about.json").exists() else None
+
+
+def _lacks(store: FeatureStore | None, key: str | None) -> bool:
+    return key is None or store is None or key not in store
+
+
+def _known_keys(pictures: Sequence[Picture], cache: HashCache, box_source: BoxSource, ranks: Ranks) -> list[str | None]:
+    """The keys of pictures whose hashes are known; each rank looks at a share of the files."""
+    own = ranks.share(len(pictures))
+    hashes = [None if path is None else cache.get(path) for path in map(picture_path, pictures[own])]
+    keys = [None if digest is None else box_source.key(own.start + row, digest) for row, digest in enumerate(hashes)]
+    return [key for part in ranks.gather_values(keys) for key in part]
+
+
+def _settled(
+    store: FeatureStore | None, folder: Path, spec: FeatureStoreSpec, keys: Sequence[str | None], ranks: Ranks
+) -> FeatureStore:
+    """The complete store, settled if the process that has completed it was killed before it could do that."""
+    if store is None or not store.is_settled:
+        store = FeatureStore.open(folder, spec)
+        if ranks.is_first:
+            with suppress(_BusyError), locked_folder(folder, _BusyError):  # otherwise another process is adding to it
+                store = FeatureStore.open(folder, spec)
+                store.settle(filter(None, keys), _rows_per_part(store))
+    return store
+
+
+def _finished(
+    folder: Path, spec: FeatureStoreSpec, keys: Sequence[str | None], cache: HashCache, ranks: Ranks
+) -> FeatureStore:
+    """The store after an extraction: the first rank settles what all of them have computed."""
+    store = FeatureStore.open(folder, spec)
+    if ranks.is_first:
+        store.settle(filter(None, keys), _rows_per_part(store))
+        cache.join()
+    return store
+
+
+def _rows_per_part(store: FeatureStore) -> int:
+    return max(1, min(PART_ROWS, PART_BYTES // (4 * math.prod(store.shape))))
+
+
+class _BusyError(DataError):
+    """Another process has locked the store."""
 
 
 class _Network:
@@ -156,39 +219,65 @@ class _Extraction:
         network: _Network,
         store: FeatureStore,
         cache: HashCache,
+        ranks: Ranks,
     ) -> None:
         # Why pictures were skipped that may be readable another time, by image or, if it is known, by key.
-        self.reasons: dict[int | str, str] = {}
-        self.computed = 0
+        self._reasons: dict[int | str, str] = {}
         self._loader = loader
         self._keys = keys
         self._network = network
         self._store = store
         self._cache = cache
+        self._ranks = ranks
+        self._waiting: list[LoadedPicture] = []
         self._start_part()
 
     def run(self, missing: Sequence[int], workers: int, progress: ProgressCallback | None) -> None:
-        """Load, compute and write the missing images."""
-        batch = self._network.batch
-        chunk = max(1, batch // 4)  # small, so that all threads work on the first batch
-        chunks = np.split(np.array(missing, np.int64), range(chunk, len(missing), chunk))
-        waiting: list[LoadedPicture] = []
-        done = 0
+        """Load, compute and write this rank's share of the missing images, in step with the others."""
+        chunk = max(1, self._network.batch // 4)  # small, so that all threads work on the first batch
+        own = np.array(missing, np.int64)[self._ranks.share(len(missing))]
+        largest = -(-len(missing) // self._ranks.count)
+
+        def report(done: int) -> None:
+            if progress:
+                progress(min(done * self._ranks.count, len(missing)), len(missing))
+
+        steps = self._steps(np.split(own, range(chunk, len(own), chunk)), workers, report)
+        with interrupt_event() as interrupted, closing(steps):
+            self._ranks.in_step(steps, -(-largest // chunk), interrupted)
+            self._ranks.together(lambda: self._finish(report))
+
+    def _steps(
+        self, chunks: Sequence[Integers], workers: int, report: Callable[[int], None]
+    ) -> Generator[None, None, None]:
+        """Load and compute the images, and stop after each chunk."""
+        done, batch = 0, self._network.batch
         for loaded in read_ahead(self._loader.load, chunks, workers):
             for picture in loaded:
                 self._record(picture)
-            waiting += [picture for picture in loaded if picture.crops is not None]
-            while len(waiting) >= batch:
-                self._compute(waiting[:batch])
-                waiting = waiting[batch:]
+            self._waiting += [picture for picture in loaded if picture.crops is not None]
+            while len(self._waiting) >= batch:
+                self._compute(self._waiting[:batch])
+                self._waiting = self._waiting[batch:]
             done += len(loaded)
-            if progress:
-                progress(done - len(waiting), len(missing))
-        if waiting:
-            self._compute(waiting)
-        if progress:
-            progress(len(missing), len(missing))
+            report(done - len(self._waiting))
+            yield
+
+    def _finish(self, report: Callable[[int], None]) -> None:
+        if self._waiting:
+            self._compute(self._waiting)
+            self._waiting = []
+        report(sys.maxsize)
         self.write()
+
+    def of_all_ranks(self, missing: Sequence[int]) -> tuple[list[str | None], dict[int | str, str]]:
+        """The keys of all images, and the reasons why some were skipped, after all ranks have run."""
+        own = missing[self._ranks.share(len(missing))]
+        keys = self._ranks.gather_values([self._keys[image] for image in own])
+        for image, key in zip(missing, (key for part in keys for key in part), strict=True):
+            self._keys[image] = key
+        reasons = self._ranks.gather_values(list(self._reasons.items()))
+        return self._keys, dict(pair for part in reasons for pair in part)
 
     def _record(self, picture: LoadedPicture) -> None:
         self._keys[picture.image] = picture.key
@@ -197,7 +286,7 @@ class _Extraction:
         if picture.is_permanent and picture.key is not None:
             self._unreadable[picture.key] = picture.reason
         else:
-            self.reasons[picture.image if picture.key is None else picture.key] = picture.reason
+            self._reasons[picture.image if picture.key is None else picture.key] = picture.reason
 
     def _compute(self, pictures: Sequence[LoadedPicture]) -> None:
         rows = self._network.rows(pictures)
@@ -210,7 +299,7 @@ class _Extraction:
             self._cache.save(force=False)
 
     def write(self) -> None:
-        """Write the finished rows to the store as one part."""
+        """Write the finished rows to the store as one new part."""
         pictures = [picture for batch, _ in self._finished for picture in batch]
         if pictures or self._unreadable:
             rows = [np.empty((0, *self._store.shape), np.float32), *(rows for _, rows in self._finished)]
@@ -219,8 +308,7 @@ class _Extraction:
                 enlarged={str(picture.key): picture.enlarged for picture in pictures if picture.enlarged is not None},
                 unreadable=self._unreadable,
             )
-            self._store.write(part, np.concatenate(rows), self._boxes_of(pictures))
-            self.computed += len(pictures)
+            self._store.write_new(part, np.concatenate(rows), self._boxes_of(pictures), rank=self._ranks.rank)
         self._start_part()
 
     def _boxes_of(self, pictures: Sequence[LoadedPicture]) -> Floats | None:

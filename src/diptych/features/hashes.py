@@ -37,15 +37,17 @@ def stamp(path: Path) -> Stamp:
 
 
 class HashCache:
-    """The hashes of files by path and stamp, so that an unchanged file is not read again; safe to delete."""
+    """The hashes of files by path and stamp, so that an unchanged file is not read again; safe to delete.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Several ranks write one file each, and read those of all; the first rank joins them at the end.
+    """
+
+    def __init__(self, path: Path, rank: int = 0) -> None:
+        self._all, self._path = path, path if rank == 0 else path.with_stem(f"{path.stem}-{rank}")
         self._known: dict[str, tuple[Stamp, str]] = {}
         self._unsaved = 0
-        with suppress(DataError, TypeError, ValueError, AttributeError):  # an unreadable cache counts as empty
-            known = read_json(path, DataError)
-            self._known = {str(name): ((a, b, c, d), str(digest)) for name, (a, b, c, d, digest) in known.items()}
+        for file in (*self._others(), path):
+            self._read(file)
 
     def get(self, file: Path) -> str | None:
         """The cached hash of a file; None if there is none or the file has changed since."""
@@ -69,9 +71,26 @@ class HashCache:
         if not self._unsaved or not (force or self._unsaved * 10 >= len(self._known)):
             return
         self._unsaved = 0
-        known = {name: (*stamped, digest) for name, (stamped, digest) in list(self._known.items())}
+        known = {name: (*stamped, digest) for name, (stamped, digest) in sorted(self._known.copy().items())}
         with suppress(OSError):  # without the cache, files are read again
             write_text(self._path, json.dumps(known, separators=(",", ":"), ensure_ascii=True) + "\n")
+
+    def join(self) -> None:
+        """Join the files of all ranks, which have saved them, into one."""
+        for file in self._others():
+            self._unsaved += 1
+            self._read(file)
+        self.save()
+        for file in self._others():
+            file.unlink(missing_ok=True)
+
+    def _others(self) -> list[Path]:
+        return sorted(self._all.parent.glob(f"{self._all.stem}-*{self._all.suffix}"))
+
+    def _read(self, file: Path) -> None:
+        with suppress(DataError, TypeError, ValueError, AttributeError):  # an unreadable cache counts as empty
+            known = read_json(file, DataError)
+            self._known |= {str(name): ((a, b, c, d), str(digest)) for name, (a, b, c, d, digest) in known.items()}
 
 
 def _key(file: Path) -> str:

@@ -37,6 +37,7 @@ from diptych.features.image_input import ImageInput, pictures_of
 from diptych.features.roi_align import pool_cells
 from diptych.features.store import FeatureStoreSpec, folder_for_weights, has_store, spec_for
 from diptych.progress import ProgressCallback
+from diptych.ranks import ALONE, Ranks
 
 PIXEL_CACHE_BYTES = 2 * 2**30
 
@@ -45,7 +46,8 @@ PIXEL_CACHE_BYTES = 2 * 2**30
 class StoreOptions:
     """The folder of a frozen backbone's feature stores, and how features that a store lacks are computed.
 
-    With `create`, a store that does not exist is created; by default it is not used.
+    With `create`, a store that does not exist is created; by default it is not used. Several `ranks` compute a share
+    each, so all of them must ask for the same readers in the same order.
     """
 
     folder: Path
@@ -53,6 +55,7 @@ class StoreOptions:
     workers: int = 2
     progress: ProgressCallback | None = None
     create: bool = False
+    ranks: Ranks = ALONE
 
 
 def image_reader(
@@ -375,4 +378,5 @@ def extracted_features(
         workers=store.workers,
         device=store.device,
         progress=store.progress,
+        ranks=store.ranks,
     )

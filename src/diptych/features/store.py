@@ -3,12 +3,15 @@
 A store is a folder. `about.json` holds its spec. Rows are in immutable parts: `part-00000.npy`, and `part-00000.json`
 with the key of each row, which is written last and makes the part valid. If the regions are boxes, these are next to
 the rows in `part-00000.boxes.npy`.
+
+Until an extraction has ended, its rows are in new parts, `new-RANK-00000.npy` and so on, which are read as well. At the end they are settled: moved into the next parts in the order of the images. So a finished store depends neither on
+interruptions nor on how many ranks have computed it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,15 +133,33 @@ class FeatureStore:
         self.folder = folder
         self.shape = about.shape
         self.spec = about.making
+        self._has_boxes = self.spec.regions is not None and self.spec.regions.are_boxes
+        self._read_parts()
+
+    def _read_parts(self) -> None:
+        """Find out which rows there are."""
+        while True:
+            new = sorted(self.folder.glob("new-*.json"))
+            try:
+                self._read_all(new)
+            except DataError:
+                if all(path.exists() for path in new):  # otherwise another process has just settled them
+                    raise
+            else:
+                return
+
+    def _read_all(self, new: Sequence[Path]) -> None:
         self.enlarged: dict[str, tuple[int, int]] = {}
         self.unreadable: dict[str, str] = {}
-        self._has_boxes = self.spec.regions is not None and self.spec.regions.are_boxes
         self._arrays: list[NDArray[np.floating]] = [np.empty((0, *self.shape), self.spec.dtype)]
         self._boxes: list[NDArray[np.floating]] = [np.empty((0, self.shape[0], 4), np.float32)]
         self._row: dict[str, int] = {}
         self._count = 0
-        self._next = 0
-        for path in sorted(folder.glob("part-*.json")):
+        self._next = dict.fromkeys(("part", "new"), 0)  # the numbers of the next parts
+        for path in sorted(self.folder.glob("part-*.json")):
+            self._add(path)
+        self._settled, self._settled_unreadable = self._count, set(self.unreadable)
+        for path in new:
             self._add(path)
 
     @classmethod
@@ -168,6 +189,16 @@ class FeatureStore:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def images(self) -> int:
+        """The number of different images that have features."""
+        return len(self._row)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there are no new parts."""
+        return self._next["new"] == 0
+
     def __contains__(self, key: str) -> bool:
         """Whether an image needs no further work: it has a row, or cannot be read."""
         return key in self._row or key in self.unreadable
@@ -192,15 +223,48 @@ class FeatureStore:
 
     def write(self, part: Part, rows: NDArray[np.floating], boxes: Floats | None = None) -> None:
         """Add a part, completely or not at all; raises DataError if a value does not fit the dtype of the store."""
+        self._write(f"part-{self._next['part']:05d}", part, rows, boxes)
+
+    def write_new(self, part: Part, rows: NDArray[np.floating], boxes: Floats | None = None, *, rank: int = 0) -> None:
+        """Add a new part, which is to be settled later, like `write`; several ranks may do so at the same time."""
+        self._write(f"new-{rank}-{self._next['new']:05d}", part, rows, boxes)
+
+    def settle(self, keys: Iterable[str], rows_per_part: int) -> None:
+        """Move the rows of new parts into ordinary ones, in the order of these keys; others follow.
+
+        The caller must have locked the folder. A process that is killed meanwhile loses nothing.
+        """
+        new = {path: _read(Part, path, _remedy(path)) for path in sorted(self.folder.glob("new-*.json"))}
+        listed = dict.fromkeys([*keys, *(key for part in new.values() for key in part.rows)])
+        moved = [key for key in listed if self._row.get(key, -1) >= self._settled]
+        unreadable = {key: self.unreadable[key] for key in sorted(self.unreadable.keys() - self._settled_unreadable)}
+        done: set[str] = set()
+        for start in range(0, max(len(moved), min(1, len(unreadable))), rows_per_part):
+            some = moved[start : start + rows_per_part]
+            enlarged = {key: self.enlarged[key] for key in some if key in self.enlarged}
+            everything, boxes = np.arange(len(some)), self.boxes(some)
+            self.write(
+                Part(rows=some, enlarged=enlarged, unreadable={} if start else unreadable),
+                self.features(some)[everything],
+                None if boxes is None else boxes[everything],
+            )
+            done.update(some)
+            for path in [path for path, part in new.items() if done.issuperset(part.rows)]:
+                _remove(path)
+                del new[path]
+        for path in self.folder.glob("new-*"):  # rows that are in other parts as well, or that have no keys
+            path.unlink(missing_ok=True)
+        self._read_parts()
+
+    def _write(self, name: str, part: Part, rows: NDArray[np.floating], boxes: Floats | None) -> None:
         if rows.shape != (len(part.rows), *self.shape) or (boxes is not None) != self._has_boxes:
             raise ValueError(f"rows of shape {rows.shape} for {len(part.rows)} images")
-        rows = self._as_stored(rows)
-        name = self.folder / f"part-{self._next:05d}"
+        rows, path = self._as_stored(rows), self.folder / f"{name}.json"
         if boxes is not None:
-            _save(_boxes_file(name), boxes)
-        _save(name.with_suffix(".npy"), rows)
-        write_json(name.with_suffix(".json"), part.model_dump(mode="json"))
-        self._add(name.with_suffix(".json"))
+            _save(_boxes_file(path), boxes)
+        _save(path.with_suffix(".npy"), rows)
+        write_json(path, part.model_dump(mode="json"))
+        self._add(path)
 
     def _as_stored(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
         with np.errstate(over="ignore"):
@@ -212,9 +276,9 @@ class FeatureStore:
         raise DataError(f"{self.folder}: {self.spec.backbone} computes features that are not finite; check its weights")
 
     def _add(self, path: Path) -> None:
-        remedy = f"delete {path.with_suffix('')}.* and compute the features again"
-        number = re.fullmatch(r"part-(\d+)", path.stem)
-        if number is None:
+        remedy = _remedy(path)
+        name = re.fullmatch(r"(part|new-\d+)-(\d+)", path.stem)
+        if name is None:
             raise DataError(f"{path}: not a valid name of a part; move it away")
         part = _read(Part, path, remedy)
         rows = _mapped(path.with_suffix(".npy"), self.spec.dtype, (len(part.rows), *self.shape), remedy)
@@ -224,10 +288,20 @@ class FeatureStore:
         for row, key in enumerate(part.rows):
             self._row.setdefault(key, self._count + row)
         self._count += len(rows)
-        self._next = max(self._next, int(number[1]) + 1)
+        kind = name[1].partition("-")[0]
+        self._next[kind] = max(self._next[kind], int(name[2]) + 1)
         self.enlarged |= part.enlarged
         if part.decoder == DECODER:
             self.unreadable |= part.unreadable
+
+
+def _remedy(part: Path) -> str:
+    return f"delete {part.with_suffix('')}.* and compute the features again"
+
+
+def _remove(part: Path) -> None:
+    for path in (part, part.with_suffix(".npy"), _boxes_file(part)):
+        path.unlink(missing_ok=True)
 
 
 def _boxes_file(part: Path) -> Path:

@@ -32,6 +32,7 @@ from diptych.training.engine.collapse import CollapseWatch
 from diptych.training.engine.events import Reason, TrainingEnd, TrainingStart
 from diptych.training.engine.journal import Journal
 from diptych.training.engine.loop import PreparedStage, StageLoop
+from diptych.training.extract_together import extract_together
 from diptych.training.prepare import prepare_stage
 from diptych.training.recipe import Recipe
 from diptych.training.recipe_loader import load_recipe
@@ -150,6 +151,7 @@ def _train_stages(
         if position.stage_done:
             ranks.first_alone(partial(_keep_stage, training, position.stage))
             position, snapshot = _next_stage(position, recipe), None
+        extract_together(training, start, device, position.stage, snapshot)
         prepared = ranks.first_alone(partial(prepare, training, start, device, position.stage, snapshot))
         copy_first((*prepared.step.matcher.state_dict().values(), *prepared.step.parameters.values()), ranks)
         loop = StageLoop(prepared, position, Journal(run).finished_steps())

@@ -218,12 +218,15 @@ class TorchEngine:
 
     # Corpora
 
-    def image_reader(self, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None) -> InputReader:
+    def image_reader(
+        self, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None, ranks: Ranks = ALONE
+    ) -> InputReader:
         """The reader of a corpus' images for this model; keep it to encode a corpus again without decoding it again.
 
-        If the backbone has a feature store, the reader reads from it, after computing the features that it lacks.
+        If the backbone has a feature store, the reader reads from it, after computing the features that it lacks, of
+        which each of several `ranks` computes a share.
         """
-        store = None if self.stores is None else StoreOptions(self.stores, self.device, workers, progress)
+        store = None if self.stores is None else StoreOptions(self.stores, self.device, workers, progress, ranks=ranks)
         return image_reader(corpus, self.matcher.image_input, self.matcher.pretrained, store=store)
 
     def encode_corpus(
@@ -270,7 +273,7 @@ class TorchEngine:
         ranks: Ranks = ALONE,
     ) -> tuple[Tensor, Integers, dict[str, str]]:
         """Encode a corpus' images: the encodings, the image number of each row, and why images were skipped, by id."""
-        reader = reader or self.image_reader(corpus, workers, progress)
+        reader = reader or self.image_reader(corpus, workers, progress, ranks)
         count = len(corpus.image_ids)
         chunks = np.split(np.arange(count), range(IMAGES_AT_ONCE, count, IMAGES_AT_ONCE))
         rows, numbers, done = [], [], 0

@@ -20,6 +20,7 @@ from diptych.features.map_reader import map_reader
 from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.model import Model
 from diptych.progress import ProgressCallback
+from diptych.ranks import ALONE, Ranks
 from diptych.training.recipe import Stage
 
 AT_ONCE = 256  # images whose vectors are measured in one batch
@@ -43,6 +44,7 @@ class StageImages:
     workers: int
     progress: ProgressCallback  # of computing features
     report: Callable[[str], None]
+    ranks: Ranks = ALONE  # that compute features together
     # By the corpus' id; the corpus is kept, so that no other one gets its id.
     _store_readers: dict[int, tuple[Corpus, InputReader]] = field(default_factory=dict, init=False, repr=False)
     # By the reader's id: how many enlarged images have been reported.
@@ -91,7 +93,7 @@ class StageImages:
         return backbone if 0 < frozen_steps(backbone) < len(backbone.steps) else None
 
     def _store(self) -> StoreOptions:
-        return StoreOptions(self.stores, self.model.device, self.workers, self.progress, create=True)
+        return StoreOptions(self.stores, self.model.device, self.workers, self.progress, create=True, ranks=self.ranks)
 
     @torch.inference_mode()
     def standardise(self, corpus: Corpus) -> None:
