@@ -57,7 +57,8 @@ def test_a_rank_that_is_gone_is_noticed_by_the_others(tmp_path):
     (first, _, errors), (second, _, _) = finish(start_ranks(2, [file, "lost"]), seconds=60)
     assert (first, second) == (1, 3)
     assert errors.strip().endswith(
-        "RankError: another rank has ended; what was saved is complete: run the same command again (to train: with --resume)"
+        "RankError: another rank has ended; what was saved is complete: "
+        "run the same command again (to train: with --resume)"
     )
 
 

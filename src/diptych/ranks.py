@@ -244,7 +244,8 @@ def _lost_ranks() -> Iterator[None]:
     except RuntimeError as reason:
         why = "" if "peer" in str(reason) else f" ({_first_line(reason)})"
         raise RankError(
-            f"another rank has ended{why}; what was saved is complete: run the same command again (to train: with --resume)"
+            f"another rank has ended{why}; what was saved is complete: "
+            "run the same command again (to train: with --resume)"
         ) from None
 
 

@@ -4,7 +4,8 @@ A store is a folder. `about.json` holds its spec. Rows are in immutable parts: `
 with the key of each row, which is written last and makes the part valid. If the regions are boxes, these are next to
 the rows in `part-00000.boxes.npy`.
 
-Until an extraction has ended, its rows are in new parts, `new-RANK-00000.npy` and so on, which are read as well. At the end they are settled: moved into the next parts in the order of the images. So a finished store depends neither on
+Until an extraction has ended, its rows are in new parts, `new-RANK-00000.npy` and so on, which are read as well. At the
+end they are settled: moved into the next parts, in the order of the images. So a finished store depends neither on
 interruptions nor on how many ranks have computed it.
 """
 
