@@ -31,9 +31,10 @@ def shown(terminal):
         callbacks.send(Message("[not markup] left out", "yellow"))
         callbacks.send(StageStart(1, 2, steps=8, steps_per_epoch=4, steps_done=2, objective=Hinge()))
         callbacks.send(StepEnd(1, 1, 3, 3, {"hinge": 0.25}, 0.5, 0.001, 16, 1234.0))
-        for number, is_best in ((1, True), (2, False)):
-            terms = {"hinge": 0.5}
-            callbacks.send(EpochEnd(1, number, 2, 4, 4, {}, "rsum 300.0", 0.5, terms, 0.001, {}, {}, is_best, 1.0))
+        for number, is_best, skipped in ((1, True, 0), (2, False, 3)):
+            terms, half = {"hinge": 0.5}, {"precision": "float16", "skipped_steps": skipped}
+            made = EpochEnd(1, number, 2, 4, 4, {}, "rsum 300.0", 0.5, terms, 0.001, {}, {}, is_best, 1.0, **half)
+            callbacks.send(made)
     return output.getvalue()
 
 
@@ -42,7 +43,7 @@ def test_a_file_gets_lines_and_no_bar():
         "features: 2 to do",
         "[not markup] left out",
         "stage 1  epoch 1/2  loss 0.5000  val rsum 300.0  best",
-        "stage 1  epoch 2/2  loss 0.5000  val rsum 300.0",
+        "stage 1  epoch 2/2  loss 0.5000  val rsum 300.0  3 of 4 steps skipped (overflow in float16)",
     ]
 
 

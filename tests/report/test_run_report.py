@@ -65,6 +65,14 @@ def test_class_errors_are_drawn_if_the_journal_has_them(run, encoded, tmp_path):
     assert "Class error in training: images goes from 80 to 80; texts goes from 95.5 to 95.5" in page
 
 
+def test_the_precision_is_a_fact_if_a_stage_trained_in_another_than_float32(run, encoded, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "copy")
+    assert "float32, float16" not in write_report(copied, encoded, evaluate_encoded([encoded]), "test").read_text()
+    before, _, last = (recipe := copied / "recipe.toml").read_text().rpartition('precision = "float32"')
+    recipe.write_text(f'{before}precision = "float16"{last}')
+    assert "float32, float16" in write_report(copied, encoded, evaluate_encoded([encoded]), "test").read_text()
+
+
 def test_a_model_of_sets_on_stored_features_has_all_sections(tmp_path):
     corpus = make_scenes(train=8, val=4, test=6, texts=2)
     values = np.random.default_rng(0).normal(size=(len(corpus.image_ids), 3, 5)).astype(np.float32)

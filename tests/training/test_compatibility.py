@@ -185,6 +185,11 @@ BROKEN_RECIPES = {
         corpus_of_groups(),
         "epochs: 'correlation' is solved in one pass over the pairs; set epochs = 1 and no neighbours",
     ),
+    "mixed precision in closed form": (
+        Stage(objective=Correlation(), epochs=1, precision="float16"),
+        corpus_of_groups(),
+        "precision = 'float16': 'correlation' solves equations, which half precision would spoil; leave precision out",
+    ),
     "classes of phrases": (
         Stage(objective=Instance(), phrases=PHRASES),
         corpus_of_groups(),

@@ -16,6 +16,7 @@ from diptych.report.baselines import compare_with_baselines, open_baselines
 from diptych.training.inputs import text_features
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
+from support.runs import epoch_lines
 
 FEW = ("stage.1.epochs=1", "stage.1.batches.size=16")
 WAYS = {
@@ -56,6 +57,14 @@ def test_a_pair_can_be_adapted(kind, way, adapt, pair_folder, corpus):
     first = [name for name in start.state_dict() if ".0." in name and ("resblocks" in name or "layers" in name)]
     assert first
     assert moved.isdisjoint(first) == (way == "last-blocks")
+
+
+@pytest.mark.parametrize("kind", ["open_clip", "clip", "siglip", "siglip2"])
+def test_a_pair_is_adapted_in_half_precision(kind, adapt):
+    plain = epoch_lines(adapt(kind, "lora"))[-1]
+    rounded = epoch_lines(adapt(kind, "lora", "stage.1.precision=float16", into="half"))[-1]
+    assert rounded["loss"] == pytest.approx(plain["loss"], rel=0.03)
+    assert rounded["loss"] != plain["loss"]
 
 
 def test_heads_read_features_that_are_computed_once(adapt, tmp_path, monkeypatch):

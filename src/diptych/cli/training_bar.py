@@ -55,6 +55,8 @@ class TrainingBar(Callback):
         """Print the epoch's line."""
         trained = f" loss {epoch.loss:.4f}" if epoch.epoch else "(the start)"
         line = f"stage {epoch.stage}  epoch {epoch.epoch}/{epoch.epochs} {trained}  val {epoch.summary}"
+        if epoch.skipped_steps:
+            line += f"  {epoch.skipped_steps} of {epoch.step} steps skipped (overflow in {epoch.precision})"
         self._print(line + ("  best" if epoch.is_best else ""), "bold" if epoch.is_best else "")
 
     def on_preparation(self, preparation: Preparation) -> None:

@@ -101,11 +101,13 @@ def _training_page(
     recipe, epochs = load_recipe(str(run / "recipe.toml")), read_epochs(run)
     messages = [line["message"] for line in Journal(run).lines() if "message" in line]
     seconds = sum(epoch["seconds"] for epoch in epochs)
+    precisions = list(dict.fromkeys(stage.precision for stage in recipe.stage))
     facts = {
         "data": f"{corpus.name}, split {split}",
         **{name: f"{size:,}" for name, size in ({"images": len(corpus.image_ids)} | dict(sizes)).items()},
         "epochs": str(trained_epochs(epochs)),
         "training time": f"{seconds / 60:.1f} min",
+        **({"precision": ", ".join(precisions)} if set(precisions) - {"float32"} else {}),
         "diptych": __version__,
     }
     return RunPage(

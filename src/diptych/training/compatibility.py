@@ -188,6 +188,12 @@ RECIPE_RULES = (
         "set epochs = 1 and no neighbours",
     ),
     Rule(
+        "mixed precision in closed form",
+        lambda case: case.objective.closed_form and case.stage.precision != "float32",
+        "precision = {stage.precision!r}: {case.objective.name!r} solves equations, which half precision would spoil",
+        "leave precision out",
+    ),
+    Rule(
         "classes of phrases",
         lambda case: "classes" in case.objective.needs and case.stage.phrases is not None,
         "objective: {case.objective.name!r} makes each group of images and texts a class; phrases have no groups",

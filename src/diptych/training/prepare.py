@@ -21,6 +21,7 @@ from diptych.training.engine.checkpoint import Snapshot
 from diptych.training.engine.last_blocks import LAST, last_blocks
 from diptych.training.engine.loop import PreparedStage
 from diptych.training.engine.optimiser import make_optimiser
+from diptych.training.engine.precision import BatchEncoder, LossScaler, in_precision, precision_remark
 from diptych.training.engine.step import ClosedFormStep, Step
 from diptych.training.engine.trainable import set_trainable
 from diptych.training.inputs.base_encodings import BaseEncodings
@@ -43,6 +44,8 @@ def prepare_stage(training: TrainingContext, model: Model, number: int, snapshot
         if not streams:
             _report_unmatched(training, number, train)
         _report_last_blocks(training, model, stage)
+        if remark := precision_remark(stage.precision, model.device):
+            training.callbacks.message(f"stage {number}: {remark}")
     set_trainable(model.matcher, stage.trainable, stage.lora)
     join_batch_norms(model.matcher, training.ranks)
     images = StageImages(
@@ -69,7 +72,7 @@ def make_step(
     stage: Stage,
     device: torch.device,
     needs: Sequence[Need] = (),
-    encoder: Matcher | None = None,
+    encoder: BatchEncoder | None = None,
 ) -> Step:
     """The step of a stage for what is trainable now, with a fresh optimiser and fresh parameters of the objective."""
     objective = stage.objective
@@ -80,8 +83,18 @@ def make_step(
     parameters = made[0] if made else nn.ParameterDict({name: nn.Parameter(start) for name, start in initial.items()})
     optimiser = make_optimiser(matcher, stage.optimiser, parameters.values())
     kind = ClosedFormStep if matcher.solves_in_closed_form else Step
-    clip, chunk = stage.optimiser.clip, stage.batches.chunk
-    return kind(matcher, objective, optimiser, device, clip, chunk, parameters, tuple(needs), encoder)
+    return kind(
+        matcher,
+        objective,
+        optimiser,
+        device,
+        clip=stage.optimiser.clip,
+        chunk=stage.batches.chunk,
+        parameters=parameters,
+        needs=tuple(needs),
+        encoder=in_precision(matcher if encoder is None else encoder, stage.precision, device),
+        scaler=LossScaler(stage.precision, device),
+    )
 
 
 def _base_encodings(training: TrainingContext, model: Model, stage: Stage, train: Corpus) -> BaseEncodings | None:

@@ -21,6 +21,7 @@ from diptych.models.matcher import ModelSettings
 from diptych.models.matchers.projected import Head
 from diptych.objectives.objective import Objective
 from diptych.settings import Count, Flag, Number, Settings, first_error
+from diptych.training.engine.precision import Precision
 from diptych.training.engine.schedule import Schedule, StepSchedule
 
 
@@ -87,6 +88,7 @@ class Stage(Settings):
     `lora` adds trainable low-rank factors to frozen weight matrices; nothing else is then trainable by default.
     `interpolate` measures (1 - share) * start + share * best after the last epoch, for each of these shares, and keeps
     the best of them as the stage's best snapshot (WiSE-FT, Wortsman et al. 2022).
+    `precision` is that of the towers in training; weights, scores, losses and val stay in float32.
     `offline` adds hard negatives from mined lists to each pair, for objectives that use them.
     `phrases` trains on phrases and regions instead of texts and images, and measures localisation.
     `select` is the metric on val that chooses the best snapshot; `patience` stops after that many epochs without a
@@ -106,6 +108,7 @@ class Stage(Settings):
     offline: OfflineSettings | None = None
     phrases: PhraseSettings | None = None
     optimiser: Optimiser = Optimiser()
+    precision: Precision = "float32"
     schedule: Schedule = StepSchedule()
     select: str = "rsum"
     patience: Count | None = None

@@ -14,7 +14,10 @@ from diptych.objectives.objective import Objective
 
 SOURCE = Path(diptych.__file__).parent
 MODULES = [
-    *(f"engine/{name}" for name in ("loop", "step", "scoring", "chunks", "optimiser", "trainable", "collapse")),
+    *(
+        f"engine/{name}"
+        for name in ("loop", "step", "scoring", "chunks", "optimiser", "trainable", "collapse", "precision")
+    ),
     *("engine/checkpoint", "prepare"),
 ]
 # Names that are also ordinary English words; they count as names where they are quoted.

@@ -13,14 +13,16 @@ from torch import Tensor
 from diptych.data.corpus import Integers
 from diptych.data.sampling.batch import PairBatch
 from diptych.data.sampling.share import Share
-from diptych.models.matcher import EncodedBatch, Matcher
+from diptych.models.matcher import EncodedBatch
 from diptych.models.tower import Tokens
 from diptych.training.distributed.operations import gather, scatter, spread, total
+from diptych.training.engine.precision import BatchEncoder
+from diptych.training.needs.need import PairScorer
 
 ENCODING, SCORING = range(2)  # uses of random numbers
 
 
-def encode_share(matcher: Matcher, batch: PairBatch, tokens: Tokens, device: torch.device) -> EncodedBatch:
+def encode_share(matcher: BatchEncoder, batch: PairBatch, tokens: Tokens, device: torch.device) -> EncodedBatch:
     """Encode this rank's images and texts of a batch, and gather those of all ranks in the order of the batch."""
     share = batch.share
     assert share is not None
@@ -57,7 +59,7 @@ def own_gradients(images: Tensor, texts: Tensor, share: Share) -> tuple[Tensor, 
 class SharedScores:
     """Scores common encodings with a matcher, each rank some of the rows."""
 
-    matcher: Matcher
+    matcher: PairScorer
     share: Share
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ class Position:
 
     In epoch 0, what the stage starts from has yet to be measured (`include_start`); `best_epoch` 0 is that start.
     `sums` and `errors` are the loss terms and error rates of the epoch so far, summed over `pairs`; `stuck` counts
-    consecutive steps that look collapsed.
+    consecutive steps that look collapsed, and `overflows` the epoch's steps that were skipped in float16.
     """
 
     stage: int = 1
@@ -36,10 +36,11 @@ class Position:
     sums: dict[str, float] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
     stage_done: bool = False
+    overflows: int = 0
 
     def next_epoch(self) -> Position:
         """The start of the next epoch."""
-        return replace(self, epoch=self.epoch + 1, step=0, pairs=0, sums={}, errors={})
+        return replace(self, epoch=self.epoch + 1, step=0, pairs=0, sums={}, errors={}, overflows=0)
 
 
 def snapshot_path(run: Path) -> Path:
@@ -48,7 +49,7 @@ def snapshot_path(run: Path) -> Path:
 
 
 def save_snapshot(run: Path, tokeniser: Tokeniser, step: Step, position: Position, corpus: str) -> None:
-    """Write weights, optimiser, random state and position; the previous file stays until this one is complete."""
+    """Write all that the next step depends on; the previous file stays until this one is complete."""
     matcher, optimiser = step.matcher, step.optimiser
     names: dict[Tensor, str] = {parameter: name for name, parameter in _parameters(step)}
     tensors = {f"model.{name}": tensor for name, tensor in matcher.state_dict().items()}
@@ -62,6 +63,7 @@ def save_snapshot(run: Path, tokeniser: Tokeniser, step: Step, position: Positio
     if torch.cuda.is_available():
         tensors["random.cuda"] = torch.cuda.get_rng_state()
     about = {**matcher_header(matcher, tokeniser), "position": asdict(position), "corpus": corpus}
+    about["loss_scaler"] = step.scaler.state()
     save_tensors(snapshot_path(run), tensors, about)
 
 
@@ -106,7 +108,7 @@ class Snapshot:
 
     @torch.no_grad()
     def restore(self, step: Step) -> None:
-        """Restore weights, optimiser state and random state."""
+        """Restore weights, optimiser state, the scale of the loss and random state."""
         optimiser = step.optimiser
         load_weights(step.matcher, self._under("model."), self.about, self.path)
         for name, parameter in step.parameters.items():
@@ -124,6 +126,7 @@ class Snapshot:
                     key: value if key == "step" and not fused else value.to(parameter.device)
                     for key, value in state.items()
                 }
+        step.scaler.load_state(self.about.get("loss_scaler", {}))
         torch.set_rng_state(self.tensors["random.cpu"])
         if "random.cuda" in self.tensors and torch.cuda.is_available():
             torch.cuda.set_rng_state(self.tensors["random.cuda"])

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from diptych.data.sampling.batch import PairBatch
 from diptych.models.layers.sets import concatenate_encodings
-from diptych.models.matcher import Matcher
 from diptych.objectives.objective import Loss, Objective, ScoreSummary
 from diptych.objectives.ranking import Direction, Queries
 from diptych.training.distributed.encoding import (
@@ -29,32 +28,41 @@ from diptych.training.distributed.encoding import (
     own_gradients,
     own_random,
 )
+from diptych.training.engine.precision import BatchEncoder
 from diptych.training.engine.scoring import tokens_to_device
 from diptych.training.needs.need import PairScorer
 
 
 def chunked_gradients(
-    matcher: Matcher,
+    matcher: BatchEncoder,
     objective: Objective,
     parameters: Mapping[str, Tensor],
     batch: PairBatch,
     chunk: int,
+    *,
     device: torch.device,
+    backward: Callable[[Tensor], Tensor],
 ) -> tuple[Loss, ScoreSummary]:
-    """Add a batch's gradients to those of all trainable parameters, encoding `chunk` images or texts at a time."""
+    """Add a batch's gradients to those of all trainable parameters, encoding `chunk` images or texts at a time.
+
+    `backward` computes the gradients of a loss, which it may scale, and returns the loss without its graph.
+    """
+    gradients = partial(_chunked_gradients, matcher, objective, parameters, device=device, backward=backward)
     if batch.share is None:
-        return _chunked_gradients(matcher, objective, parameters, _sorted_by_words(batch), chunk, device)
+        return gradients(_sorted_by_words(batch), chunk)
     with own_random(batch.share, ENCODING):
-        return _chunked_gradients(matcher, objective, parameters, batch, chunk, device)
+        return gradients(batch, chunk)
 
 
 def _chunked_gradients(
-    matcher: Matcher,
+    matcher: BatchEncoder,
     objective: Objective,
     parameters: Mapping[str, Tensor],
     batch: PairBatch,
     chunk: int,
+    *,
     device: torch.device,
+    backward: Callable[[Tensor], Tensor],
 ) -> tuple[Loss, ScoreSummary]:
     share = batch.share
     images = [_Chunk(partial(_encode_images, matcher, part, device), device) for part in _split(batch.images, chunk)]
@@ -71,7 +79,7 @@ def _chunked_gradients(
         encoded, scorer = gather_encodings(*encoded, share), SharedScores(matcher, share)
     queries = _ChunkedQueries(scorer, *encoded, batch, device, parameters, within="within" in objective.needs)
     rows = torch.split(torch.arange(len(batch), device=device), chunk)
-    loss = objective.chunked_loss(queries, rows, _backward)
+    loss = objective.chunked_loss(queries, rows, backward)
     gradients = queries.image_gradient(), queries.text_gradient()
     if share is not None:
         gradients = own_gradients(*gradients, share)
@@ -159,16 +167,11 @@ class _Chunk:
             encoded.backward(gradient[:, : encoded.shape[1]])
 
 
-def _backward(loss: Tensor) -> Tensor:
-    loss.backward()
-    return loss.detach()
-
-
-def _encode_images(matcher: Matcher, images: NDArray[Any], device: torch.device) -> Tensor:
+def _encode_images(matcher: BatchEncoder, images: NDArray[Any], device: torch.device) -> Tensor:
     return matcher.encode_images(torch.from_numpy(images).to(device))
 
 
-def _encode_texts(matcher: Matcher, batch: PairBatch, rows: slice, device: torch.device) -> Tensor:
+def _encode_texts(matcher: BatchEncoder, batch: PairBatch, rows: slice, device: torch.device) -> Tensor:
     features = None if batch.text_features is None else batch.text_features[rows]
     return matcher.encode_texts(tokens_to_device(batch.ids[rows], batch.lengths[rows], features, device))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from diptych.objectives.objective import Objective
+    from diptych.training.engine.precision import Precision
     from diptych.training.recipe import Recipe
 
 Reason = Literal["finished", "stopped", "interrupted", "failed"]
@@ -101,6 +102,7 @@ class EpochEnd:
 
     `metrics` were measured on val, and `summary` states the most important of them. `loss` and `terms` are means per
     pair; `learned` holds single parameters of the objective, such as a temperature, and `class_error` percentages.
+    `precision` is that of the towers; in float16, `skipped_steps` had gradients that overflowed, and moved nothing.
     Epoch 0 is what a stage with `include_start` starts from: it has metrics, but no terms, and its loss is NaN.
     """
 
@@ -118,6 +120,8 @@ class EpochEnd:
     class_error: Mapping[str, float]
     is_best: bool
     seconds: float
+    precision: Precision = "float32"
+    skipped_steps: int = 0
 
 
 @dataclass(frozen=True)

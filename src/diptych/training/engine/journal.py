@@ -101,6 +101,8 @@ def _trained(epoch: EpochEnd) -> dict[str, Any]:
         "rate": epoch.rate,
         "loss": epoch.loss,
         "terms": epoch.terms,
+        **({"precision": epoch.precision} if epoch.precision != "float32" else {}),
+        **({"skipped_steps": epoch.skipped_steps} if epoch.skipped_steps else {}),
         **({"learned": epoch.learned} if epoch.learned else {}),
         **({"class_error": epoch.class_error} if epoch.class_error else {}),
     }

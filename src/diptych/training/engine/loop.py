@@ -22,6 +22,7 @@ from diptych.training.engine.checkpoint import Position, save_objective_state, s
 from diptych.training.engine.events import Checkpoint, EpochEnd, Message, Skipped, StageStart, StepEnd
 from diptych.training.engine.interpolation import interpolate_stage
 from diptych.training.engine.optimiser import current_rate, set_rate
+from diptych.training.engine.precision import SMALLEST_SCALE
 from diptych.training.engine.step import Step
 from diptych.training.engine.trainable import train_mode
 from diptych.training.inputs.pairs import StageData
@@ -132,7 +133,8 @@ class StageLoop:
             errors[name] = errors.get(name, 0.0) + float(rate) * len(batch)
         looks_collapsed = self.stage.objective.has_collapsed(summary, sum(values[name] for name in loss.terms))
         stuck = self.position.stuck + 1 if looks_collapsed else 0
-        self.position = replace(self.position, sums=sums, errors=errors, stuck=stuck)
+        overflows = self.position.overflows + self.step.scaler.has_overflowed
+        self.position = replace(self.position, sums=sums, errors=errors, stuck=stuck, overflows=overflows)
         return {name: value * weights[name] / len(batch) for name, value in values.items()}
 
     def _report_step(self, batch: PairBatch, terms: Mapping[str, float], pairs_per_second: float) -> None:
@@ -166,10 +168,15 @@ class StageLoop:
         return self.stage.optimiser.rate * self.stage.schedule.share(epochs_done, self.stage.epochs)
 
     def _check_finite(self, total: float) -> None:
-        if not math.isfinite(total):
-            position = self.position
-            where = f"stage {position.stage}, epoch {position.epoch}, step {position.step + 1}"
-            raise RunError(f"{where}: the loss is {total}; lower optimiser.rate, which is {self._rate():g}")
+        if math.isfinite(total) and self.step.scaler.value >= SMALLEST_SCALE:
+            return
+        position = self.position
+        where = f"stage {position.stage}, epoch {position.epoch}, step {position.step + 1}"
+        found = "the gradients overflow at any scale" if math.isfinite(total) else f"the loss is {total}"
+        remedy = f"lower optimiser.rate, which is {self._rate():g}"
+        if self.stage.precision == "float16":
+            remedy += ", or set precision = 'bfloat16', which has the range of float32"
+        raise RunError(f"{where}: {found}; {remedy}")
 
     def _finish_epoch(self, seconds: float) -> None:
         """Validate, keep the best, write the epoch's line, and move to the start of the next epoch."""
@@ -245,6 +252,8 @@ class StageLoop:
             class_error={name: 100 * wrong / pairs for name, wrong in position.errors.items()},
             is_best=is_best,
             seconds=seconds,
+            precision=self.stage.precision,
+            skipped_steps=position.overflows,
         )
 
     def _save_best(self, metrics: dict[str, float]) -> None:
@@ -303,7 +312,7 @@ def _place(position: Position) -> dict[str, int]:
 
 
 def _start_of_epoch(position: Position) -> Position:
-    return replace(position, step=0, pairs=0, sums={}, errors={})
+    return replace(position, step=0, pairs=0, sums={}, errors={}, overflows=0)
 
 
 def _weight_in_sum(loss: Loss, term: str, pairs: int) -> int:

@@ -12,10 +12,11 @@ from torch import Tensor
 from diptych.data.corpus import Floats, Integers
 from diptych.data.sampling.batch import PairBatch
 from diptych.data.sampling.extras import Extras
-from diptych.models.matcher import EncodedBatch, Matcher
+from diptych.models.matcher import EncodedBatch
 from diptych.models.tower import Tokens
 from diptych.objectives.objective import Objective, ScoredPairs
 from diptych.training.distributed.encoding import SharedScores, encode_share
+from diptych.training.engine.precision import BatchEncoder
 from diptych.training.needs.need import EncodedPairs, Need
 
 
@@ -23,7 +24,7 @@ from diptych.training.needs.need import EncodedPairs, Need
 class BatchScorer:
     """Encodes and scores batches for an objective."""
 
-    matcher: Matcher
+    matcher: BatchEncoder
     objective: Objective
     needs: Sequence[Need]
     device: torch.device
@@ -38,7 +39,7 @@ class BatchScorer:
         return ScoredPairs(scores, positives, extras, self.parameters), pairs.encoded.terms
 
 
-def encode_pairs(matcher: Matcher, batch: PairBatch, device: torch.device) -> EncodedPairs:
+def encode_pairs(matcher: BatchEncoder, batch: PairBatch, device: torch.device) -> EncodedPairs:
     """Encode a batch for training, on all ranks together if it is shared."""
     image_of, text_of = (torch.from_numpy(rows).to(device) for rows in (batch.image_of, batch.text_of))
     counts = int(batch.image_of.max()) + 1, int(batch.text_of.max()) + 1
@@ -50,7 +51,7 @@ def encode_pairs(matcher: Matcher, batch: PairBatch, device: torch.device) -> En
     return EncodedPairs(SharedScores(matcher, batch.share), encoded, image_of, text_of, *counts, batch.text_repeats)
 
 
-def _encode_all(matcher: Matcher, batch: PairBatch, image_of: Tensor, device: torch.device) -> EncodedBatch:
+def _encode_all(matcher: BatchEncoder, batch: PairBatch, image_of: Tensor, device: torch.device) -> EncodedBatch:
     image_of_text = image_of
     if batch.text_repeats:  # a text that is in several pairs belongs to the image of the first
         first = np.unique(batch.text_of, return_index=True)[1]

@@ -15,17 +15,18 @@ from diptych.objectives.objective import Loss, Objective, ScoreSummary
 from diptych.training.distributed.encoding import seed_common
 from diptych.training.distributed.gradients import sum_gradients, take_gradients_of_first
 from diptych.training.engine.chunks import chunked_gradients
+from diptych.training.engine.precision import BatchEncoder, LossScaler
 from diptych.training.engine.scoring import BatchScorer, tokens_to_device
 from diptych.training.needs.need import Need
 
 
 @dataclass(frozen=True)
 class Step:
-    """Trains on one batch when called.
+    """Trains on one batch when called; a step whose gradients overflow in float16 is skipped.
 
     `parameters` are the objective's own, `clip` is the largest gradient norm (0 for no limit), and `chunk` the number
-    of images or texts that are encoded at a time (all by default). `encoder` encodes the batches if they hold something
-    else than the matcher's inputs; it shares the matcher's weights.
+    of images or texts that are encoded at a time (all by default). `encoder` encodes and scores the batches with the
+    matcher's weights, if they hold something else than the matcher's inputs or in another precision.
     """
 
     matcher: Matcher
@@ -36,7 +37,8 @@ class Step:
     chunk: int | None = None
     parameters: nn.ParameterDict = field(default_factory=nn.ParameterDict)
     needs: tuple[Need, ...] = ()
-    encoder: Matcher | None = None
+    encoder: BatchEncoder | None = None
+    scaler: LossScaler = field(default_factory=LossScaler)
 
     @property
     def resumes_within_epoch(self) -> bool:
@@ -47,6 +49,8 @@ class Step:
         """Train on one batch."""
         self.optimiser.zero_grad()
         loss, summary = self.gradients(batch)
+        if not self.scaler.unscale(self.optimiser):
+            return loss, summary
         if self.clip:
             nn.utils.clip_grad_norm_(_parameters(self.optimiser), self.clip)
         self.optimiser.step()
@@ -55,7 +59,10 @@ class Step:
         return loss, summary
 
     def gradients(self, batch: PairBatch) -> tuple[Loss, ScoreSummary]:
-        """Add a batch's gradients to those of all trainable parameters, on all ranks if it is shared."""
+        """Add a batch's gradients to those of all trainable parameters, on all ranks if it is shared.
+
+        They are those of the scaled loss. All ranks have the same, and find the same overflows.
+        """
         if batch.share is None:
             return self._gradients(batch)
         seed_common(batch.share)
@@ -65,16 +72,19 @@ class Step:
         return computed
 
     def _gradients(self, batch: PairBatch) -> tuple[Loss, ScoreSummary]:
-        encoder = self.matcher if self.encoder is None else self.encoder
+        encoder: BatchEncoder = self.matcher if self.encoder is None else self.encoder
         if self.chunk is not None and self.chunk < len(batch):
             parameters = dict(self.parameters)
-            return chunked_gradients(encoder, self.objective, parameters, batch, self.chunk, self.device)
+            backward = self.scaler.backward
+            return chunked_gradients(
+                encoder, self.objective, parameters, batch, self.chunk, device=self.device, backward=backward
+            )
         for need in self.needs:
             need.before_step(batch, self.optimiser, self.device)
         score = BatchScorer(encoder, self.objective, self.needs, self.device, dict(self.parameters))
         scored, model_terms = score(batch)
         loss = replace(self.objective.loss(scored), model_terms=model_terms)
-        loss.total.backward()
+        self.scaler.backward(loss.total)
         return loss, self.objective.summary(scored)
 
     def finish_epoch(self) -> None:
