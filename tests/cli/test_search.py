@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from diptych.cli.main import app
 from diptych.cli.places import default_index
-from diptych.cli.search import METHODS
+from diptych.cli.search import BY_WORDS, METHODS
 from diptych.errors import DiptychError
 from diptych.index.entries import Method
 from diptych.index.sync import sync
@@ -121,6 +121,15 @@ def test_a_query_of_unknown_words_finds_nothing(index):
         answer = json.loads(result.stdout)
         assert not answer["hits"]
         assert not answer["found"]
+
+
+def test_words_in_names_are_hinted_at_if_meaning_finds_nothing(index):
+    by_meaning = invoke(index, "lime", "--mode", "meaning", "--json")
+    assert json.loads(by_meaning.stdout)["words_exist"] is True
+    assert BY_WORDS in by_meaning.stderr
+    by_words = invoke(index, "lime", "--mode", "words", "--json")
+    assert [hit["key"] for hit in json.loads(by_words.stdout)["hits"]] == ["old/lime.png"]
+    assert BY_WORDS not in by_words.stderr + invoke(index, "zebras", "--mode", "meaning").stderr
 
 
 def test_a_mistyped_query_is_corrected_in_a_note(index):

@@ -32,7 +32,14 @@ def test_json_names_what_a_client_may_know_and_no_path():
     entry = Entry(3, "image", "a/b.jpg", 3, path="/home/ada/a/b.jpg", folder="a", columns={"year": "1999"})
     answer = Answer((Hit(entry, 0.5, "weak", 0.01, (7,)),), False, 12).to_json()
     (hit,) = answer.pop("hits")
-    assert answer == {"found": False, "searched": 12, "method": "exact", "next": None, "suggestion": None}
+    assert answer == {
+        "found": False,
+        "searched": 12,
+        "method": "exact",
+        "next": None,
+        "suggestion": None,
+        "words_exist": False,
+    }
     assert (hit["fit"], hit["probability"], hit["stands_out"]) == ("weak", 0.01, False)
     assert "path" not in hit
     assert "/home" not in str(hit)

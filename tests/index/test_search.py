@@ -122,7 +122,7 @@ def test_a_message_explains_an_answer_without_hits(kit, store, monkeypatch):
     (filtered,) = searcher.search_texts(["red"], SearchRequest(filters=Filters(folder="elsewhere")))
     assert filtered.message == "No image passes the filters; widen them."
     (filtered_name,) = searcher.search_texts(["p"], SearchRequest(filters=Filters(folder="elsewhere")))
-    assert filtered_name.message == filtered.message
+    assert (filtered_name.message, filtered_name.words_exist) == (filtered.message, False)
     similar = searcher.search_similar(1, SearchRequest())
     assert (similar.hits, similar.searched) == ((), 2)
     assert similar.message == "There is nothing else: every entry is a copy of this one."
@@ -130,14 +130,14 @@ def test_a_message_explains_an_answer_without_hits(kit, store, monkeypatch):
     searcher.calibration = Calibration("fake", never, never, np.ones((1, kit.SIZE), np.float32), {})
     unrelated, named, both = searcher.search_texts(["red", "p", "red p"], SearchRequest())
     assert (unrelated.found, unrelated.message) == (False, "Nothing stands out; these are the nearest.")
-    hint = "Some images have these words in their name, folder or captions; search by words (mode “words”) for them."
-    assert named.message == f"{unrelated.message} {hint}"
-    assert both.message == unrelated.message
+    assert named.message == both.message == unrelated.message
+    assert [answer.words_exist for answer in (unrelated, named, both)] == [False, True, False]
     (unknown,) = searcher.search_texts(["longword"], SearchRequest())
+    assert (unknown.hits, unknown.words_exist) == ((), False)
     kit.put(store, ["longword"])
     searcher.refresh()
     (found_by_name,) = searcher.search_texts(["longword"], SearchRequest())
-    assert (found_by_name.hits, found_by_name.message) == ((), f"{unknown.message} {hint}")
+    assert (found_by_name.hits, found_by_name.message, found_by_name.words_exist) == ((), unknown.message, True)
 
 
 def test_changes_by_another_writer_are_seen(kit, store, tmp_path):

@@ -40,6 +40,7 @@ METHODS: dict[Method, str] = {
     "pq": " with an IVF and product quantisation",
     "approximate": " approximately",
 }
+BY_WORDS = "Some images have these words in their name, folder or captions; --mode words finds them."
 _WIDE = 10_000  # columns if a program reads the table: no name or caption is truncated
 
 
@@ -175,6 +176,8 @@ def _print_notes(searcher: Searcher, answer: Answer, to: str) -> None:
     print_note(f"searched {answer.searched:,} {to}{METHODS[answer.method]}")
     if answer.message is not None:
         print_note(answer.message)
+    if answer.words_exist:
+        print_note(BY_WORDS)
     if answer.suggestion is not None:
         print_note(f"did you mean: {printable(answer.suggestion)}?")
 

@@ -175,8 +175,9 @@ class Answer:
 
     `found` is whether any of them stands out, and `searched` the number of entries that passed the filters.
     `unknown_words` are the words of a text query that the model does not know, and `suggestion` is the text with
-    mistyped words corrected, if any. `message` is a sentence for people, if there is anything to say about the answer
-    as a whole. `next` is the cursor of the next page, if there is one.
+    mistyped words corrected, if any. `words_exist` says of an answer by meaning that found nothing whether images have
+    the words of the text in their names, folders or captions. `message` is a sentence for people, if there is anything
+    to say about the answer as a whole. `next` is the cursor of the next page, if there is one.
     """
 
     hits: tuple[Hit, ...]
@@ -185,6 +186,7 @@ class Answer:
     method: Method = "exact"
     unknown_words: tuple[str, ...] = ()
     suggestion: str | None = None
+    words_exist: bool = False
     message: str | None = None
     next: str | None = None
 
@@ -196,5 +198,6 @@ class Answer:
             "method": self.method,
             "next": self.next,
             "suggestion": self.suggestion,
+            "words_exist": self.words_exist,
             "hits": [hit.to_json() for hit in self.hits],
         }

@@ -43,7 +43,6 @@ from diptych.models.engines.engine import Encodings
 
 RERANK = 1000
 CALIBRATE = "to make one: diptych calibrate RUN DATA"
-_BY_WORDS = "Some images have these words in their name, folder or captions; search by words (mode “words”) for them."
 NOT_JUDGED = "hits are not judged, because the model has no calibration"
 
 
@@ -231,17 +230,16 @@ class Searcher:
             if query.encoding is not None and not self._is_searchable(query):
                 answer = replace(answer, hits=(), found=False, next=None)
                 message = _message(query, answer, is_searchable=False)
-                return replace(answer, message=self._with_hint_at_words(query, message))
-        message = _message(query, answer)
-        is_found = answer.found or not answer.searched
-        return replace(answer, message=message if is_found else self._with_hint_at_words(query, message))
+                return replace(answer, message=message, words_exist=self._would_words_find(query))
+        words_exist = not answer.found and answer.searched > 0 and self._would_words_find(query)
+        return replace(answer, message=_message(query, answer), words_exist=words_exist)
 
-    def _with_hint_at_words(self, query: Query, message: str | None) -> str | None:
-        """The message about a query that found nothing, and whether its text would find images by their words."""
+    def _would_words_find(self, query: Query) -> bool:
+        """Whether the text of a query that was searched by meaning would find images by their words."""
         is_by_meaning = query.text is not None and query.request.mode == "meaning" and query.request.to == "image"
-        if message is None or not is_by_meaning or not isinstance(self.store, WordStore):
-            return message
-        return f"{message} {_BY_WORDS}" if len(self.store.with_words(parse(query.text or "").wanted)) else message
+        if not is_by_meaning or not isinstance(self.store, WordStore):
+            return False
+        return len(self.store.with_words(parse(query.text or "").wanted)) > 0
 
     def _answer_consistently(self, group: Sequence[Query]) -> list[Answer]:
         """Answers to queries of one kind, for one kind with the same filters and mode, from one state of the index.

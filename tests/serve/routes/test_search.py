@@ -103,6 +103,7 @@ def test_the_answer_names_unknown_words_as_in_python(client):
     assert none["message"].startswith("The model does not know “zebra”. No image has all of these words")
     by_meaning = client.get("/search?text=zebra&mode=meaning").json()
     assert "none of these words" in by_meaning["message"]
+    assert by_meaning["words_exist"] is False
     assert some["suggestion"] is None
     assert client.get("/search?text=red zbera").json()["suggestion"] == "red zebra"
     assert (none["hits"], none["found"]) == ([], False)

@@ -47,6 +47,7 @@ import { requestBlob, requestJson } from "./http.js";
  * @property {boolean} found
  * @property {string | null} message
  * @property {string | null} suggestion
+ * @property {boolean} words_exist whether exact words would find something where meaning has found nothing
  * @property {number} searched
  * @property {number} milliseconds
  * @property {Hit[]} hits

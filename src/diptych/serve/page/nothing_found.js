@@ -6,15 +6,16 @@ import { isQuoted, isUnfiltered, withoutQuotes } from "./query.js";
 /** @typedef {import("./query.js").Query} Query */
 
 const SEEN = " to find what can be seen in the pictures.";
-const NAMES = " in the names of files and folders.";
+const NAMES = ", which some pictures have in their name, folder or captions.";
 
 /**
- * @param {import("./api.js").Answer} answer @param {import("./api.js").Index} index @param {Query} query
+ * @param {import("./api.js").Answer} answer @param {Query} query
  * @param {(part: Partial<Query>) => void} onTry
  */
-export function nothingFound({ message, searched, suggestion }, index, query, onTry) {
+export function nothingFound(answer, query, onTry) {
+  const { message, searched } = answer;
   const advice = [
-    ...(query.text.trim() ? aboutText(index, query, suggestion !== null, onTry) : []),
+    ...(query.text.trim() ? aboutText(answer, query, onTry) : []),
     ...(isUnfiltered(query.filters) ? [] : ["Remove a filter: only a part of the pictures was searched."]),
   ];
   return make(
@@ -26,10 +27,10 @@ export function nothingFound({ message, searched, suggestion }, index, query, on
 }
 
 /**
- * @param {import("./api.js").Index} index @param {Query} query @param {boolean} isMistyped
+ * @param {import("./api.js").Answer} answer @param {Query} query
  * @param {(part: Partial<Query>) => void} onTry
  */
-function aboutText(index, { text, mode, to, like, picture, more, less }, isMistyped, onTry) {
+function aboutText({ suggestion, words_exist: doWordsExist }, { text, mode }, onTry) {
   /** @param {string} label @param {Partial<Query>} part @param {string} rest of the sentence */
   const button = (label, part, rest) => {
     const onclick = () => onTry(part);
@@ -37,10 +38,8 @@ function aboutText(index, { text, mode, to, like, picture, more, less }, isMisty
   };
   if (mode === "words") return [button("Search by meaning", { mode: "meaning" }, SEEN)];
   if (isQuoted(text) && mode !== "meaning") return [button("Remove the quotes", { text: withoutQuotes(text) }, SEEN)];
-  const haveWords = mode === "both" || (mode === "auto" && index.texts > 0); // been searched for already
-  const isByText = to === "image" && !like && !picture && !more.length && !less.length;
   return [
-    ...(isMistyped ? [] : ["Describe what can be seen, such as “two dogs on a beach”."]),
-    ...(isByText && !haveWords ? [button("Search for exact words", { mode: "words" }, NAMES)] : []),
+    ...(suggestion ? [] : ["Describe what can be seen, such as “two dogs on a beach”."]),
+    ...(doWordsExist ? [button("Search for exact words", { mode: "words" }, NAMES)] : []),
   ];
 }

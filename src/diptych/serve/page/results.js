@@ -52,7 +52,7 @@ async function mainPart(index, query, request, signal, callbacks) {
   const answer = first?.answer;
   const byPicture = Boolean(query.like || query.picture);
   const title = byPicture && index.texts ? make("h3", { className: "title", textContent: "Similar images" }) : null;
-  const nodes = [title, ...(answer ? notes(answer, index, query, callbacks) : []), part.element];
+  const nodes = [title, ...(answer ? notes(answer, query, callbacks) : []), part.element];
   return {
     part,
     nodes: nodes.filter((node) => node instanceof HTMLElement),
@@ -111,14 +111,14 @@ async function requester(index, query, signal) {
   };
 }
 
-/** @param {api.Answer} answer @param {api.Index} index @param {Query} query @param {Callbacks} callbacks */
-function notes(answer, index, query, callbacks) {
+/** @param {api.Answer} answer @param {Query} query @param {Callbacks} callbacks */
+function notes(answer, query, callbacks) {
   const { suggestion, message, found } = answer;
   const apply = () => callbacks.onTry({ text: suggestion ?? "" });
   const button = make("button", { type: "button", className: "suggestion", dir: "auto", textContent: suggestion, onclick: apply });
   return [
     suggestion ? make("p", { className: "note" }, "Did you mean ", button, "?") : null,
-    found ? message && make("p", { className: "note", textContent: message }) : nothingFound(answer, index, query, callbacks.onTry),
+    found ? message && make("p", { className: "note", textContent: message }) : nothingFound(answer, query, callbacks.onTry),
   ];
 }
 

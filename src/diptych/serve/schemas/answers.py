@@ -110,6 +110,7 @@ class SearchAnswer(BaseModel):
     to: Kind
     found: bool
     suggestion: str | None = Field(description="The text with mistyped words corrected")
+    words_exist: bool = Field(description="Nothing was found by meaning, but names, folders or captions have the words")
     message: str | None
     unknown: list[str]
     searched: int
