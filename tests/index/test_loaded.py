@@ -1,9 +1,12 @@
+import shutil
+
 import numpy as np
 import pytest
 
 from diptych.errors import IndexFileError
 from diptych.index.entries import Filters
 from diptych.index.loaded import LoadedIndex
+from diptych.index.sqlite.store import Store
 
 
 def test_each_part_is_loaded_once(kit, store, monkeypatch):
@@ -44,6 +47,18 @@ def test_it_is_current_until_the_index_changes(kit, store):
     assert loaded.is_current
     kit.put(store, ["q"])
     assert not loaded.is_current
+
+
+def test_it_is_not_current_once_a_copy_has_taken_the_place_of_the_file(kit, store):
+    kit.put(store, ["p"])
+    store.close()
+    reader = Store.open(store.path)
+    loaded = LoadedIndex(reader)
+    shutil.copy(store.path, store.path.with_name("copy"))
+    store.path.with_name("copy").replace(store.path)
+    assert not loaded.is_current
+    assert LoadedIndex(reader).is_current
+    reader.close()
 
 
 def test_vectors_that_are_not_finite_are_refused(kit, store, monkeypatch):

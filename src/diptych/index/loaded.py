@@ -46,8 +46,8 @@ class LoadedIndex:
 
     @property
     def is_current(self) -> bool:
-        """Whether the store has not changed since."""
-        return self._store.generation == self.generation
+        """Whether the store has not changed since, nor been replaced, be it by a copy of itself."""
+        return (self._store.generation, self._store.instance) == (self.generation, self.instance)
 
     def in_memory(self, kind: Kind) -> Pool:
         """All entries of a kind, with their vectors in memory."""
