@@ -43,6 +43,19 @@ def test_a_file_is_complete_when_its_writer_has_ended_even_if_somebody_reads_it(
     reader.close()
 
 
+def test_changes_of_a_restored_copy_lead_to_another_generation(copy, tmp_path):
+    copy.close()
+    restored = Database(shutil.copy(copy.path, tmp_path / "restored.diptych"), write=True)
+    changed = Database(copy.path, write=True)
+    assert restored.generation == changed.generation
+    for database in (restored, changed):
+        with database.transaction():
+            pass
+    assert restored.generation != changed.generation
+    restored.close()
+    changed.close()
+
+
 def test_a_failed_transaction_changes_nothing(copy):
     generation = copy.generation
     with pytest.raises(ZeroDivisionError), copy.database.transaction():

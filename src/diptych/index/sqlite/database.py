@@ -109,7 +109,9 @@ class Database:
         """A block whose changes are all made, or none of them."""
         with self._block("BEGIN IMMEDIATE"):
             yield
-            self.rows("UPDATE meta SET value = value + 1 WHERE name = 'generation'")
+            # The time as well, or two files that were one once could reach the same generation by different changes.
+            now = time.time_ns() // 1000
+            self.rows("UPDATE meta SET value = max(value + 1, ?) WHERE name = 'generation'", (now,))
 
     @contextmanager
     def changing(self) -> Iterator[None]:
