@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,21 @@ def import_optional(module: str, command: str, instead: str = "lite0") -> Any:
         raise DiptychError(f"{module} needs {reason.name}, which is not installed; run: {command}") from None
     except Exception as reason:
         raise DiptychError(f"{module} cannot be imported {why_broken(reason)}, or use {instead}") from None
+
+
+def import_onnxruntime() -> Any:
+    """Import onnxruntime without its telemetry.
+
+    From version 1.29 on, it sends what it runs, with an identifier of the machine, to its maker, unless an environment
+    variable forbids it before the first import. Windows, and what was imported before, need the call.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    try:
+        runtime = importlib.import_module("onnxruntime")
+    except ModuleNotFoundError:
+        raise DiptychError("onnxruntime is not installed; run: pip install onnxruntime") from None
+    runtime.disable_telemetry_events()
+    return runtime
 
 
 def why_broken(reason: BaseException) -> str:

@@ -1,4 +1,5 @@
 import io
+import os
 import sys
 
 import numpy as np
@@ -61,3 +62,9 @@ def test_a_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     with pytest.raises(DiptychError, match=r"rapidocr.*pip install 'diptych\[ocr\]'"):
         RapidTextReader()
+
+
+def test_nothing_is_reported_about_what_is_read(reader, monkeypatch):
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+    RapidTextReader()
+    assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"

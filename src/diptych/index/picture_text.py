@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from diptych.optional import import_optional, quiet
+from diptych.optional import import_onnxruntime, import_optional, quiet
 
 INSTALL = "pip install 'diptych[ocr]'"
 LONGEST = 1600  # pixels per side that are read
@@ -38,6 +38,7 @@ class RapidTextReader:
 
     def __init__(self) -> None:
         with quiet():
+            import_onnxruntime()  # without telemetry, before RapidOCR imports it
             self._package = import_optional("rapidocr", INSTALL, "search without --ocr")
         self._engines = threading.local()
 

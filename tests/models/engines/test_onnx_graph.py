@@ -1,3 +1,5 @@
+import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +11,9 @@ from onnx import TensorProto, helper
 from diptych.errors import DiptychError, RunError
 from diptych.models.engines import onnx_graph
 from diptych.models.engines.onnx_graph import Graph
+
+# Variables that turn the telemetry of onnxruntime off.
+_SILENCING = ("ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "CI", "TF_BUILD", "GITHUB_ACTIONS")
 
 
 @pytest.fixture
@@ -42,6 +47,22 @@ def test_input_that_the_graph_does_not_fit_is_one_line(doubling):
     with pytest.raises(RunError, match=r"image\.onnx: onnxruntime cannot run it .*; export the run again") as refused:
         Graph(doubling).encode_images(np.zeros((1, 3), np.uint8))
     assert "\n" not in str(refused.value)
+
+
+def test_nothing_is_reported_or_noted_about_the_machine(doubling, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    program = f"""if True:
+        from pathlib import Path
+        import numpy as np
+        from diptych.models.engines.onnx_graph import Graph
+        print(Graph(Path({str(doubling)!r})).encode_images(np.ones((1, 2), np.uint8)))
+    """
+    variables = {name: value for name, value in os.environ.items() if name not in _SILENCING}
+    variables |= dict.fromkeys(("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA"), str(home))
+    ran = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True)
+    assert ran.stdout == "[[2. 2.]]\n"
+    assert list(home.rglob("*")) == []
 
 
 def test_a_missing_runtime_is_noticed_on_use(doubling, monkeypatch):

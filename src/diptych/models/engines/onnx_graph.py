@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diptych.data.corpus import Floats, Integers
-from diptych.errors import DiptychError, RunError
+from diptych.errors import RunError
 from diptych.machine import available_cores
+from diptych.optional import import_onnxruntime
 
 
 class Graph:
@@ -55,10 +55,7 @@ class Graph:
 
 def _session(path: Path) -> Any:
     """An inference session of a graph."""
-    try:
-        runtime = import_module("onnxruntime")
-    except ModuleNotFoundError:
-        raise DiptychError("onnxruntime is not installed; run: pip install onnxruntime") from None
+    runtime = import_onnxruntime()
     options = runtime.SessionOptions()
     options.intra_op_num_threads = _threads()
     options.inter_op_num_threads = 1

@@ -46,7 +46,7 @@ from diptych.models.export.weight_references import refer_to_weights
 from diptych.models.matcher import Matcher
 from diptych.models.sentence.numpy_layers import NumpySentence, TextLayers
 from diptych.models.tower import Tokens
-from diptych.optional import import_optional
+from diptych.optional import import_onnxruntime, import_optional
 from diptych.text.tokenisers.tokeniser import Tokeniser
 from diptych.text.vocabulary import require_words
 
@@ -104,7 +104,8 @@ def export_in_place(run: str | Path) -> float:
 
 def _opened(run: str | Path) -> tuple[ModelFiles, TorchEngine]:
     """The files and the torch engine of a run that can be exported."""
-    for module in ("onnx", "onnxscript", "onnxruntime"):
+    import_onnxruntime()
+    for module in ("onnx", "onnxscript"):
         import_optional(module, "pip install 'diptych[onnx]'", instead="the run itself")
     files = ModelFiles.find(run)
     files.check_is_run()
