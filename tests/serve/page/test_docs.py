@@ -25,6 +25,8 @@ def test_every_route_and_schema_is_shown(docs, address):
     search = docs.locator("#get-search")
     expect(docs.locator("#get-explain th", has_text=re.compile("^text required$"))).to_have_count(1)
     expect(search).to_contain_text("at least 1, at most 500, defaults to 20")
+    expect(search.locator("tr", has_text="Where to continue").locator("td code").last).to_have_text("next")
+    expect(docs.locator("p, td").filter(has_text="`")).to_have_count(0)
     dangling = "links => links.filter(link => !document.getElementById(link.hash.slice(1))).map(link => link.hash)"
     assert docs.locator("main a[href^='#'], nav a").evaluate_all(dangling) == []
 

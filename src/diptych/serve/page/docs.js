@@ -1,7 +1,7 @@
 // The documentation of the HTTP API, made from /openapi.json: routes, parameters, responses, schemas, and forms to try them.
 
 import { byId, make } from "./element.js";
-import { fieldTable, schemaTable, typeOf } from "./docs_schema.js";
+import { fieldTable, schemaTable, typeOf, withCode } from "./docs_schema.js";
 import { tryForm } from "./docs_try.js";
 
 /** @typedef {import("./docs_schema.js").Schema} Schema */
@@ -17,7 +17,7 @@ function operation(method, path, about) {
   const parameters = [...(about.parameters ?? [])].sort((one, other) => Number(other.required) - Number(one.required));
   const bodies = about.requestBody?.content ?? {};
   const heading = make("h2", {}, make("span", { className: `method ${method}`, textContent: method.toUpperCase() }), " ", make("code", { textContent: path }));
-  const parts = [make("p", { textContent: about.description ?? about.summary ?? "" })];
+  const parts = [make("p", {}, ...withCode(about.description ?? about.summary ?? ""))];
   const fields = parameters.map((/** @type {any} */ part) => ({
     name: part.name,
     required: Boolean(part.required),
@@ -46,7 +46,7 @@ function responses(answers) {
 /** @param {string} name @param {Schema} about */
 function schema(name, about) {
   const heading = make("h2", {}, make("code", { textContent: name }));
-  return make("section", { id: `schema-${name}`, className: "operation" }, heading, make("p", { textContent: about.description ?? "" }), schemaTable(about));
+  return make("section", { id: `schema-${name}`, className: "operation" }, heading, make("p", {}, ...withCode(about.description ?? "")), schemaTable(about));
 }
 
 /** @param {string} href @param {...(string | Node)} text */

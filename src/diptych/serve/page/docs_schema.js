@@ -9,6 +9,12 @@ function nameOf(reference) {
   return reference.slice(reference.lastIndexOf("/") + 1);
 }
 
+// A text in which names between backticks are code.
+/** @param {string} text */
+export function withCode(text) {
+  return text.split("`").map((part, place) => (place % 2 ? make("code", { textContent: part }) : part));
+}
+
 // The type in words, in which the names of other schemas are links.
 /** @param {Schema} schema @returns {(string | HTMLElement)[]} */
 export function typeOf(schema) {
@@ -54,7 +60,7 @@ export function fieldTable(fields) {
       {},
       make("th", { scope: "row" }, make("code", { textContent: name }), required ? make("em", { textContent: " required" }) : null),
       make("td", {}, make("code", {}, ...typeOf(schema)), place ? ` in the ${place}` : null),
-      make("td", { textContent: notes }),
+      make("td", {}, ...withCode(notes)),
     );
   });
   return make("table", {}, make("tbody", {}, ...rows));

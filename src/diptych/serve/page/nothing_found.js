@@ -39,7 +39,7 @@ function aboutText({ suggestion, words_exist: doWordsExist }, { text, mode }, on
   if (mode === "words") return [button("Search by meaning", { mode: "meaning" }, SEEN)];
   if (isQuoted(text) && mode !== "meaning") return [button("Remove the quotes", { text: withoutQuotes(text) }, SEEN)];
   return [
-    ...(suggestion ? [] : ["Describe what can be seen, such as “two dogs on a beach”."]),
     ...(doWordsExist ? [button("Search for exact words", { mode: "words" }, NAMES)] : []),
+    ...(suggestion ? [] : ["Describe what can be seen, such as “two dogs on a beach”."]),
   ];
 }
