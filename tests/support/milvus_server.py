@@ -1,6 +1,6 @@
 """The standalone Milvus server of the package `milvus`, on free ports of this machine, with its data in a folder.
 
-As a script it starts a server and leaves it running: `python milvus_server.py FOLDER BINARIES [PORT]` prints the
+As a script it starts a server and leaves it running: `python milvus_server.py FOLDER BINARIES PORT` (0: any free one) prints the
 port and the process id once the server answers. The binaries are unpacked once into a folder that servers share.
 """
 

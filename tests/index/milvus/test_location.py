@@ -96,6 +96,16 @@ def test_thumbnails_in_a_folder_follow_the_index(milvus_address, folder, tmp_pat
     assert len(list(small.rglob("*.jpg"))) == 2
 
 
+def test_a_thumbnail_is_there_again_when_the_folder_of_the_photos_is(milvus_address, folder, kit):
+    sync(kit.UnitModel(), str(folder), milvus_address, workers=0)
+    with closing(open_store(milvus_address)) as store:
+        id = int(store.vectors("image")[0][0])
+        away = folder.rename(folder.with_name("away"))
+        assert store.thumbnail(id) is None
+        away.rename(folder)
+        assert store.thumbnail(id).startswith(b"\xff\xd8")
+
+
 def test_pictures_that_are_no_files_need_a_place_for_thumbnails(milvus_address, tmp_path, kit):
     scenes = "scenes:train=2,val=1,test=1"
     with pytest.raises(DataError, match="is not a file of its own"):

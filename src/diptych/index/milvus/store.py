@@ -55,7 +55,7 @@ class MilvusStore:
         self._lock = threading.RLock()
         self._is_settled = True
         self._rows: OrderedDict[int, Row] = OrderedDict()  # of `_rows_of`, with vectors
-        self._small: OrderedDict[int, bytes | None] = OrderedDict()
+        self._small: OrderedDict[int, bytes] = OrderedDict()
         self._known: dict[str, Any] = {}  # values and facets of `_seen`
         self._seen, self._checked = -1, -np.inf  # the generation of what was read, and when that was checked
         self.collection = self._find()
@@ -218,8 +218,8 @@ class MilvusStore:
         try:
             (row,) = self.rows([id])
             image = int(row["image"])
-            if image in self._small:
-                return self._small[image]
+            if (known := self._small.get(image)) is not None:
+                return known
             (row,) = self.rows([image])
         except DataError:
             return None
@@ -227,10 +227,11 @@ class MilvusStore:
         jpeg = None if stored is None else stored.get(row["hash"])
         if jpeg is None and file is not None:
             jpeg = from_original(file, moment_of(row))
-        with self._lock:
-            self._small[image] = jpeg
-            if len(self._small) > _CACHED_THUMBNAILS:
-                self._small.popitem(last=False)
+        if jpeg is not None:  # a folder that is away may come back
+            with self._lock:
+                self._small[image] = jpeg
+                if len(self._small) > _CACHED_THUMBNAILS:
+                    self._small.popitem(last=False)
         return jpeg
 
     def problems(self) -> list[tuple[str, str]]:
