@@ -1,7 +1,8 @@
 """The standalone Milvus server of the package `milvus`, on free ports of this machine, with its data in a folder.
 
-As a script it starts a server and leaves it running: `python milvus_server.py FOLDER BINARIES PORT` (0: any free one) prints the
-port and the process id once the server answers. The binaries are unpacked once into a folder that servers share.
+As a script it starts a server and leaves it running: `python milvus_server.py FOLDER BINARIES PORT` (0 is any free
+port) prints the port and the process id once the server answers. The binaries are unpacked once into a folder that
+servers share.
 """
 
 import fcntl
