@@ -326,13 +326,18 @@ def test_gradients_that_overflow_at_any_scale_end_the_training(corpus, tmp_path,
     )
 
 
-def test_a_remark_says_what_the_device_does(monkeypatch):
-    assert precision_remark("float32", CPU) is None
-    of_cpu = (
-        "precision = 'bfloat16': the towers compute in bfloat16, all else in float32; most CPUs are slower in it than"
-    )
-    assert precision_remark("bfloat16", CPU).startswith(of_cpu)
-    gpu = torch.device("cuda")
+@pytest.mark.parametrize(
+    ("precision", "device", "end"),
+    [
+        ("bfloat16", "cpu", "; CPUs without instructions for bfloat16 are slower in it"),
+        ("float16", "cpu", "; CPUs are slow in float16: use 'bfloat16' or 'float32'"),
+        ("bfloat16", "cuda", "; this GPU only emulates bfloat16, which is slow: use 'float16'"),
+        ("float16", "cuda", ""),
+        ("bfloat16", "mps", ""),
+    ],
+)
+def test_a_remark_says_what_the_device_makes_of_it(monkeypatch, precision, device, end):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
-    assert precision_remark("bfloat16", gpu).endswith("; this GPU only emulates bfloat16, which is slow: use 'float16'")
-    assert precision_remark("float16", gpu).endswith("all else in float32")
+    remark = f"precision = {precision!r}: the towers compute in {precision}, all else in float32{end}"
+    assert precision_remark(precision, torch.device(device)) == remark
+    assert precision_remark("float32", torch.device(device)) is None

@@ -136,7 +136,10 @@ def precision_remark(precision: Precision, device: torch.device) -> str | None:
     if precision == "float32":
         return None
     remark = f"precision = {precision!r}: the towers compute in {precision}, all else in float32"
+    if device.type == "cpu" and precision == "float16":
+        return f"{remark}; CPUs are slow in float16: use 'bfloat16' or 'float32'"
     if device.type == "cpu":
-        return f"{remark}; most CPUs are slower in it than in float32"
-    emulated = device.type == "cuda" and precision == "bfloat16" and not torch.cuda.is_bf16_supported(False)
-    return f"{remark}; this GPU only emulates bfloat16, which is slow: use 'float16'" if emulated else remark
+        return f"{remark}; CPUs without instructions for bfloat16 are slower in it"
+    if device.type == "cuda" and precision == "bfloat16" and not torch.cuda.is_bf16_supported(False):
+        return f"{remark}; this GPU only emulates bfloat16, which is slow: use 'float16'"
+    return remark
