@@ -1,4 +1,5 @@
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,3 +60,13 @@ def test_indexes_of_one_model_share_it_and_names_are_unique(kit, folder, tmp_pat
     assert opened[0].passes == [1, 1]
     for searcher in searchers.values():
         searcher.store.close()
+
+
+def test_an_index_in_milvus_is_named_after_its_collection(monkeypatch):
+    class Store:
+        address, spec = "milvus://host:19530/photos?index=FLAT", SimpleNamespace(identity="fake", quality="fast")
+
+    monkeypatch.setattr(startup, "open_store", lambda _: Store())
+    monkeypatch.setattr(startup, "model_of", lambda *_: None)
+    monkeypatch.setattr(startup, "Searcher", lambda store, *_, **__: store)
+    assert list(open_indexes([Store.address, Store.address])) == ["photos", "photos-2"]

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from diptych.errors import DiptychError
 from diptych.features.choices import Quality
@@ -62,7 +63,7 @@ def open_indexes(
         if made_by not in models:
             models[made_by] = model_of(store, run, device)
         searcher = Searcher(store, models[made_by], map_above=map_above, codes=codes)
-        searchers[_unique_name(Path(store.address), searchers)] = searcher
+        searchers[_unique_name(store.address, searchers)] = searcher
     return searchers
 
 
@@ -102,12 +103,14 @@ def make_server(app: FastAPI, shares: Callable[[], None] | None = None) -> uvico
     return Server(config)
 
 
-def _unique_name(path: Path, taken: Mapping[str, Searcher]) -> str:
-    """The name of a file, with a number if another index has the same name."""
-    name, number = path.stem, 1
+def _unique_name(address: str, taken: Mapping[str, Searcher]) -> str:
+    """The name of a file, or the last part of another address, with a number if another index has the same name."""
+    path = urlsplit(address).path if "://" in address else address
+    stem = name = Path(path).stem
+    number = 1
     while name in taken:
         number += 1
-        name = f"{path.stem}-{number}"
+        name = f"{stem}-{number}"
     return name
 
 
