@@ -15,6 +15,11 @@ class Unseekable(io.BytesIO):
         raise AssertionError("a stream cannot be sought")
 
 
+class Trickling(Unseekable):
+    def read(self, count=-1):
+        return super().read(min(count, 100))
+
+
 def members(content, kind=io.BytesIO, size=None):
     reader = TarReader(kind(content), "x.tar", size)
     return [(member.name, reader.read()) for member in reader if member.is_file]
@@ -25,7 +30,7 @@ MEMBERS = [("a.txt", b"one"), (LONG, bytes(range(256)) * 5), ("empty.txt", b""),
 
 
 @pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-@pytest.mark.parametrize("kind", [io.BytesIO, Unseekable])
+@pytest.mark.parametrize("kind", [io.BytesIO, Unseekable, Trickling])
 def test_reads_what_tarfile_has_written(tmp_path, tar_format, kind):
     links = [("link", (tarfile.SYMTYPE, "/etc/passwd")), ("folder", (tarfile.DIRTYPE, ""))]
     content = write_tar(tmp_path / "x.tar", [*MEMBERS, *links], tar_format).read_bytes()

@@ -74,8 +74,7 @@ class TarReader:
     def _next_header(self) -> tarfile.TarInfo | None:
         self._skip(self._left + self._padding)
         self._left = self._padding = 0
-        block = self._file.read(_BLOCK)
-        self._position += len(block)
+        block = self._up_to(_BLOCK)
         if not block:
             raise DamagedShardError(f"{self._name}: cut short (the mark at its end is missing)")
         if len(block) < _BLOCK:
@@ -112,12 +111,17 @@ class TarReader:
             count -= len(self._exactly(min(count, _COPIED)))
 
     def _exactly(self, count: int) -> bytes:
+        content = self._up_to(count)
+        if len(content) < count:
+            raise DamagedShardError(f"{self._name}: cut short")
+        return content
+
+    def _up_to(self, count: int) -> bytes:
+        """So many bytes, or fewer at the end of the file: a connection may give fewer at a time."""
         content = self._file.read(count)
         while len(content) < count and (more := self._file.read(count - len(content))):
             content += more
         self._position += len(content)
-        if len(content) < count:
-            raise DamagedShardError(f"{self._name}: cut short")
         return content
 
 
