@@ -180,3 +180,14 @@ def test_other_storage_that_fails_now_and_then_is_asked_again(remote, monkeypatc
     monkeypatch.setattr(module, "open_shard", lambda name: (_ for _ in ()).throw(RuntimeError("denied")))
     (problem,) = {item.problem for item in stream.items(SEED, 1, 16) if item.name.endswith("3.tar")}
     assert problem == "memory://stream/3.tar: cannot be read (RuntimeError: denied); all of its 10 samples are left out"
+
+
+def test_storage_that_goes_away_in_the_middle_costs_only_the_samples_behind(remote, monkeypatch):
+    _, stream = remote
+    monkeypatch.setattr(module, "_PAUSE", 0)
+    items = stream.items(SEED, 1, 1)
+    read = [next(items) for _ in range(8)]  # two samples of each of four shards
+    monkeypatch.setattr(module._OpenShard, "read", lambda *_: (_ for _ in ()).throw(TimeoutError("gone")))
+    lost = {item.name: item.problem for item in items if item.image is None}
+    started = {item.name.rpartition(":")[0] for item in read}
+    assert {name for name, problem in lost.items() if "the last " in problem} == started

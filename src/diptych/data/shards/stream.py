@@ -93,6 +93,7 @@ class _Readers:
         self._stream = stream
         self._open: dict[int, _OpenShard] = {}
         self._lost: dict[int, str] = {}
+        self._read: dict[int, int] = {}  # the number of samples up to the last one that was read, by shard
 
     def __enter__(self) -> _Readers:
         return self
@@ -120,12 +121,13 @@ class _Readers:
             except RefusedError:
                 raise
             except storage_errors(name) as reason:
-                read = self._close(shard)
+                passed = self._close(shard)
                 is_final = isinstance(reason, DataError | FileNotFoundError) or not is_remote(name)
                 if is_final or attempt + 1 == _ATTEMPTS:
-                    return self._lose(shard, read, reason)
+                    return self._lose(shard, passed, reason)
                 time.sleep(_PAUSE * 2**attempt)
                 continue
+            self._read[shard] = row + 1
             if row + 1 == self._stream.counts[shard]:
                 self._close(shard)
             return found
@@ -139,8 +141,10 @@ class _Readers:
         reader.close()
         return reader.passed
 
-    def _lose(self, shard: int, read: int, reason: Exception) -> str:
+    def _lose(self, shard: int, passed: int, reason: Exception) -> str:
+        """Note that the rest of a shard cannot be read, and why; `passed` is how far it was read this time."""
         name, count = self._stream.shards[shard].name, self._stream.counts[shard]
+        read = max(passed, self._read.get(shard, 0))
         if isinstance(reason, FileNotFoundError):
             why = "missing"
         elif isinstance(reason, DataError):
