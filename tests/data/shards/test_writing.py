@@ -95,6 +95,22 @@ def test_images_that_cannot_be_read_are_left_out_and_named(tmp_path):
     assert list(open_corpus(tmp_path / "s").stream(["train"]).texts()) == ["3"]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_shard_that_was_lost_or_cut_short_is_written_again(tmp_path, number):
+    for name in ("a.png", "b.png", "c.png"):
+        Image.new("RGB", (9, 7)).save(tmp_path / name)
+    (tmp_path / "a.png").write_bytes(b"")
+    corpus = Corpus.from_pairs(["a.png", "b.png", "c.png"], ["1", "2", "3"], "train", folder=tmp_path)
+    before = write_shards(corpus, tmp_path / "s", 2)
+    assert (len(before.skipped), len(before.shards)) == (1, 2)
+    damaged = tmp_path / f"s/train-00000{number}.tar"
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:600])
+    after = write_shards(corpus, tmp_path / "s", 2)
+    assert (after.shards, after.skipped, after.reused) == (before.shards, before.skipped, 1)
+    assert damaged.read_bytes() == content
+
+
 def test_what_cannot_be_written_is_refused(tmp_path):
     corpus = open_corpus(SCENES)
     write_shards(corpus, tmp_path / "s", 10)

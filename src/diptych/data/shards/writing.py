@@ -23,6 +23,7 @@ from diptych.data.parsing import clean_text
 from diptych.data.read_ahead import read_ahead
 from diptych.data.shards.corpus import StreamCorpus
 from diptych.data.shards.index import INDEX, ShardInfo, read_index, read_source, write_index
+from diptych.data.shards.names import shard_size
 from diptych.data.shards.samples import IMAGE_EXTENSIONS, MAX_IMAGE
 from diptych.errors import DataError, ImageError
 from diptych.files import atomic_write, file_hash, locked_folder, remove_leftovers, write_text
@@ -53,7 +54,8 @@ def write_shards(
 
     Each image has its texts with it; images and texts whose group lacks the other side are left out. If several images
     share a group, its texts are dealt out among them, so that no text is lost and no image is without one. The bytes of
-    image files are copied as they are. The same call again goes on where the first one ended.
+    image files are copied as they are. The same call again goes on where the first one ended, and writes shards again
+    that have been lost or cut short.
     """
     if isinstance(corpus, StreamCorpus):
         raise DataError(f"{corpus.name}: consists of shards already")
@@ -72,7 +74,7 @@ def write_shards(
         total = sum(len(part.corpus.image_ids) for part in parts)
         for part in parts:
             for name, images in part.shards(samples):
-                if name in finished and (into / name).is_file():
+                if name in finished and shard_size(str(into / name)) == finished[name][0].size:
                     shard, left_out = finished[name]
                     reused += 1
                 else:
@@ -83,6 +85,7 @@ def write_shards(
                 skipped += left_out
                 if progress is not None:
                     progress(done, total)
+        skipped = list(dict.fromkeys(skipped))
         if not shards:
             raise DataError(f"{corpus.name}: no image of it has a text and can be read, so there is nothing to write")
         write_index(into, shards, {**source, "skipped": skipped})
@@ -97,11 +100,8 @@ def _finished(into: Path, source: dict[str, Any]) -> dict[str, tuple[ShardInfo, 
     if written is not None:
         if {key: written.get(key) for key in source} != source:
             raise other
-        found = {shard.file: (shard, list[str]()) for shard in (read_index(f"{into}/") or {}).values()}
-        first = next(iter(found.values()), None)
-        if first is not None:
-            first[1].extend(written.get("skipped", []))
-        return found
+        skipped = written.get("skipped", [])  # of all shards: the index does not say of which
+        return {shard.file: (shard, skipped) for shard in (read_index(f"{into}/") or {}).values()}
     if (into / INDEX).exists():
         raise DataError(f"{into / INDEX}: is not the index of shards; write --into another folder")
     if not file.exists():
