@@ -92,3 +92,27 @@ def test_layers_are_replaced_under_their_names():
     assert all(value.data_ptr() == values[name].data_ptr() for name, value in model.state_dict().items())
     assert not model[1][0].training
     torch.testing.assert_close(model[1][0](rows(4, 3)), norm().eval()(rows(4, 3)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_statistics_of_half_precision_are_those_of_single_precision(dtype):
+    given, weights = rows(5, 3).to(dtype) + 8, rows(5, 3, seed=2).float()
+    layers = [norm().float() for _ in range(4)]
+    wanted = computed(layers[3], given.float(), weights, lambda layer, some: layer(some))
+
+    def in_autocast(layer, some):
+        with torch.autocast("cpu", dtype):
+            return weighted_norm(layer, some, torch.ones(len(some)), len(some))
+
+    def work(ranks):
+        own = slice(0, 2) if ranks.is_first else slice(2, 5)
+        return computed(JointBatchNorm(layers[ranks.rank], ranks), given[own], weights[own], in_autocast)
+
+    alone = computed(layers[2], given, weights, in_autocast)
+    first, second = on_threads(2, work)
+    together = torch.cat([first[0], second[0]]), torch.cat([first[1], second[1]])
+    for out, to_rows, statistics in ((alone[0], alone[1], alone[4]), (*together, first[4])):
+        assert out.dtype == torch.float32
+        torch.testing.assert_close(out, wanted[0])
+        torch.testing.assert_close(to_rows, wanted[1].to(dtype))
+        torch.testing.assert_close(statistics, wanted[4])
