@@ -1,3 +1,4 @@
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -67,6 +68,21 @@ def test_it_is_loaded_only_for_the_entries_it_was_built_from(pool, built):
 def test_a_damaged_file_is_not_loaded(pool, built, tmp_path, damage):
     file = tmp_path / "x.diptych.image.ivf"
     file.write_bytes(damage(built[0].read_bytes()))
+    assert ivf.load(file, pool, "model", 7) is None
+
+
+def test_a_file_that_is_replaced_while_it_is_opened_is_not_used(pool, built, tmp_path, monkeypatch):
+    file, other = tmp_path / "x.ivf", tmp_path / "other.ivf"
+    shutil.copy(built[0], file)
+    ivf.build(other, pool, pool.vectors[:50], "model", 8)
+    map_file = ivf._map
+
+    def replace_and_map(path, header):
+        index = map_file(path, header)
+        other.replace(path)
+        return index
+
+    monkeypatch.setattr(ivf, "_map", replace_and_map)
     assert ivf.load(file, pool, "model", 7) is None
 
 

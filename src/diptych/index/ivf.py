@@ -158,7 +158,9 @@ def load(file: Path, pool: Pool, identity: str, generation: int) -> Ivf | None:
         index = _map(file, header)
     except (OSError, RuntimeError):  # RuntimeError: written by another version of FAISS
         return None
-    return None if index is None else Ivf(header, index)
+    if index is None or _read_header(file) != header:  # another process has replaced the file meanwhile
+        return None
+    return Ivf(header, index)
 
 
 def describe(store: IndexStore) -> list[str]:
