@@ -52,17 +52,32 @@ def test_replaced_at_once_for_those_who_search_it(milvus_address, folder, kit):
         open_store(milvus_address)
 
 
-def test_a_replacement_that_was_stopped_after_it_took_the_name_is_not_dropped_with_its_other_name(
-    milvus_address, folder, kit
+def test_a_replacement_that_is_stopped_in_the_middle_leaves_the_index_as_it_was(
+    milvus_address, folder, kit, monkeypatch
 ):
-    place = locate(milvus_address)
-    sync(kit.UnitModel(), str(folder), milvus_address, workers=0)
-    with closing(place.open()) as store:
-        store.client.call("create_alias", store.collection, place.replacement().name)
-        place.replacement().remove()
-        assert store.counts()["image"] == 3
-    assert place.exists()
+    place, model = locate(milvus_address), kit.UnitModel()
+    sync(model, str(folder), milvus_address, workers=0)
+    call = Client.call
+
+    def stop(self, method, *args, **options):
+        if method in ("drop_alias", "alter_alias"):
+            stopped.append(method)
+        if len(stopped) == 2:
+            raise KeyboardInterrupt
+        return call(self, method, *args, **options)
+
+    stopped = []
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Client, "call", stop)
+        sync(model, str(folder), milvus_address, workers=0, fresh=True)
     assert not place.replacement().exists()
+    with closing(place.open()) as store:
+        assert store.collection == f"{place.name}__1"
+        assert store.counts()["image"] == 3
+    assert sync(model, str(folder), milvus_address, workers=0, fresh=True).encoded == 3
+    with closing(place.open()) as store:
+        assert store.collection == f"{place.name}__3"
+        assert not [name for name in store.client.call("list_collections") if name == f"{place.name}__2"]
 
 
 def test_collections_in_the_way_are_dropped_only_if_they_were_left_by_an_index(milvus_address, folder, kit):

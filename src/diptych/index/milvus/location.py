@@ -104,8 +104,8 @@ class MilvusLocation:
         client = Client(self.address)
         try:
             old, new = client.real_name(self.name), client.real_name(by.name)
+            client.call("drop_alias", by.name)  # first: with two names, the index could be taken for its replacement
             client.call("alter_alias", new, self.name)
-            client.call("drop_alias", by.name)
             if old is not None and old != new:
                 client.slowly("drop_collection", old)
         finally:
@@ -115,11 +115,10 @@ class MilvusLocation:
         """Drop the collection, if any."""
         client = Client(self.address)
         try:
-            found = client.describe(self.name)
-            if found is not None:
+            collection = client.real_name(self.name)
+            if collection is not None:
                 client.call("drop_alias", self.name)
-                if found["aliases"] == [self.name]:  # it has two names if `replace` was stopped in the middle
-                    client.slowly("drop_collection", found["collection_name"])
+                client.slowly("drop_collection", collection)
         finally:
             client.close()
 
