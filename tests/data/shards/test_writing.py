@@ -81,6 +81,14 @@ def test_the_texts_of_a_group_are_dealt_out_among_its_images(tmp_path, images, t
     assert sorted(set(open_corpus(tmp_path).stream(["train"]).texts()) - {"alone"}) == expected
 
 
+def test_groups_of_different_corpora_stay_apart(tmp_path):
+    for number, name in enumerate("ab"):
+        pictures = [Image.new("RGB", (8, 8), (n, number, 0)) for n in range(2)]
+        corpus = Corpus.from_pairs(pictures, [[f"{name} 1"], [f"{name} 2"]], "val", groups=["person"] * 2)
+        write_shards(corpus, tmp_path / name)
+    assert np.unique(open_corpus(f"{tmp_path}/{{a,b}}/*.tar").image_groups, return_counts=True)[1].tolist() == [2, 2]
+
+
 def test_images_that_cannot_be_read_are_left_out_and_named(tmp_path):
     for name in ("a.png", "b.png", "c.png"):
         Image.new("RGB", (9, 7)).save(tmp_path / name)

@@ -63,14 +63,15 @@ def write_shards(
         raise DataError(f"{corpus.name}: has stored features but no pictures, and shards hold pictures")
     if into.exists() and not into.is_dir():
         raise DataError(f"{into}: is a file; name a folder")
-    source = {"name": corpus.name, "digest": corpus.digest(), "samples_per_shard": samples}
+    digest = corpus.digest()
+    source = {"name": corpus.name, "digest": digest, "samples_per_shard": samples}
     with locked_folder(into, DataError):
         remove_leftovers(into)
         finished = _finished(into, source)
         shards: list[ShardInfo] = []
         skipped: list[str] = []
         reused = done = 0
-        parts = [_Part.of(corpus, split) for split in SPLITS if split in corpus.split_sizes()]
+        parts = [_Part.of(corpus, split, digest) for split in SPLITS if split in corpus.split_sizes()]
         total = sum(len(part.corpus.image_ids) for part in parts)
         for part in parts:
             for name, images in part.shards(samples):
@@ -129,9 +130,10 @@ class _Part:
     corpus: Corpus
     texts_of: list[Integers]  # by image
     shared: NDArray[np.bool_]  # whether an image shares its group with others
+    source: str  # a digest of the whole corpus: shards of several may be read together, and groups have numbers
 
     @classmethod
-    def of(cls, corpus: Corpus, split: str) -> _Part:
+    def of(cls, corpus: Corpus, split: str, source: str) -> _Part:
         try:
             part = corpus.split(split).matched()
         except DataError:  # images without any text
@@ -147,7 +149,7 @@ class _Part:
         for group, k in zip(group_of.tolist(), place.tolist(), strict=True):
             of_group = texts[first[group] : last[group]]
             dealt.append(of_group[k :: sizes[group]] if k < len(of_group) else of_group[[k % len(of_group)]])
-        return cls(split, part, dealt, sizes[group_of] > 1)
+        return cls(split, part, dealt, sizes[group_of] > 1, source)
 
     def shards(self, samples: int) -> Iterator[tuple[str, Integers]]:
         """The name of each shard, and its images: neighbours in the data are in different shards."""
@@ -169,7 +171,8 @@ class _Part:
                 content, extension = read
                 own_texts = [clean_text(self.corpus.texts[text]) for text in self.texts_of[image]]
                 about = {"id": _utf8(self.corpus.image_ids[image])}
-                about |= {"group": str(self.corpus.image_groups[image])} if self.shared[image] else {}
+                if self.shared[image]:
+                    about["group"] = f"{self.source[:16]}:{self.corpus.image_groups[image]}"
                 _add(tar, f"{key:06d}.{extension}", content)
                 _add(tar, f"{key:06d}.txt", "\n".join(own_texts).encode())
                 _add(tar, f"{key:06d}.json", json.dumps(about).encode())
