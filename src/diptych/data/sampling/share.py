@@ -78,8 +78,8 @@ def _work(ids: Integers, lengths: Integers) -> Integers:
     """The number of words of each text beyond the prefix that it shares with the text before it, at least 1."""
     same = np.zeros(ids.shape, bool)
     same[1:] = ids[1:] == ids[:-1]
-    shared = np.cumprod(same, axis=1).sum(1)
-    return np.maximum(1, lengths - shared)
+    work: Integers = np.maximum(1, lengths - np.cumprod(same, axis=1).sum(1))
+    return work
 
 
 def texts_by_image(split: Split, image_of: Integers, image_rows: Sequence[Integers], ranks: Ranks) -> list[Integers]:
