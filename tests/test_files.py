@@ -44,6 +44,12 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["file.txt"]
 
 
+def test_a_full_disk_is_reported_with_the_file(tmp_path):
+    with pytest.raises(OSError, match="No space left on device") as raised, atomic_write(tmp_path / "a"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert raised.value.filename == str(tmp_path / "a")
+
+
 def test_json_round_trip(tmp_path):
     write_json(tmp_path / "a.json", {"ä": [1, None]})
     assert read_json(tmp_path / "a.json", DataError) == {"ä": [1, None]}

@@ -37,8 +37,10 @@ def atomic_write(path: Path) -> Iterator[Path]:
         with temporary.open("r+b") as written:
             os.fsync(written.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as reason:
         temporary.unlink(missing_ok=True)
+        if isinstance(reason, OSError) and reason.errno == errno.ENOSPC and reason.filename is None:
+            reason.filename = str(path)  # a write does not know the name of its file
         raise
 
 
