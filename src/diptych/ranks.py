@@ -86,27 +86,32 @@ class Ranks:
         import torch
         from torch import distributed
 
-        parts = [torch.empty_like(tensor) for _ in range(self.count)]
+        exchanged = tensor.to(self._device())
+        parts = [torch.empty_like(exchanged) for _ in range(self.count)]
         with _lost_ranks():
-            distributed.all_gather(parts, tensor)
-        return parts
+            distributed.all_gather(parts, exchanged)
+        return [part.to(tensor.device) for part in parts]
 
     def sum_(self, tensor: Tensor) -> Tensor:
         """Replace a tensor by its sum over all ranks."""
         if self.count > 1:
             from torch import distributed
 
+            exchanged = tensor.to(self._device())
             with _lost_ranks():
-                distributed.all_reduce(tensor)
+                distributed.all_reduce(exchanged)
+            _copy(exchanged, tensor)
         return tensor
 
-    def broadcast_(self, tensor: Tensor) -> Tensor:
-        """Replace a tensor by that of the first rank."""
+    def broadcast_(self, tensor: Tensor, rank: int = 0) -> Tensor:
+        """Replace a tensor by that of one rank, by default the first."""
         if self.count > 1:
             from torch import distributed
 
+            exchanged = tensor.to(self._device())
             with _lost_ranks():
-                distributed.broadcast(tensor, 0)
+                distributed.broadcast(exchanged, rank)
+            _copy(exchanged, tensor)
         return tensor
 
     def gather_numbers(self, *numbers: int) -> list[list[int]]:
@@ -132,7 +137,7 @@ class Ranks:
         return value
 
     def _device(self) -> torch.device:
-        """Where values are exchanged."""
+        """Where values are exchanged: nccl knows only the tensors of GPUs."""
         import torch
         from torch import distributed
 
@@ -187,6 +192,11 @@ class Ranks:
                         f"rank {rank} has {name} {theirs.get(name)}, and rank 0 has {everything[0][name]}; start all "
                         "ranks with the same command, data and version"
                     )
+
+
+def _copy(exchanged: Tensor, tensor: Tensor) -> None:
+    if exchanged is not tensor:
+        tensor.copy_(exchanged)
 
 
 ALONE = Ranks()

@@ -77,6 +77,12 @@ def test_a_score_matrix_supports_folds_gallery_and_map_only():
         options("--cross", "--map").check_for_matrix()
 
 
+def test_what_ranks_do_not_share_is_refused():
+    options("--folds", "--gallery", "--map", "--report", "--cross", "--overlap").check_for_ranks()
+    with pytest.raises(ScoreError, match=r"share retrieval between images and texts; remove --within$"):
+        options("--within").check_for_ranks()
+
+
 def test_rerank_depths_are_numbers_and_all():
     assert parse_rerank_depths(None) == []
     assert parse_rerank_depths("5") == [5]

@@ -8,6 +8,7 @@ import ast
 import copy
 import sys
 import types
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,9 @@ import torch
 
 from diptych.evaluation.metrics import ranks as ranks_module
 from diptych.evaluation.metrics import tiles as tiles_module
-from diptych.evaluation.metrics.scores import matrix_score
+from diptych.evaluation.metrics.scores import embedding_score, matrix_score
+from diptych.models.spread_rows import SpreadRows
+from support.ranks import on_threads
 
 SWAPPED_NAMES = {"ge": ["gt", "le"], "maximum": ["minimum"], "amax": ["amin"]}
 SWAPPED_OPERATORS = {ast.Eq: ast.NotEq, ast.IsNot: ast.Is, ast.Is: ast.IsNot}
@@ -25,8 +28,13 @@ PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 # Functions that decide what a rank is; others choose sizes of tiles, check inputs, or only affect speed.
 MUTATED = {
-    ranks_module: {"collect_positives", "collect_negatives", "_in_given_order"},
-    tiles_module: {"run", "count_at_least", "_positives"},
+    ranks_module: {
+        "collect_positives",
+        "collect_negatives",
+        "sum_negatives",
+        "_in_given_order",
+    },
+    tiles_module: {"run", "count_at_least", "_positives", "_collect_diagonal", "_run_on_ranks", "_collect_rows"},
 }
 
 
@@ -107,11 +115,19 @@ def differs_from_plain(ranks):
         image_groups = random.permutation(np.repeat(np.arange(5), [1, 2, 1, 3, 1]))
         text_groups = random.permutation(np.repeat(np.arange(5), [5, 1, 2, 3, 4]))
         scores = random.integers(0, 6, (8, 15)).astype(np.float32)
-        found = ranks(matrix_score(torch.from_numpy(scores)), image_groups, text_groups, block=24)
+        everything = [ranks(matrix_score(torch.from_numpy(scores)), image_groups, text_groups, block=24)]
+        everything += on_threads(2, partial(ranks_of_spread, ranks, scores, image_groups, text_groups))
         expected = plain_ranks(scores, image_groups, text_groups), plain_ranks(scores.T, text_groups, image_groups)
-        if (found.images.tolist(), found.texts.tolist()) != expected:
+        if any((found.images.tolist(), found.texts.tolist()) != expected for found in everything):
             return True
     return False
+
+
+def ranks_of_spread(ranks, scores, image_groups, text_groups, processes):
+    """The ranks of encodings that are spread over processes, whose inner products are the scores."""
+    images, texts = torch.eye(len(scores)), torch.from_numpy(scores.T.copy())
+    spread = [SpreadRows(rows[processes.share(len(rows))], processes) for rows in (images, texts)]
+    return ranks(embedding_score(lambda rows, columns: rows @ columns.T, *spread), image_groups, text_groups, block=24)
 
 
 @pytest.mark.parametrize(("module", "tree"), list(mutants()))

@@ -111,8 +111,8 @@ class ThreadRanks(Ranks):
     def sum_(self, tensor):
         return tensor.copy_(torch.stack(self._gather_equal(tensor)).sum(0))
 
-    def broadcast_(self, tensor):
-        return tensor.copy_(self._gather_equal(tensor)[0])
+    def broadcast_(self, tensor, rank=0):
+        return tensor.copy_(self._gather_equal(tensor)[rank])
 
 
 def on_threads(count, work):

@@ -22,6 +22,7 @@ from diptych.cli.open_data import split_rule
 from diptych.cli.options import (
     AllowCode,
     Device,
+    Devices,
     Download,
     Features,
     NoStarter,
@@ -99,6 +100,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     features: Features = Path("features"),
     device: Device = "auto",
+    devices: Devices = None,
     workers: Workers = None,
     _download: Download = False,
     _allowed_code: AllowCode = None,
@@ -127,9 +129,12 @@ def command(
         diptych evaluate runs/two-branch data/flickr30k --within texts
 
         diptych evaluate runs/two-branch data/entities --phrases runs/phrases --share 0.2
+
+        diptych evaluate runs/coco data/coco --folds 5 --devices 4
     """
     from diptych.cli.evaluation_protocols import measure
     from diptych.cli.evaluation_sources import SourceEncoder, open_sources
+    from diptych.cli.ranks import job
     from diptych.machine import keep_freed_memory
 
     keep_freed_memory()
@@ -157,15 +162,19 @@ def command(
         report=report,
         baselines=not no_starter,
     )
-    to_measure, whole = open_sources(sources, retriever, phrases, split_rule(val, test))
-    corpus = None if whole is None else whole.split(split)
-    encoder = SourceEncoder(corpus, device, thread_count(workers), features, shifts, whole)
-    measurement = measure(to_measure, options, encoder)
-    if as_json:
-        stdout.print_json(json.dumps(measurement.json))
-    else:
-        for table in measurement.tables:
-            stdout.print(table)
-    if into is not None:
-        write_json(into, measurement.json)
-        print_note(f"wrote {into}")
+    with job(device, devices) as ranks:
+        ranks.must_agree({"the sources": sources, "the options": repr(options)})
+        to_measure, whole = open_sources(sources, retriever, phrases, split_rule(val, test))
+        corpus = None if whole is None else whole.split(split)
+        encoder = SourceEncoder(corpus, device, thread_count(workers), features, shifts, whole, ranks)
+        measurement = measure(to_measure, options, encoder)
+        if not ranks.is_first:
+            return
+        if as_json:
+            stdout.print_json(json.dumps(measurement.json))
+        else:
+            for table in measurement.tables:
+                stdout.print(table)
+        if into is not None:
+            write_json(into, measurement.json)
+            print_note(f"wrote {into}")

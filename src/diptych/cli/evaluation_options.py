@@ -33,6 +33,7 @@ _COMBINATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("--report", "--phrases", "--cross", "--map", "--batch-statistics"),
     ),
 }
+_RANKS_OPTIONS = ("--folds", "--gallery", "--map", "--report", "--cross", "--overlap")
 _MATRIX_OPTIONS = ("--folds", "--gallery", "--map")
 
 
@@ -66,6 +67,10 @@ class EvaluationOptions:
     def check_for_matrix(self) -> None:
         """Raise a ScoreError for options that a score matrix does not support."""
         self.allow_only(_MATRIX_OPTIONS, ONE_MATRIX)
+
+    def check_for_ranks(self) -> None:
+        """Raise a ScoreError for options that several processes do not share."""
+        self.allow_only(_RANKS_OPTIONS, "several processes share retrieval between images and texts")
 
     def allow_only(self, allowed: Sequence[str], description: str) -> None:
         """Raise a ScoreError for all options but these."""

@@ -13,11 +13,14 @@ from diptych.cli.console import print_note, print_skipped, print_unknown_texts, 
 from diptych.cli.evaluation_options import ONE_MATRIX, ONE_RUN_REPORT, EvaluationOptions, Modality
 from diptych.cli.evaluation_sources import SourceEncoder, is_encodings, is_matrix
 from diptych.errors import RunError, ScoreError
+from diptych.ranks import ALONE
 
 if TYPE_CHECKING:
     from diptych.evaluation.metrics.scores import Score
     from diptych.evaluation.protocols.retrieval import RetrievalResult
+    from diptych.evaluation.runs import Encoded
     from diptych.models.encoded_corpus import EncodedCorpus
+    from diptych.models.spread_rows import SpreadRows
 
 
 class JsonResult(Protocol):
@@ -50,11 +53,15 @@ def measure(sources: list[str], options: EvaluationOptions, encoder: SourceEncod
     """Measure the sources with the protocol that they and the options select."""
     from diptych.training.recipe_loader import trained_on_phrases
 
+    if encoder.ranks.count > 1:
+        options.check_for_ranks()
     if any(map(is_matrix, sources)):
+        _check_one_process(sources[0], encoder)
         return _score_matrix(sources, options, encoder)
     options.check()
     on_phrases = [source for source in sources if trained_on_phrases(Path(source))]
     if on_phrases:
+        _check_one_process(on_phrases[0], encoder)
         return _phrase_localisation(on_phrases[0], sources, options, encoder)
     if options.retriever is not None:
         return _reranking(sources, options.retriever, options.rerank_depths, encoder)
@@ -65,6 +72,11 @@ def measure(sources: list[str], options: EvaluationOptions, encoder: SourceEncod
     if options.batch_statistics != "running":
         measurement.json["batch_statistics"] = options.batch_statistics
     return measurement
+
+
+def _check_one_process(source: str, encoder: SourceEncoder) -> None:
+    if encoder.ranks.count > 1:
+        raise ScoreError(f"{source}: several processes share retrieval by encodings only; remove --devices")
 
 
 def _score_matrix(sources: list[str], options: EvaluationOptions, encoder: SourceEncoder) -> Measurement:
@@ -145,15 +157,53 @@ def _within_modality(
 
 
 def _retrieval(sources: list[str], options: EvaluationOptions, encoder: SourceEncoder) -> Measurement:
-    """Retrieval between images and texts, with the analyses of its scores."""
+    """Retrieval between images and texts; with several ranks, the first one measures what needs all scores."""
+    if options.report and (len(sources) > 1 or encoder.corpus is None):
+        raise ScoreError(ONE_RUN_REPORT)
+    if encoder.ranks.count == 1:
+        encoded = [encoder.encode(source, options.batch_statistics) for source in sources]
+        return _measure_retrieval(encoded, sources, options, encoder)
+    spread = [encoder.encode_spread(source) for source in sources]
+    if not (options.report or options.cross_retrieval or options.score_overlap):
+        return _measure_on_ranks(spread, sources, options, encoder)
+    encoded = [each.on_first() for each in spread]
+    ranks, alone = encoder.ranks, replace(encoder, ranks=ALONE)
+    return ranks.together(
+        lambda: _measure_retrieval(encoded, sources, options, alone) if ranks.is_first else Measurement([], {})
+    )
+
+
+def _measure_on_ranks(
+    spread: Sequence[EncodedCorpus[SpreadRows]],
+    sources: list[str],
+    options: EvaluationOptions,
+    encoder: SourceEncoder,
+) -> Measurement:
+    """Retrieval by encodings that stay spread over the ranks."""
+    from diptych.evaluation.runs import evaluate_encoded
+    from diptych.report.tables.evaluation import retrieval_table
+
+    result = evaluate_encoded(
+        spread,
+        folds=options.folds,
+        gallery=options.gallery,
+        average_precision=options.average_precision or None,
+    )
+    measurement = Measurement.of(retrieval_table(result), result)
+    if len(spread) == 1:
+        _add_baselines(measurement, sources[0], spread[0], result, options, encoder)
+    return measurement
+
+
+def _measure_retrieval(
+    encoded: Sequence[EncodedCorpus], sources: list[str], options: EvaluationOptions, encoder: SourceEncoder
+) -> Measurement:
+    """Retrieval by encodings, with the analyses of its scores."""
     from diptych.evaluation.analyses.cross_retrieval import cross_retrieval
     from diptych.evaluation.analyses.score_overlap import score_overlap
     from diptych.evaluation.runs import cached_score, ensemble_score, evaluate_encoded
     from diptych.report.tables.evaluation import cross_retrieval_table, overlap_table, retrieval_table
 
-    if options.report and (len(sources) > 1 or encoder.corpus is None):
-        raise ScoreError(ONE_RUN_REPORT)
-    encoded = [encoder.encode(source, options.batch_statistics) for source in sources]
     groups = encoded[0].image_groups, encoded[0].text_groups
     if options.phrase_run is not None:
         score = _score_with_phrases(encoded, options.phrase_run, options, encoder)
@@ -188,7 +238,7 @@ def _retrieval(sources: list[str], options: EvaluationOptions, encoder: SourceEn
 def _add_baselines(
     measurement: Measurement,
     source: str,
-    encoded: EncodedCorpus,
+    encoded: Encoded,
     result: RetrievalResult,
     options: EvaluationOptions,
     encoder: SourceEncoder,
@@ -199,7 +249,14 @@ def _add_baselines(
 
     opened = open_baselines(source, encoder.device, encoder.features, print_note) if options.baselines else []
     comparison = compare_with_baselines(
-        source, encoded, result, opened, gallery=options.gallery, workers=encoder.workers, progress=progress_bar
+        source,
+        encoded,
+        result,
+        opened,
+        gallery=options.gallery,
+        workers=encoder.workers,
+        progress=progress_bar,
+        ranks=encoder.ranks,
     )
     if comparison is not None:
         measurement.tables.append(baseline_table(comparison, options.split))

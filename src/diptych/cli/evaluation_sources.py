@@ -11,12 +11,14 @@ from diptych.cli.console import print_skipped, print_unknown_texts, progress_bar
 from diptych.cli.evaluation_options import BatchStatistics, TextShifts
 from diptych.cli.open_data import open_data
 from diptych.errors import ScoreError
+from diptych.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from diptych.data.corpus import Corpus
     from diptych.data.splitting import SplitRule
     from diptych.model import Model
     from diptych.models.encoded_corpus import EncodedCorpus
+    from diptych.models.spread_rows import SpreadRows
 
 
 def is_encodings(source: str) -> bool:
@@ -56,6 +58,7 @@ class SourceEncoder:
     """Opens runs and encodes a split of the corpus with them, `corpus`; `whole` are all splits.
 
     `features` is the folder with stored features. `text_shifts` overrides at which positions a text CNN sees a text.
+    `ranks` are the processes that share the work.
     """
 
     corpus: Corpus | None
@@ -64,6 +67,7 @@ class SourceEncoder:
     features: Path
     text_shifts: TextShifts | None = None
     whole: Corpus | None = None
+    ranks: Ranks = ALONE
 
     def open(self, run: str) -> Model:
         """Open a run."""
@@ -76,6 +80,25 @@ class SourceEncoder:
             model.matcher.set_text_shifts(self.text_shifts)
         return model
 
+    def encode_spread(self, source: str) -> EncodedCorpus[SpreadRows]:
+        """What `encode` returns, with encodings of which each rank has a share."""
+        from diptych.evaluation.runs import encode_spread
+
+        if is_encodings(source):
+            return self.encode(source).spread(self.ranks)
+        corpus = self._corpus_for(source)
+        model = self.ranks.first_alone(lambda: self.open(source))
+        with progress_bar(f"encoding {Path(source).name}") as progress:
+            encoded = encode_spread(model, corpus, self.workers, progress, self.ranks)
+        print_skipped(encoded.skipped)
+        print_unknown_texts(model, corpus.texts)
+        return encoded
+
+    def _corpus_for(self, source: str) -> Corpus:
+        if self.corpus is None:
+            raise ScoreError(f"{source}: name the corpus to evaluate the run on as the last argument")
+        return self.corpus
+
     def encode(self, source: str, statistics: BatchStatistics = "running") -> EncodedCorpus:
         """Load the encodings of a file, or encode the corpus with a run."""
         from diptych.evaluation.protocols.batch_statistics import encode_with_batch_statistics
@@ -86,17 +109,15 @@ class SourceEncoder:
                 option = "--shifts" if self.text_shifts is not None else "--batch-statistics test"
                 raise ScoreError(f"{source}: is already encoded; {option} needs the run and the corpus")
             return EncodedCorpus.load(Path(source))
-        if self.corpus is None:
-            raise ScoreError(f"{source}: name the corpus to evaluate the run on as the last argument")
-        model = self.open(source)
+        corpus, model = self._corpus_for(source), self.open(source)
         with progress_bar(f"encoding {Path(source).name}") as progress:
             if statistics == "running":
-                encoded = model.encode_corpus(self.corpus, self.workers, progress)
+                encoded = model.encode_corpus(corpus, self.workers, progress)
             else:
                 try:
-                    encoded = encode_with_batch_statistics(model, self.corpus, self.workers, progress)
+                    encoded = encode_with_batch_statistics(model, corpus, self.workers, progress)
                 except ScoreError as reason:
                     raise ScoreError(f"{source}: {reason}") from None
         print_skipped(encoded.skipped)
-        print_unknown_texts(model, self.corpus.texts)
+        print_unknown_texts(model, corpus.texts)
         return encoded

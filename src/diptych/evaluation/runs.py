@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -16,18 +17,23 @@ from diptych.data.corpus import Corpus, Integers
 from diptych.data.open import open_corpus
 from diptych.data.origin import split_as_trained
 from diptych.errors import RunError, ScoreError
-from diptych.evaluation.metrics.ranks import ranks
+from diptych.evaluation.metrics.ranks import ranks as ranks_of
 from diptych.evaluation.metrics.recall import metrics_from_ranks
 from diptych.evaluation.metrics.scores import Score, embedding_score, matrix_score, mean_score
 from diptych.evaluation.protocols.retrieval import RetrievalResult, evaluate_score
+from diptych.features.backbone import weights_digest
 from diptych.model import Model
 from diptych.models.encoded_corpus import EncodedCorpus
+from diptych.models.spread_rows import SpreadRows
 from diptych.progress import ProgressCallback
+from diptych.ranks import ALONE, Ranks
 
 # The folder of feature stores, as in training: relative to the working directory.
 FEATURES = Path("features")
 
 MAX_CACHED_SCORES = 1 << 26  # 256 MB
+
+Encoded: TypeAlias = "EncodedCorpus | EncodedCorpus[SpreadRows]"
 
 _IMAGES_AT_ONCE = 64  # rows of a cached matrix that are computed together
 _FLOATS = tuple(np.dtype(kind) for kind in (np.float16, np.float32, np.float64))
@@ -45,15 +51,17 @@ def evaluate(  # noqa: PLR0913 (options, by keyword only)
     features: Path | str | None = FEATURES,
     workers: int = 2,
     progress: ProgressCallback | None = None,
+    ranks: Ranks = ALONE,
 ) -> RetrievalResult:
     """Measure retrieval in both directions, of a run on one split of a corpus or of the data at an address.
 
     `features` is a folder of feature stores: features of the run's backbone are read from it, and those that it lacks
     are added to it. With None, all features are computed. By default, mAP is measured if a text has several correct
-    images.
+    images. The `ranks` that a script has joined share the work, and all of them get the same result.
     """
     corpus = open_for_run(corpus, run)
-    encoded = open_run(run, device, features).encode_corpus(corpus.split(split), workers, progress)
+    model = ranks.first_alone(lambda: open_run(run, device, features))
+    encoded = encode_together(model, corpus.split(split), workers, progress, ranks)
     return evaluate_encoded([encoded], folds=folds, gallery=gallery, average_precision=average_precision)
 
 
@@ -78,8 +86,25 @@ def open_run(run: Model | Path | str, device: str = "auto", features: Path | str
     return Model.load(run, device, stores=None if features is None else Path(features))
 
 
+def encode_together(
+    model: Model, corpus: Corpus, workers: int, progress: ProgressCallback | None, ranks: Ranks
+) -> Encoded:
+    """The encodings of a corpus by a model, which stay spread over the ranks if there are several."""
+    if ranks.count == 1:
+        return model.encode_corpus(corpus, workers, progress)
+    return encode_spread(model, corpus, workers, progress, ranks)
+
+
+def encode_spread(
+    model: Model, corpus: Corpus, workers: int, progress: ProgressCallback | None, ranks: Ranks
+) -> EncodedCorpus[SpreadRows]:
+    """The encodings of a corpus, of which each rank has a share; all must have the same model and data."""
+    ranks.must_agree({"the data": corpus.digest(), "the model": weights_digest(model.matcher)})
+    return model.torch_engine.encode_spread(corpus, workers, progress, ranks=ranks)
+
+
 def evaluate_encoded(
-    encoded: Sequence[EncodedCorpus],
+    encoded: Sequence[Encoded],
     *,
     folds: int = 1,
     gallery: int | None = None,
@@ -92,7 +117,7 @@ def evaluate_encoded(
     return evaluate_score(score, *groups, folds=folds, gallery=gallery, average_precision=average_precision)
 
 
-def ensemble_score(encoded: Sequence[EncodedCorpus]) -> Score:
+def ensemble_score(encoded: Sequence[Encoded]) -> Score:
     """The score of encodings; of several, the mean of their scores."""
     for other in encoded[1:]:
         if other.digest != encoded[0].digest:
@@ -102,7 +127,7 @@ def ensemble_score(encoded: Sequence[EncodedCorpus]) -> Score:
     return mean_score([encoded_score(each) for each in encoded]) if len(encoded) > 1 else encoded_score(encoded[0])
 
 
-def encoded_score(encoded: EncodedCorpus) -> Score:
+def encoded_score(encoded: Encoded) -> Score:
     """The score of encodings, by the model that made them."""
     return embedding_score(encoded.matcher().score, encoded.images, encoded.texts)
 
@@ -124,7 +149,7 @@ def cached_score(encoded: Sequence[EncodedCorpus], most: int = MAX_CACHED_SCORES
 
 def validation_metrics(encoded: EncodedCorpus) -> dict[str, float]:
     """The metrics of one gallery by name, without intervals: what training measures after each epoch."""
-    return metrics_from_ranks(ranks(encoded_score(encoded), encoded.image_groups, encoded.text_groups)).to_json()
+    return metrics_from_ranks(ranks_of(encoded_score(encoded), encoded.image_groups, encoded.text_groups)).to_json()
 
 
 def evaluate_matrix(

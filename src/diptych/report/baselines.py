@@ -18,11 +18,11 @@ from diptych.errors import DiptychError
 from diptych.evaluation.metrics.average_precision import average_precision_applies
 from diptych.evaluation.metrics.paired_difference import PairedDifferences, paired_difference
 from diptych.evaluation.protocols.retrieval import RetrievalResult
-from diptych.evaluation.runs import evaluate_encoded
+from diptych.evaluation.runs import Encoded, encode_together, evaluate_encoded
 from diptych.model import Model
 from diptych.models.address import STARTER, ModelFiles, address_name
-from diptych.models.encoded_corpus import EncodedCorpus
 from diptych.progress import ProgressDisplay, no_progress
+from diptych.ranks import ALONE, Ranks
 from diptych.training.recipe import Row
 from diptych.training.recipe_loader import paper_of_run, start_of_run
 
@@ -103,18 +103,20 @@ def open_baselines(
 
 def compare_with_baselines(
     run: Path | str,
-    encoded: EncodedCorpus,
+    encoded: Encoded,
     result: RetrievalResult,
     baselines: Sequence[Baseline],
     *,
     gallery: int | None = None,
     workers: int = 2,
     progress: ProgressDisplay = no_progress,
+    ranks: Ranks = ALONE,
 ) -> BaselineComparison | None:
     """Compare a run's result, measured on `encoded`, with its baselines' on the same images and texts.
 
-    `gallery` is that of the result. The starter is left out where it says nothing: on features, drawn scenes, person
-    search and the starter itself. Returns None if there is nothing to compare with, as for encodings without a corpus.
+    `gallery` is that of the result, and `ranks` are those that have measured it. The starter is left out where it says
+    nothing: on features, drawn scenes, person search and the starter itself. Returns None if there is nothing to
+    compare with, as for encodings without a corpus.
     """
     corpus = encoded.corpus
     if corpus is None:
@@ -125,7 +127,7 @@ def compare_with_baselines(
         if baseline.roles == ("starter",) and not _starter_applies(baseline.model, run, corpus):
             continue
         with progress(f"encoding with {baseline.name}, to compare (--no-starter skips it)") as report:
-            by_baseline = baseline.model.encode_corpus(corpus, workers, report)
+            by_baseline = encode_together(baseline.model, corpus, workers, report, ranks)
         found = evaluate_encoded([by_baseline], folds=len(result.folds), gallery=gallery, average_precision=False)
         difference = paired_difference(found.folds, result.folds)
         measured.append(MeasuredBaseline(baseline.name, baseline.roles, found, difference))

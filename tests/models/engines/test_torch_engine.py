@@ -60,6 +60,33 @@ def test_ranks_take_turns_with_the_batches_and_each_keeps_what_it_needs(engine, 
             assert torch.equal(encoded.texts, engine.encode_corpus(corpus).texts)
 
 
+@pytest.mark.parametrize("broken", [(), (0, 4, 9)])
+def test_ranks_keep_shares_of_the_encodings(engine, corpus, monkeypatch, broken):
+    monkeypatch.setattr("diptych.models.engines.torch_engine.IMAGES_AT_ONCE", 3)
+    monkeypatch.setattr("diptych.models.engines.torch_engine.TEXTS_AT_ONCE", 4)
+    pictures = [Broken() if row in broken else picture for row, picture in enumerate(corpus.pictures)]
+    some = replace(corpus, pictures=pictures)
+    expected = engine.encode_corpus(some, 0)
+
+    def work(ranks):
+        spread = engine.encode_spread(some, 0, ranks=ranks)
+        held = len(spread.images._own), len(spread.texts._own)
+        return held, spread, spread.on_first(), expected.spread(ranks).on_first()
+
+    found = on_threads(3, work)
+    assert sum(images for (images, _), *_ in found) == 10 - len(broken)
+    assert sum(texts for (_, texts), *_ in found) == len(expected.texts) == 3 * (10 - len(broken))
+    assert max(held[1] for held, *_ in found) == -(-len(expected.texts) // 3)
+    for _, spread, *gathered in found:
+        assert spread.skipped == expected.skipped
+        assert spread.digest == expected.digest
+        for each in gathered:
+            is_first = each is found[0][2] or each is found[0][3]
+            for side in ("images", "texts"):
+                rows = getattr(expected, side)
+                assert torch.equal(getattr(each, side), rows if is_first else rows[:0])
+
+
 def test_texts_keep_their_order_whatever_the_chunks(engine, corpus, monkeypatch):
     whole = engine.text_tensor(corpus.texts)
     one_by_one = torch.cat([engine.text_tensor([text]) for text in corpus.texts])

@@ -9,6 +9,7 @@ from torch import Tensor
 from diptych.data.corpus import Integers
 from diptych.evaluation.metrics.scores import Score
 from diptych.evaluation.metrics.tiles import GroupedItems, TilePass
+from diptych.ranks import Ranks
 
 # Up to this many positives per query, one comparison for each of them is faster than a search among them.
 MAX_COMPARISONS = 40
@@ -32,6 +33,10 @@ class QueryPositives:
         """Store the scores of some positive pairs, given by their positions in group order."""
         self.scores[torch.from_numpy(self.offsets[queries] + answers - self.starts[queries])] = scores
 
+    def exchange_scores(self, ranks: Ranks, span: slice) -> None:
+        """Give all ranks the scores of all queries, of which this rank knows those of a span."""
+        self.scores = ranks.all_rows(self.scores[self._flat(span)])
+
     def thresholds(self, span: slice) -> tuple[Tensor, Tensor]:
         """The scores of the positives of a span of queries, padded: (queries, most positives); and which are filled."""
         sizes = torch.from_numpy(self.sizes[span])
@@ -54,6 +59,16 @@ class PairCounter(TilePass):
     def __init__(self, score: Score, images: GroupedItems, texts: GroupedItems) -> None:
         super().__init__(score, images, texts)
         self.image_queries, self.text_queries = QueryPositives(images, texts), QueryPositives(texts, images)
+
+    def exchange_positives(self, ranks: Ranks, rows: slice, columns: slice) -> None:
+        """Give all ranks the scores of the positive pairs of each."""
+        self.image_queries.exchange_scores(ranks, rows)
+        self.text_queries.exchange_scores(ranks, columns)
+
+    def sum_negatives(self, ranks: Ranks) -> None:
+        """Add up what all ranks have counted."""
+        ranks.sum_(self.image_queries.counts)
+        ranks.sum_(self.text_queries.counts)
 
     def collect_positives(self, rows: slice, columns: slice, tile: Tensor, positives: Tensor) -> None:
         """Store the scores of this tile's positive pairs."""

@@ -19,6 +19,7 @@ from torch import Tensor
 from diptych.data.corpus import Integers
 from diptych.evaluation.metrics.scores import Score
 from diptych.evaluation.metrics.tiles import BLOCK, GroupedItems, TilePass, group_items
+from diptych.ranks import Ranks as Processes
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +91,16 @@ class RankCounter(TilePass):
         """Count the negatives of this tile that score at least as high as their query's best positive."""
         for best, counts, span, axis in zip(self._best_positive, self._counts, (rows, columns), (1, 0), strict=True):
             counts[span] += self.count_at_least(best[span], axis, tile, positives)
+
+    def exchange_positives(self, ranks: Processes, rows: slice, columns: slice) -> None:
+        """Give all ranks the best positive scores of each."""
+        images, texts = self._best_positive
+        self._best_positive = ranks.all_rows(images[rows]), ranks.all_rows(texts[columns])
+
+    def sum_negatives(self, ranks: Processes) -> None:
+        """Add up what all ranks have counted."""
+        for counts in self._counts:
+            ranks.sum_(counts)
 
     def image_ranks(self) -> Integers:
         """The ranks of the images, in the order in which their rows were given."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from diptych.errors import ScoreError
+from diptych.models.spread_rows import SpreadRows
 
 Index: TypeAlias = slice | Tensor
 
@@ -37,6 +38,8 @@ class Score:
     """The scores of every image with every text; higher is better.
 
     `against(texts)` prepares some texts once and returns a function from images to their (images, texts) scores.
+    `spread` has the images and the texts of each model whose encodings are spread over ranks, if any: a rank can then
+    score only those that were placed on it or are shown to it.
 
     >>> score = matrix_score(torch.tensor([[0.9, 0.1, 0.2], [0.3, 0.8, 0.7]]))
     >>> score.images, score.texts
@@ -48,6 +51,7 @@ class Score:
     images: int
     texts: int
     against: Callable[[Index], Callable[[Index], Tensor]]
+    spread: tuple[tuple[SpreadRows, SpreadRows], ...] = ()
 
 
 def embedding_score(score: Callable[[Part_co, Part_co], Tensor], images: Rows[Part_co], texts: Rows[Part_co]) -> Score:
@@ -63,6 +67,8 @@ def embedding_score(score: Callable[[Part_co, Part_co], Tensor], images: Rows[Pa
 
         return tile
 
+    if isinstance(images, SpreadRows) and isinstance(texts, SpreadRows):
+        return Score(len(images), len(texts), against, ((images, texts),))
     return Score(len(images), len(texts), against)
 
 
@@ -83,7 +89,7 @@ def mean_score(scores: Sequence[Score]) -> Score:
         members = [score.against(columns) for score in scores]
         return lambda rows: torch.stack([member(rows) for member in members]).mean(0)
 
-    return Score(scores[0].images, scores[0].texts, against)
+    return Score(scores[0].images, scores[0].texts, against, tuple(pair for score in scores for pair in score.spread))
 
 
 def _pad_index(index: Index, length: int) -> tuple[int, Index]:

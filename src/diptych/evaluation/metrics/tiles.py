@@ -2,13 +2,17 @@
 
 Images and texts are put in group order and cut into panels of complete groups. The tiles on the diagonal hold all
 positive pairs and come first, so that the negatives of every later tile can be compared with the positives at once.
+
+If the encodings are spread over ranks, each rank holds the images and the texts of some panels. It scores its texts
+with all images, which the ranks show each other tile by tile; besides, only thresholds and counts are exchanged.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,6 +21,7 @@ from torch import Tensor
 from diptych.data.corpus import Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.scores import Index, Score
+from diptych.ranks import Ranks
 
 # Scores per tile: enough for a fast product, few enough to stay in the cache while they are counted.
 BLOCK = 512 * 2560
@@ -117,16 +122,22 @@ class TilePass(ABC):
     def run(self, block: int) -> None:
         """Go over all tiles, each of at most `block` scores."""
         panels = _cut_panels(self.images.numbers, self.texts.numbers, block)
-        for panel in panels:
-            for rows, columns, tile in self._tiles([panel], panel):
-                positives = self._positives(rows, columns, tile)
-                self.collect_positives(rows, columns, tile, positives)
-                # a panel of several tiles is a single group, without negatives: nothing is counted too early
-                self.collect_negatives(rows, columns, tile, positives)
+        if self.score.spread:
+            self._run_on_ranks(panels)
+            return
+        self._collect_diagonal(panels)
         for panel in panels:
             others = [other for other in panels if other is not panel]
             for rows, columns, tile in self._tiles(others, panel):
                 self.collect_negatives(rows, columns, tile, None)
+
+    def exchange_positives(self, ranks: Ranks, rows: slice, columns: slice) -> None:
+        """Give all ranks what each has collected of positive pairs, here of these rows and columns."""
+        raise NotImplementedError(f"{type(self).__name__} needs all encodings in one process")
+
+    def sum_negatives(self, ranks: Ranks) -> None:
+        """Give all ranks the sum of what each has collected of negative pairs."""
+        raise NotImplementedError(f"{type(self).__name__} needs all encodings in one process")
 
     def count_at_least(self, thresholds: Tensor, axis: int, tile: Tensor, positives: Tensor | None) -> Tensor:
         """The number of negatives along an axis that reach the threshold of each query."""
@@ -139,15 +150,55 @@ class TilePass(ABC):
             reached.masked_fill_(positives, 0)
         return reached.sum(axis).cpu().long()
 
+    def _collect_diagonal(self, panels: Sequence[_Panel]) -> None:
+        """Collect the positives and the negatives within some panels."""
+        for panel in panels:
+            for rows, columns, tile in self._tiles([panel], panel):
+                positives = self._positives(rows, columns, tile)
+                self.collect_positives(rows, columns, tile, positives)
+                # a panel of several tiles is a single group, without negatives: nothing is counted too early
+                self.collect_negatives(rows, columns, tile, positives)
+
+    def _run_on_ranks(self, panels: Sequence[_Panel]) -> None:
+        ranks = self.score.spread[0][0].ranks
+        shares = [panels[ranks.share(len(panels), rank)] for rank in range(ranks.count)]
+        rows_of_ranks = [_whole(panel.images for panel in share) for share in shares]
+        columns_of_ranks = [_whole(panel.texts for panel in share) for share in shares]
+        for images, texts in self.score.spread:
+            images.place([self.images.rows[rows] for rows in rows_of_ranks])
+            texts.place([self.texts.rows[columns] for columns in columns_of_ranks])
+        own = shares[ranks.rank]
+        ranks.together(lambda: self._collect_diagonal(own))
+        self.exchange_positives(ranks, rows_of_ranks[ranks.rank], columns_of_ranks[ranks.rank])
+        for rank, share in enumerate(shares):
+            for panel in share:
+                others = [other for other in own if other is not panel]
+                for rows in panel.images:
+                    for images, _ in self.score.spread:
+                        images.show(self.images.index(rows), rank)
+                    ranks.together(partial(self._collect_rows, rows, others))
+        self.sum_negatives(ranks)
+
+    def _collect_rows(self, rows: slice, text_panels: Sequence[_Panel]) -> None:
+        """Collect the negatives of some images and of the texts of other panels."""
+        for panel in text_panels:
+            for columns in panel.texts:
+                against = self.score.against(self.texts.index(columns))
+                self.collect_negatives(rows, columns, self._tile(against, rows, columns), None)
+
     def _tiles(self, image_panels: list[_Panel], text_panel: _Panel) -> Iterator[tuple[slice, slice, Tensor]]:
         """The scores of some panels' images with one panel's texts; texts are the outer loop, prepared once."""
         spans = [rows for panel in image_panels for rows in panel.images]
         for columns in text_panel.texts if spans else []:
             against = self.score.against(self.texts.index(columns))
             for rows in spans:
-                tile = against(self.images.index(rows))
-                self._check(tile, rows, columns)
-                yield rows, columns, tile
+                yield rows, columns, self._tile(against, rows, columns)
+
+    def _tile(self, against: Callable[[Index], Tensor], rows: slice, columns: slice) -> Tensor:
+        """The scores of some images with some texts; raises ScoreError if they are no scores."""
+        tile = against(self.images.index(rows))
+        self._check(tile, rows, columns)
+        return tile
 
     def _positives(self, rows: slice, columns: slice, tile: Tensor) -> Tensor:
         same_group = self.images.numbers[rows, None] == self.texts.numbers[columns]
@@ -185,6 +236,12 @@ def _cut_panels(image_numbers: Integers, text_numbers: Integers, block: int) -> 
         panels.append(_Panel(_spans(image, next_image, height), _spans(text, next_text, width)))
         image, text = next_image, next_text
     return panels
+
+
+def _whole(spans_of_panels: Iterable[Sequence[slice]]) -> slice:
+    """The span of consecutive panels."""
+    spans = [span for spans in spans_of_panels for span in spans]
+    return slice(spans[0].start, spans[-1].stop) if spans else slice(0, 0)
 
 
 def _spans(start: int, stop: int, size: int) -> list[slice]:

@@ -29,6 +29,7 @@ from diptych.models.engines.engine import Encodings
 from diptych.models.layers.sets import concatenate_encodings, present
 from diptych.models.matcher import Matcher
 from diptych.models.opening import open_matcher
+from diptych.models.spread_rows import SpreadRows
 from diptych.models.text_inputs import TextInputs
 from diptych.models.tower import Tokens
 from diptych.progress import ProgressCallback
@@ -243,27 +244,41 @@ class TorchEngine:
         `progress` receives the number of items done and the total. `texts` are the inputs of those texts, if they are
         known already. Several `ranks` do it together, and all get the same encodings.
         """
-        corpus = corpus.matched()
-        if not len(corpus.texts):
-            raise DataError(f"{corpus.name}: no image and text share a group; nothing can be ranked")
+        corpus = _matched(corpus)
         total = len(corpus.image_ids) + len(corpus.texts)
         images, readable, skipped = self.encode_corpus_images(
             corpus, workers, progress and (lambda done, _: progress(done, total)), reader, ranks
         )
         if skipped:
-            corpus = corpus.take(readable, np.arange(len(corpus.texts)))
-            matched = corpus.matched()
-            rows = np.flatnonzero(np.isin(corpus.image_groups, matched.image_groups))
-            kept = np.flatnonzero(np.isin(corpus.text_groups, matched.text_groups))
+            corpus, rows, kept = _readable_part(corpus, readable)
             texts = None if texts is None else texts.take(kept)
-            images, corpus = images[torch.from_numpy(rows).to(images.device)], matched
+            images = images[torch.from_numpy(rows).to(images.device)]
         start = total - len(corpus.texts)
         encoded = self.text_tensor(
             corpus.texts, progress and (lambda done, _: progress(start + done, total)), inputs=texts, ranks=ranks
         )
         return EncodedCorpus.from_matcher(self.matcher, corpus, images, encoded, skipped)
 
-    @torch.inference_mode()
+    def encode_spread(
+        self, corpus: Corpus, workers: int = 2, progress: ProgressCallback | None = None, *, ranks: Ranks
+    ) -> EncodedCorpus[SpreadRows]:
+        """What `encode_corpus` returns, with encodings that stay spread over the ranks."""
+        corpus = _matched(corpus)
+        total = len(corpus.image_ids) + len(corpus.texts)
+        own, numbers, skipped = self._encode_own_images(
+            corpus, workers, progress and (lambda done, _: progress(done, total)), None, ranks
+        )
+        if skipped:
+            readable = ranks.all_rows(torch.from_numpy(numbers)).numpy()
+            corpus, rows, _ = _readable_part(corpus, readable)
+            own = own[torch.from_numpy(np.isin(numbers, readable[rows])).to(own.device)]
+        start, share = total - len(corpus.texts), ranks.share(len(corpus.texts))
+        texts = self.text_tensor(
+            corpus.texts, progress and (lambda done, _: progress(start + done, total)), ranks=ranks, keep=share
+        )
+        images = SpreadRows(own, ranks)
+        return EncodedCorpus.from_matcher(self.matcher, corpus, images, SpreadRows(texts, ranks), skipped)
+
     def encode_corpus_images(
         self,
         corpus: Corpus,
@@ -273,6 +288,19 @@ class TorchEngine:
         ranks: Ranks = ALONE,
     ) -> tuple[Tensor, Integers, dict[str, str]]:
         """Encode a corpus' images: the encodings, the image number of each row, and why images were skipped, by id."""
+        own, numbers, skipped = self._encode_own_images(corpus, workers, progress, reader, ranks)
+        return ranks.all_rows(own), ranks.all_rows(torch.from_numpy(numbers)).numpy(), skipped
+
+    @torch.inference_mode()
+    def _encode_own_images(
+        self,
+        corpus: Corpus,
+        workers: int,
+        progress: ProgressCallback | None,
+        reader: ImageReader | None,
+        ranks: Ranks,
+    ) -> tuple[Tensor, Integers, dict[str, str]]:
+        """The encodings of this rank's share of the images and their numbers, and why any images were skipped."""
         reader = reader or self.image_reader(corpus, workers, progress, ranks)
         count = len(corpus.image_ids)
         chunks = np.split(np.arange(count), range(IMAGES_AT_ONCE, count, IMAGES_AT_ONCE))
@@ -295,9 +323,7 @@ class TorchEngine:
             values = reader.read(np.arange(0))[0]
             nothing = self._to_device(np.zeros((1, *values.shape[1:]), values.dtype))
             rows, numbers = [self.matcher.encode_images(nothing)[:0]], [np.arange(0)]
-        numbered = ranks.all_rows(torch.from_numpy(np.concatenate(numbers)).to(self.device))
-        encoded = ranks.all_rows(concatenate_encodings(rows))
-        return encoded, numbered.cpu().numpy(), skipped
+        return concatenate_encodings(rows), np.concatenate(numbers), skipped
 
     def _all_tokens(self, texts: Sequence[Sequence[str]]) -> Tokens:
         table = self.tokeniser.encode_words(texts)
@@ -313,6 +339,22 @@ class TorchEngine:
 
     def _to_device(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)
+
+
+def _matched(corpus: Corpus) -> Corpus:
+    """The images and texts that share a group with the other side; raises DataError if there are none."""
+    matched = corpus.matched()
+    if not len(matched.texts):
+        raise DataError(f"{corpus.name}: no image and text share a group; nothing can be ranked")
+    return matched
+
+
+def _readable_part(corpus: Corpus, readable: Integers) -> tuple[Corpus, Integers, Integers]:
+    """The part of a corpus with readable images, and which of these and which of all texts are left."""
+    corpus = corpus.take(readable, np.arange(len(corpus.texts)))
+    matched = corpus.matched()
+    images = np.flatnonzero(np.isin(corpus.image_groups, matched.image_groups))
+    return matched, images, np.flatnonzero(np.isin(corpus.text_groups, matched.text_groups))
 
 
 def _encodings(encoded: Tensor) -> Encodings:
