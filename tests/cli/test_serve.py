@@ -90,7 +90,7 @@ def test_it_prints_its_url_answers_without_torch_and_ends_with_ctrl_c(files):
 @pytest.mark.parametrize(("said", "threads"), [("3", 3), ("2,1", 2), ("", 7), ("0", 7), ("many", 7)])
 def test_an_export_computes_with_the_threads_it_is_given(monkeypatch, said, threads):
     options = mock.Mock()
-    monkeypatch.setattr(onnx_graph, "import_module", lambda _: mock.Mock(SessionOptions=lambda: options))
+    monkeypatch.setattr(onnx_graph, "import_onnxruntime", lambda: mock.Mock(SessionOptions=lambda: options))
     monkeypatch.setattr(onnx_graph, "available_cores", lambda: 7)
     monkeypatch.setenv("OMP_NUM_THREADS", said)
     onnx_graph._session(Path("image.onnx"))
