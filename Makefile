@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 PAGE_TESTS := tests/serve/page
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
+# Tests start many processes, which would compile the package anew each time if bytecode were not kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-long coverage lint lint-page format bench docs clean
 

@@ -79,9 +79,8 @@ def test_a_pair_explains_and_encodes(done, pair_folder, pairs, tmp_path):
     done("evaluate", "test.safetensors")
 
 
-@pytest.mark.parametrize(
-    "kind", ["clip", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("open_clip", "siglip"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["clip", "open_clip", "siglip"])
 def test_an_export_needs_neither_torch_nor_the_library(kind, done, pair_folder, pairs, tmp_path):
     photos = pairs.photos(tmp_path / "photos")
     done("export", pair_folder(kind), "--onnx", "--into", "exported")

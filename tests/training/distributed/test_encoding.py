@@ -14,7 +14,10 @@ from support.ranks import finish, start_ranks
 SOME = ("hinge", "instance", "scan, quintuplet", "vsrn")
 
 
-@pytest.mark.parametrize(("count", "cases"), [(2, tuple(CASES)), pytest.param(3, SOME, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("count", "cases"),
+    [(2, SOME), *(pytest.param(*case, marks=pytest.mark.long) for case in [(2, tuple(CASES)), (3, SOME)])],
+)
 def test_losses_and_gradients_are_those_of_one_process(tmp_path, count, cases):
     """In double precision, where only the order of sums differs, and without dropout, which ranks draw differently."""
     ended = finish(start_ranks(count, ["-m", "support.rank_worker", tmp_path, *cases]))
