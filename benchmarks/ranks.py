@@ -4,6 +4,9 @@ The step is that of `training_step.py` on 256 pairs: one process encodes all of 
 is that of `mining.py` on random embeddings, which both hold already. Works alternate in one job, in which the second
 rank waits while the first one works alone. Times are those of the slower rank.
 
+`limit` is the speed-up that the machine allows: two processes that train on half of the batch each, at the same time
+and without exchanging anything, against one with the whole batch.
+
 `gathering` is the share of the shared step in which a rank exchanges encodings, scores and their gradients, and
 `gradients` that in which the gradients of the weights are summed; both include the time until the other rank is ready.
 """
@@ -43,7 +46,7 @@ from training_step import OurStep
 
 PAIRS, STEPS = 256, 4
 STEP_TARGET, MINING_TARGET, GATHERING_TARGET = 1.6, 1.7, 0.15
-LARGE = 1 << 20  # numbers: sums of more than that are those of gradients of weights
+LARGE = 1 << 18  # numbers: sums of more than that are those of gradients of weights
 
 
 @dataclass(frozen=True)
@@ -84,10 +87,17 @@ class Steps:
         self._read = [self._shares.read(part) for part in pairs]
         torch.manual_seed(0)
         self._step = OurStep()
+        halves = [part[ranks.share(size)] for part in rows]
+        own = [Pairs(part, part, (0, 1, 1, number)) for number, part in enumerate(halves)]
+        self._own = [reader.read(part) for part in own]
 
     def alone(self) -> list[float]:
         """The losses of one process."""
         return [self._step(batch) for batch in self.whole]
+
+    def apart(self) -> list[float]:
+        """The losses of this rank's pairs by themselves."""
+        return [self._step(batch) for batch in self._own]
 
     def together(self) -> list[float]:
         """The losses of all ranks."""
@@ -131,15 +141,16 @@ def slower(ranks: Ranks, work: Callable[[], Any], *, alone: bool) -> float:
     return float(max(ranks.gather_values(taken if ranks.is_first or not alone else 0.0)))
 
 
-def times_of(ranks: Ranks, works: Any, rounds: int) -> tuple[list[float], list[float]]:
-    """The wall times of one process and of all ranks, in turn."""
-    taken = []
+def times_of(ranks: Ranks, works: Any, rounds: int, *names: str) -> dict[str, list[float]]:
+    """The wall times of some works, in turn; `alone` is that of one process, the others are those of all ranks."""
+    taken: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
-        taken.append((slower(ranks, works.alone, alone=True), slower(ranks, works.together, alone=False)))
+        for name in names:
+            taken[name].append(slower(ranks, getattr(works, name), alone=name == "alone"))
         if ranks.is_first:
-            one, two = taken[-1]
-            print(f"round {number + 1} of {rounds}: one {one:.3f} s, two {two:.3f} s", file=sys.stderr)
-    return [one for one, _ in taken], [two for _, two in taken]
+            now = ", ".join(f"{name} {times[-1]:.3f} s" for name, times in taken.items())
+            print(f"round {number + 1} of {rounds}: {now}", file=sys.stderr)
+    return taken
 
 
 def main() -> None:
@@ -159,32 +170,34 @@ def main() -> None:
         agree = bool(np.allclose(Steps(ranks).alone(), steps.together(), rtol=1e-3))
         ranks.seconds.update(gathering=0.0, gradients=0.0)
         rounds = 4 if options.quick else 10
-        one, two = times_of(joined, steps, rounds)
-        exchanged = {kind: seconds / sum(two) for kind, seconds in ranks.seconds.items()}
+        steps_taken = times_of(joined, steps, rounds, "alone", "together", "apart")
+        exchanged = {kind: seconds / sum(steps_taken["together"]) for kind, seconds in ranks.seconds.items()}
         del steps
         mining = Mining(joined, 3000 if options.quick else 9170)
         ours, theirs = mining.together(), mining.alone()
         agree &= all(bool((a == b).all()) for a, b in zip(ours, theirs, strict=True))
-        mined_one, mined_two = times_of(joined, mining, 2)
+        mining_taken = times_of(joined, mining, 2, "alone", "together")
         everywhere = ranks.gather_values([agree, exchanged])
     if not ranks.is_first:
         return
     agree = all(each for each, _ in everywhere)
     shares = {kind: round(max(each[kind] for _, each in everywhere), 3) for kind in exchanged}
-    speed, mining_speed = min(one) / min(two), min(mined_one) / min(mined_two)
+    step, mined = ({name: min(times) for name, times in taken.items()} for taken in (steps_taken, mining_taken))
+    speed, mining_speed = step["alone"] / step["together"], mined["alone"] / mined["together"]
     fast = speed >= STEP_TARGET and mining_speed >= MINING_TARGET and shares["gathering"] <= GATHERING_TARGET
     finish(
         "ranks",
         ratio=speed,
         target=STEP_TARGET,
         ok=fast and agree,
+        limit=round(step["alone"] / step["apart"], 3),
         mining_ratio=round(mining_speed, 3),
         mining_target=MINING_TARGET,
         same_results=agree,
         share_of_step=shares,
         gathering_target=GATHERING_TARGET,
-        step_seconds=[round(min(each) / STEPS, 4) for each in (one, two)],
-        mining_seconds=[round(min(each), 3) for each in (mined_one, mined_two)],
+        step_seconds={name: round(each / STEPS, 4) for name, each in step.items()},
+        mining_seconds={name: round(each, 3) for name, each in mined.items()},
     )
 
 

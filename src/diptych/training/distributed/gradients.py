@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from diptych.ranks import Ranks
 
-BUCKET = 1 << 23  # numbers that are exchanged at once: 32 MB
+BUCKET = 1 << 20  # numbers that are copied together and exchanged at once: 4 MB
 TABLE = 1 << 18  # numbers of a matrix whose unused rows are looked for
 
 
