@@ -117,20 +117,21 @@ class Model:
     @property
     def address(self) -> str:
         """Where the model was loaded from, as it was given to `load`."""
-        return self._loaded("address").files.address
+        return self.loaded("address").files.address
 
     @property
     def identity(self) -> str:
         """A digest of weights, settings and tokeniser, equal for a run and its export and for no other model."""
         with self._lock:
-            return self._loaded("identity").identity
+            return self.loaded("identity").identity
 
     @property
     def image_identity(self) -> str:
         """The identity with the quality: equal for models that encode images alike."""
         return self.identity if self._source is None else f"{self.identity} {self._source.quality}"
 
-    def _loaded(self, what: str) -> EngineSource:
+    def loaded(self, what: str) -> EngineSource:
+        """What the model was loaded from; an error says that it has no `what` if it is in memory."""
         if self._source is None:
             raise RunError(
                 f"a model in memory has no {what}; save it with model.save(FOLDER) and load that with Model.load"
@@ -188,7 +189,7 @@ class Model:
     def with_quality(self, quality: Quality) -> Model:
         """The same model with another quality, see `load`; a model in memory stays as it is."""
         is_same = self._source is None or self._source.quality == quality
-        return self if is_same else Model(replace(self._loaded("files"), quality=quality))
+        return self if is_same else Model(replace(self.loaded("files"), quality=quality))
 
     # Images and texts
 
@@ -369,7 +370,7 @@ class Model:
         """The torch engine, which an export has not; from then on it encodes, because its weights may be changed."""
         with self._lock:
             if self._torch is None:
-                self._torch = self._loaded("weights").open_torch()
+                self._torch = self.loaded("weights").open_torch()
             return self._torch
 
     @property

@@ -45,6 +45,11 @@ def allow_code(*modules: str) -> None:
     _allowed.update(modules)
 
 
+def allowed_code() -> tuple[str, ...]:
+    """The modules that were allowed, to allow them in another process as well."""
+    return tuple(sorted(_allowed))
+
+
 def is_allowed(module: str) -> bool:
     """Whether a module was allowed, by its own name or by that of a package that contains it."""
     parts = module.split(".")

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from diptych.cli.console import print_note, print_result, progress_bar, stdout
 from diptych.cli.index_options import FollowLinks, Ignore, ImageQuality, NoIgnore, Ocr, fresh_options, source_request
 from diptych.cli.index_summary import print_status, print_summary
-from diptych.cli.options import AllowCode, Device, Download, Workers
+from diptych.cli.options import AllowCode, Device, Devices, Download, Workers
 from diptych.cli.places import index_of
 from diptych.index.vectors import Storage
 
@@ -110,6 +110,7 @@ def sync_command(
     ocr: Ocr = None,
     workers: Workers = None,
     device: Device = "auto",
+    devices: Devices = None,
     _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
@@ -130,6 +131,8 @@ def sync_command(
         diptych index starter ~/Pictures --quality best
 
         diptych index runs/first captions.csv --into shop.diptych --storage int8
+
+        diptych index starter ~/Pictures --devices 4
     """
     from diptych.index.sources.open import source_name
     from diptych.index.sync import sync
@@ -149,6 +152,7 @@ def sync_command(
             quality=quality,
             ocr=ocr,
             workers=workers,
+            processes=devices or 1,
             progress=progress,
         )
     again = f"diptych index {quote(run)} {' '.join(map(quote, sources))} --into {quote(file)}"

@@ -18,6 +18,7 @@ from diptych.data.corpus import Corpus
 from diptych.errors import DataError, IndexFileError
 from diptych.features.choices import Quality
 from diptych.index.backend import IndexLocation, IndexStore, locate
+from diptych.index.encoding_pool import image_encoder
 from diptych.index.sources.accounting import FileCounts
 from diptych.index.sources.listing import Source
 from diptych.index.sources.resolve import SourceRequest
@@ -58,7 +59,7 @@ class SyncResult:
 
 @dataclass(frozen=True)
 class SyncOptions:
-    """How a sync works: threads that read, how it reports its progress, and an event that stops it, if any.
+    """How a sync works: threads that read, processes that encode, how it reports its progress, and what stops it.
 
     Without an event, Ctrl-C stops it. `quality` is that of the images' vectors, as in `diptych.load`; by default, an
     index keeps its own, and a new one is "fast".
@@ -69,6 +70,7 @@ class SyncOptions:
     stop: threading.Event | None = None
     quality: Quality | None = None
     ocr: bool | None = None
+    processes: int = 1
 
 
 _DEFAULT = SyncOptions()
@@ -84,6 +86,7 @@ def sync(  # noqa: PLR0913 (each is an option of the command)
     quality: Quality | None = None,
     ocr: bool | None = None,
     workers: int | None = None,
+    processes: int = 1,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
     """Bring the index at an address up to date with a source, and return what was done.
@@ -92,11 +95,11 @@ def sync(  # noqa: PLR0913 (each is an option of the command)
     complete. By default, an index keeps its storage and its quality; a new one is "float16" and "fast".
     Several folders of photos are one source; those that the index does not have are added to it. A `SourceRequest` also
     says what to ignore, and which folders to remove. `ocr` is whether the words in pictures are read, which the index
-    remembers; None leaves that as it is.
+    remembers; None leaves that as it is. Photos are read by `workers` threads, and encoded by as many `processes`.
     """
     if not isinstance(source, SourceRequest):
         source = SourceRequest((source,) if isinstance(source, str | Corpus) else tuple(source))
-    options = SyncOptions(workers, progress, quality=quality, ocr=ocr)
+    options = SyncOptions(workers, progress, quality=quality, ocr=ocr, processes=processes)
     return sync_sources(model, source, into, storage, fresh=fresh, options=options)
 
 
@@ -196,8 +199,9 @@ def _sync_into(
         with interrupt_event() if options.stop is None else nullcontext(options.stop) as interrupted:
             workers = available_cores() if options.workers is None else options.workers
             reading = word_reading(store, source, workers, options.ocr)
-            update = Update(store, spec, source, listing, model, workers)
-            update.run(interrupted, options.progress)
+            with image_encoder(model, options.processes) as encoder:
+                update = Update(store, spec, source, listing, model, workers, encoder=encoder)
+                update.run(interrupted, options.progress)
             if reading is not None and not update.interrupted:
                 update.interrupted = not reading.run(interrupted, options.progress)
         result = replace(_result(store, update), words_read=0 if reading is None else reading.read)

@@ -1,4 +1,4 @@
-"""One pass that brings an index up to date: threads read new photos, the model encodes them, batches are written."""
+"""One pass that brings an index up to date: threads read new photos, they are encoded, batches are written."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import functools
 import itertools
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from diptych.data.images import picture_path
 from diptych.data.read_ahead import read_ahead
 from diptych.errors import DataError
 from diptych.index.backend import Content, IndexStore, text_hash
+from diptych.index.encoding_pool import ImageEncoder, OwnEncoder
 from diptych.index.reading import ImageReader, ReadImage, unreadable
 from diptych.index.sources.accounting import FileCounts
 from diptych.index.sources.listing import Listing, Source
@@ -54,7 +55,11 @@ class Update:
         listing: Listing,
         model: Model,
         workers: int,
+        *,
+        encoder: ImageEncoder | None = None,
     ) -> None:
+        """`encoder` is what encodes images, by default this process."""
+        self._encoder = encoder or OwnEncoder(model)
         self._store, self._source, self._listing, self._workers = store, source, listing, workers
         self._spec = spec
         self._model = model
@@ -63,6 +68,7 @@ class Update:
         self.interrupted = False
         self.files = FileCounts()
         self._batch: list[ReadImage] = []  # to encode
+        self._encoding: deque[tuple[list[ReadImage], Callable[[], Encodings]]] = deque()
         self._ready: list[ReadImage] = []  # to write, once those in the batch are encoded
         self._new: dict[bytes, Content | None] = {}  # contents not written yet; None: not encoded yet
         self._failed: set[bytes] = set()
@@ -159,13 +165,20 @@ class Update:
                 if len(self._batch) >= self._reader.options.batch_size:
                     self._encode()
                 if interrupted.is_set():
-                    self._batch, self._new, self.interrupted = [], {}, True
+                    self._forget_new()
+                    self.interrupted = True
                     return
         except (DataError, OSError) as reason:
-            self._batch, self._new, frames = [], {}, [unreadable(key, reason)]
+            self._forget_new()
+            frames = [unreadable(key, reason)]
         self._ready = frames
         self._encode()
         self._write()
+
+    def _forget_new(self) -> None:
+        """Leave what is not written yet, of which some may be encoded."""
+        self._batch, self._new = [], {}
+        self._encoding.clear()
 
     def _is_known(self, digest: bytes) -> bool:
         return digest in self._new or self.writer.content("image", digest) is not None
@@ -187,12 +200,22 @@ class Update:
             self._write()
 
     def _encode(self) -> None:
+        """Begin to encode the batch."""
         if not self._batch:
             return
         prepared = [image.prepared for image in self._batch if image.prepared is not None]
-        encodings = self._model.engine.encode_preprocessed(prepared)
-        for image, vector, vector_set in self._as_bytes(self._batch, encodings):
+        self._encoding.append((self._batch, self._encoder.begin(prepared)))
+        for image in self._batch:
             image.prepared = None
+        self._batch = []
+        while len(self._encoding) > self._encoder.ahead:
+            self._take_encoded()
+
+    def _take_encoded(self) -> None:
+        """Wait for the batch that was begun first."""
+        batch, result = self._encoding.popleft()
+        encodings = result()
+        for image, vector, vector_set in self._as_bytes(batch, encodings):
             if vector is None or image.content is None:
                 self._failed.add(image.digest)
             else:
@@ -200,7 +223,6 @@ class Update:
                 self.encoded += 1
         missing = SAMPLE - sum(len(part) for part in self._sample)
         self._sample.append(encodings.vectors[: max(0, missing)])
-        self._batch = []
 
     def _encode_texts(self) -> list[Content]:
         """The contents of the texts of the images in `_ready` that the index does not have."""
@@ -231,13 +253,14 @@ class Update:
 
     def _write(self) -> None:
         """Write everything that is ready in one transaction."""
+        while self._encoding:
+            self._take_encoded()
         if not self._ready:
             return
         texts = self._encode_texts()
         with self.writer.transaction():
-            for content in (*self._new.values(), *texts):
-                if content is not None:
-                    self.writer.add(content)
+            for content in self._in_order({**self._new, **{text.hash: text for text in texts}}):
+                self.writer.add(content)
             for image in self._ready:
                 self._write_image(image)
             for video in {image.frame_of for image in self._ready if image.frame_of is not None}:
@@ -245,6 +268,14 @@ class Update:
         self.texts_encoded += len(texts)
         self._ready, self._new = [], {}
         self._last_write = time.monotonic()
+
+    def _in_order(self, contents: dict[bytes, Content | None]) -> Iterator[Content]:
+        """New contents, each image followed by its texts, so that their order does not depend on transactions."""
+        for image in self._ready:
+            texts = () if image.info is None else image.info.texts
+            for digest in (image.digest, *map(text_hash, texts)):
+                if (content := contents.pop(digest, None)) is not None:
+                    yield content
 
     def _write_image(self, image: ReadImage) -> None:
         stamp = self._listing.files[image.file]
