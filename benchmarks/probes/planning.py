@@ -113,43 +113,45 @@ def together(joined: Ranks) -> dict[str, Any]:
 
 
 def predictions(found: dict[str, Any], gigabytes_per_second: float) -> str:
-    """Tables in Markdown: rates by ranks, and what the three corpora need."""
-    rates, lines = (
-        {},
-        [row("Ranks", "Pairs per step", "Seconds", "Pairs per second", "Exchanging", "One array of scores")],
-    )
-    weights = max(
-        each["summed"] for each in found["received_bytes"].values()
-    )  # of two ranks: the size of the gradients
+    """Tables in Markdown: steps by ranks, and what the corpora need."""
+    steps, rates = [], {}
     for ranks in RANKS:
         pairs = ranks * OWN_PAIRS
-        received = exchanged_bytes(pairs, ranks) + 2 * weights * (ranks - 1) / ranks
-        exchange = received / gigabytes_per_second / 1e9
-        seconds = found["step_fixed"] + OWN_PAIRS * found["step_each"] + pairs**2 * found["objective_each"] + exchange
-        rates[ranks] = pairs / seconds
-        figures = f"{seconds:.2f}", f"{rates[ranks]:,.0f}", f"{exchange / seconds:.0%}", in_bytes(FLOAT * pairs**2)
-        lines.append(row(ranks, f"{pairs:,}", *figures))
+        own = found["step_fixed"] + OWN_PAIRS * found["step_each"]
+        objective = pairs**2 * found["objective_each"]
+        exchange = (exchanged_bytes(pairs, ranks) + gradient_bytes(found, ranks)) / gigabytes_per_second / 1e9
+        rates[ranks] = pairs / (own + objective + exchange)
+        times = (f"{1000 * seconds:,.0f} ms" for seconds in (own, objective, exchange))
+        steps.append([ranks, f"{pairs:,}", *times, f"{rates[ranks]:,.0f}", in_bytes(FLOAT * pairs**2)])
     largest = max(found["mining_seconds"])
     score = found["mining_seconds"][largest] / (largest**2 * TEXTS_EACH)
-    lines += ["", row("", *CORPORA)]
-    for ranks in (1, 8, 64):
-        lines.append(
-            row(f"an epoch, {ranks} ranks", *(in_time(images / rates[ranks]) for images, _ in CORPORA.values()))
-        )
+    needs = [
+        [f"an epoch, {ranks} ranks", *(in_time(images / rates[ranks]) for images, _ in CORPORA.values())]
+        for ranks in RANKS[:-1]
+    ]
     for ranks in (1, 64):
         mined = (in_time(score * images * texts / ranks) for images, texts in CORPORA.values())
-        lines.append(row(f"mining, {ranks} ranks", *mined))
-        held = (
-            images * (JOINT * FLOAT + TOP_TEXTS * KEY) + texts / ranks * JOINT * FLOAT
-            for images, texts in CORPORA.values()
-        )
-        lines.append(row(f"memory of one of {ranks} ranks while mining", *map(in_bytes, held)))
-    return "\n".join(lines)
+        held = (in_bytes(bytes_while_mining(images, texts / ranks)) for images, texts in CORPORA.values())
+        needs += [[f"mining, {ranks} ranks", *mined], [f"memory of each of {ranks} ranks while mining", *held]]
+    of_steps = ["Ranks", "Pairs", "Own work", "Objective", "Exchange", "Pairs per second", "One array of scores"]
+    return f"{table(of_steps, steps)}\n\n{table(['', *CORPORA], needs)}"
 
 
-def row(*cells: object) -> str:
-    """A row of a table in Markdown."""
-    return f"| {' | '.join(map(str, cells))} |"
+def gradient_bytes(found: dict[str, Any], ranks: int) -> float:
+    """What a rank receives to sum the gradients of weights in a ring; two ranks receive as many bytes as they have."""
+    of_two: float = max(each["summed"] for each in found["received_bytes"].values())
+    return 2 * of_two * (ranks - 1) / ranks
+
+
+def bytes_while_mining(images: float, own_texts: float) -> float:
+    """The encodings of all images and of the rank's own texts, and the lists of all images."""
+    return FLOAT * JOINT * (images + own_texts) + KEY * TOP_TEXTS * images
+
+
+def table(head: list[str], rows: list[list[Any]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def in_time(seconds: float) -> str:

@@ -27,7 +27,8 @@ def of_sets(images, texts):
 def corpus(seed: int, groups: int) -> tuple[Integers, Integers]:
     """One to three images and texts per group, in any order."""
     random = np.random.default_rng(seed)
-    return tuple(random.permutation(np.repeat(np.arange(groups), random.integers(1, 4, groups))) for _ in range(2))
+    images, texts = (random.permutation(np.repeat(np.arange(groups), random.integers(1, 4, groups))) for _ in range(2))
+    return images, texts
 
 
 def encodings(seed: int, count: int, places: int | None = None) -> torch.Tensor:
