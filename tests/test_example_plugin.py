@@ -94,6 +94,7 @@ def python(*words, cwd, env):
     return subprocess.run([sys.executable, *words], cwd=cwd, env=env, check=False, capture_output=True, text=True)
 
 
+@pytest.mark.long
 def test_every_plugin_of_the_package_works(environment, tmp_path):
     done = python("-c", USE, SCENES, str(PACKAGE / "tests"), cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr

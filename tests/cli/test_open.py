@@ -81,6 +81,7 @@ def test_a_folder_without_photos_is_one_line(tmp_path):
     assert not (tmp_path / "x.diptych").exists()
 
 
+@pytest.mark.long
 def test_a_folder_that_has_vanished_is_waited_for_and_no_log_is_left(tmp_path):
     pytest.importorskip("watchfiles")
     folder, pocket, index = (tmp_path / name for name in ("Pictures", "pocket", "x.diptych"))

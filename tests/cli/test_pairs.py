@@ -104,6 +104,7 @@ def test_images_of_any_shape_have_no_onnx_form(refused, pair_folder):
     assert message.endswith("use the run itself")
 
 
+@pytest.mark.long
 def test_a_pair_at_half_its_size(done, pair_folder, pairs, tmp_path):
     done("export", pair_folder("open_clip"), "--float16", "--into", "half")
     photos = pairs.photos(tmp_path / "photos")

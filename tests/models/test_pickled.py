@@ -25,8 +25,9 @@ def convert(pickled, into):
     return load_file(into)
 
 
-@pytest.mark.parametrize("wrap", [dict, lambda tensors: {"epoch": 3, "state_dict": tensors}], ids=["plain", "trained"])
-@pytest.mark.parametrize("prefix", ["", "module."])
+@pytest.mark.parametrize(
+    ("prefix", "wrap"), [("", dict), ("module.", lambda tensors: {"epoch": 3, "state_dict": tensors})]
+)
 def test_the_command_converts_tensors(wrap, prefix, tmp_path):
     weight = torch.arange(6.0).view(2, 3).t()  # not contiguous
     torch.save(wrap({f"{prefix}a.weight": weight}), tmp_path / "model.pt")

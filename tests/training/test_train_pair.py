@@ -18,6 +18,7 @@ from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 from support.runs import epoch_lines
 
+LESS_USUAL = [pytest.param(kind, marks=pytest.mark.long) for kind in ("siglip", "siglip2")]
 FEW = ("stage.1.epochs=1", "stage.1.batches.size=16")
 WAYS = {
     "heads": ("adapt-heads", "stage.1.head.hidden=8"),
@@ -42,7 +43,7 @@ def adapt(corpus, pair_folder, tmp_path):
     return adapt
 
 
-@pytest.mark.parametrize("kind", ["open_clip", "clip", "siglip", "siglip2"])
+@pytest.mark.parametrize("kind", ["open_clip", "clip", *LESS_USUAL])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_pair_can_be_adapted(kind, way, adapt, pair_folder, corpus):
     run = adapt(kind, way, "stage.1.interpolate=[1.0]", "stage.1.include_start=false")
@@ -59,7 +60,7 @@ def test_a_pair_can_be_adapted(kind, way, adapt, pair_folder, corpus):
     assert moved.isdisjoint(first) == (way == "last-blocks")
 
 
-@pytest.mark.parametrize("kind", ["open_clip", "clip", "siglip", "siglip2"])
+@pytest.mark.parametrize("kind", ["clip", pytest.param("open_clip", marks=pytest.mark.long), *LESS_USUAL])
 def test_a_pair_is_adapted_in_half_precision(kind, adapt):
     plain = epoch_lines(adapt(kind, "lora"))[-1]
     rounded = epoch_lines(adapt(kind, "lora", "stage.1.precision=float16", into="half"))[-1]

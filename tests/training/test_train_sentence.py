@@ -159,6 +159,7 @@ def test_a_resumed_run_ends_with_the_same_weights(bert, corpus, run, tmp_path):
     assert_same_run(part, run)
 
 
+@pytest.mark.long
 def test_a_run_opens_and_is_exported_without_the_folder(recipes, encoder_folder, corpus, tmp_path):
     folder = encoder_folder(tmp_path / "encoder")
     run = trained(recipes(RECIPE, f"model.text.model={folder}", "stage.1.epochs=1"), corpus, tmp_path / "run")

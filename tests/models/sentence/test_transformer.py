@@ -92,7 +92,7 @@ def test_on_the_meta_device_it_has_no_weights(bert):
     assert all(parameter.is_meta for parameter in made.parameters())
 
 
-@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+@pytest.mark.parametrize("kind", ["bert", pytest.param("mpnet", marks=pytest.mark.long)])
 def test_as_onnx_it_gives_the_same_vectors(encoder_folder, tmp_path, kind):
     made = encoder(encoder_folder(tmp_path / kind, kind))
     axes = {"ids": {0: "texts", 1: "length"}, "lengths": {0: "texts"}}
