@@ -36,6 +36,7 @@ with join_ranks("cpu") as ranks:
 """
 
 
+@pytest.mark.long
 def test_processes_exchange_rows_sums_and_values(tmp_path):
     file = tmp_path / "worker.py"
     file.write_text(WORKER)
@@ -51,6 +52,7 @@ def test_processes_exchange_rows_sums_and_values(tmp_path):
         }
 
 
+@pytest.mark.long
 def test_a_rank_that_is_gone_is_noticed_by_the_others(tmp_path):
     file = tmp_path / "worker.py"
     file.write_text(WORKER)

@@ -33,6 +33,7 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["open_clip", "siglip"])
 def test_zero_shot_beside_an_ensemble(kind, done, pair_folder):
     alone = json.loads(done("evaluate", pair_folder(kind), SCENES, "--json").stdout)

@@ -80,6 +80,7 @@ def test_the_same_command_again_only_measures(swept, invoke):
     assert summary["settings"][3]["val_rsum"] == best["rsum"]
 
 
+@pytest.mark.long
 def test_a_grid_with_seeds(tmp_path, invoke):
     words = ("--over", f"{MARGIN}=0.1", "--over", f"{RATE}=0.001,0.1", "--grid", "--seeds", "2")
     result = invoke(*words, "--into", str(tmp_path))

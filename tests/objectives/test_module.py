@@ -182,6 +182,7 @@ os._exit(0)  # without the interpreter's shutdown, in which threads of gloo some
 """
 
 
+@pytest.mark.long
 def test_gradients_of_several_processes_are_averaged(tmp_path):
     """Two processes under DDP, one batch each, have the mean of the gradients of both batches; the temperature, too."""
     script = tmp_path / "process.py"

@@ -72,6 +72,7 @@ def index(tmp_path_factory):
     return folder / "photos.diptych"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_workers_share_vectors_and_counts_and_are_started_again_when_they_die(index):
     process = serving(index)
