@@ -12,8 +12,9 @@ from diptych.errors import ScoreError
 from diptych.objectives import Contrastive, Hinge, Instance
 from diptych.objectives.extras import ClassifierInputs
 
-IMAGES, TEXTS = torch.randn(6, 4), torch.randn(6, 4)
-SCORES = torch.randn(6, 6)
+SEEDED = torch.Generator().manual_seed(0)
+IMAGES, TEXTS = torch.randn(6, 4, generator=SEEDED), torch.randn(6, 4, generator=SEEDED)
+SCORES = torch.randn(6, 6, generator=SEEDED)
 CLASSES = [0, 1, 2, 2, 1, 0]
 
 
