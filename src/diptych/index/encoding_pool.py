@@ -1,6 +1,7 @@
 """What encodes the images of an index: the process that writes it, or several others, each with the model.
 
-A batch is encoded as one, whoever does it. So several processes give the vectors of one, if each has as many threads.
+Batches are the same however many processes encode them, so the vectors are those of one process, provided that all use
+the same number of threads.
 """
 
 from __future__ import annotations
