@@ -149,18 +149,24 @@ class Ranks:
 
     def together(self, work: Callable[[], Value]) -> Value:
         """The result of some work; if it fails on any rank, it fails on all of them, with one message."""
-        if self.count == 1:
+        with self.all_or_none():
             return work()
+
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """If the block fails on any rank, let it fail on all of them, with one message."""
+        if self.count == 1:
+            yield
+            return
         try:
-            value = work()
+            yield
         except BaseException as error:
-            self.gather_values(one_line(error) if not isinstance(error, DiptychError) else str(error))
+            self.gather_values(_told(error))
             raise
         errors = self.gather_values(None)
         failed = next((rank for rank, message in enumerate(errors) if message is not None), None)
         if failed is not None:
             raise RankError(f"rank {failed}: {errors[failed]}")
-        return value
 
     def first_alone(self, work: Callable[[], Value]) -> Value:
         """Let the first rank do some work, and then all others at once, which find what it has left on disk."""
@@ -192,6 +198,13 @@ class Ranks:
                         f"rank {rank} has {name} {theirs.get(name)}, and rank 0 has {everything[0][name]}; start all "
                         "ranks with the same command, data and version"
                     )
+
+
+def _told(error: BaseException) -> str:
+    """What the other ranks are told of an error."""
+    if isinstance(error, KeyboardInterrupt | GeneratorExit):
+        return "interrupted"
+    return str(error) if isinstance(error, DiptychError) else one_line(error)
 
 
 def _copy(exchanged: Tensor, tensor: Tensor) -> None:

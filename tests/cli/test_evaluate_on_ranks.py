@@ -1,6 +1,8 @@
 """`diptych evaluate` on several ranks: what one process measures, in shares."""
 
 import json
+import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from diptych.cli.evaluation_protocols import measure
 from diptych.cli.evaluation_sources import SourceEncoder
 from diptych.data.open import open_corpus
 from diptych.errors import RankError, ScoreError
+from diptych.evaluation import resumable
 from diptych.evaluation.runs import evaluate
 from diptych.model import Model
 from support.ranks import finish, on_threads, start, start_ranks
@@ -105,6 +108,20 @@ def test_python_measures_on_ranks_too(encoder, tiny_run):
         2, lambda ranks: evaluate(tiny_run, encoder.whole, device="cpu", features=None, workers=0, ranks=ranks)
     ):
         assert found.to_json() == expected.to_json()
+
+
+def test_an_interrupted_evaluation_continues_on_the_same_ranks(encoder, tiny_run, tmp_path, monkeypatch):
+    expected = measure([str(tiny_run)], PLAIN, encoder).json
+    options = replace(PLAIN, resume=tmp_path / "found.json")
+    stopped = threading.Event()
+    stopped.set()
+    with monkeypatch.context() as patch:
+        patch.setattr(resumable, "interrupt_event", lambda: nullcontext(stopped))
+        with pytest.raises((KeyboardInterrupt, RankError)):
+            on_ranks(2, [str(tiny_run)], options, encoder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"found.json.partial-{rank}-of-2" for rank in (0, 1)]
+    assert on_ranks(2, [str(tiny_run)], options, encoder) == [expected] * 2
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.long

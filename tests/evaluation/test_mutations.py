@@ -28,13 +28,8 @@ PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 # Functions that decide what a rank is; others choose sizes of tiles, check inputs, or only affect speed.
 MUTATED = {
-    ranks_module: {
-        "collect_positives",
-        "collect_negatives",
-        "sum_negatives",
-        "_in_given_order",
-    },
-    tiles_module: {"run", "count_at_least", "_positives", "_collect_diagonal", "_run_on_ranks", "_collect_rows"},
+    ranks_module: {"collect_positives", "collect_negatives", "_in_given_order"},
+    tiles_module: {"count_at_least", "_positives", "_steps", "_steps_on_ranks", "_collect"},
 }
 
 

@@ -1,4 +1,6 @@
 import json
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,8 @@ from typer.testing import CliRunner
 from diptych.cli.main import app
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import ScoreError
-from diptych.evaluation.metrics.ranks import ranks
+from diptych.evaluation import resumable, runs
+from diptych.evaluation.metrics.ranks import RankCounter, ranks
 from diptych.evaluation.runs import cached_score, encoded_score, evaluate, evaluate_encoded, evaluate_matrix, open_run
 from diptych.features.readers import StoreOptions, image_reader
 from diptych.models.encoded_corpus import EncodedCorpus
@@ -50,6 +53,39 @@ def test_an_ensemble_averages_scores():
     negatives = mean.masked_fill(torch.from_numpy(rows[:, None] == columns), -torch.inf)
     expected = 1 + (negatives >= best[:, None]).sum(1)
     assert evaluate_encoded([one, two]).folds[0].images.tolist() == expected.tolist()
+
+
+def test_an_interrupted_evaluation_continues(tmp_path, monkeypatch):
+    one, two, file = encoded(*random_pair(0)), encoded(*random_pair(1)), tmp_path / "found.json"
+    counted, stopped = [], threading.Event()
+    collect = RankCounter.collect_negatives
+
+    def counting(self, *tile):
+        collect(self, *tile)
+        counted.append(tile)
+        if len(counted) == 3:
+            stopped.set()
+
+    def evaluated(*of, **options):
+        counted.clear()
+        stopped.clear()
+        return evaluate_encoded(of, resume=file, **options).to_json(), len(counted)
+
+    monkeypatch.setattr(RankCounter, "collect_negatives", counting)
+    monkeypatch.setattr(runs, "BLOCK", 9)
+    monkeypatch.setattr(resumable, "interrupt_event", lambda: nullcontext(stopped))
+    with pytest.raises(KeyboardInterrupt):
+        evaluated(one, two)
+    assert (tmp_path / "found.json.partial").is_file()
+    monkeypatch.setattr(stopped, "set", lambda: None)
+    expected = evaluate_encoded([one, two]).to_json()
+    with monkeypatch.context() as patch:  # neither other encodings nor other folds
+        patch.setattr(resumable.ResumablePasses, "remove", lambda self: None)
+        tiles = [evaluated(two, one)[1], evaluated(one, two, folds=2)[1]]
+    assert min(tiles) > 3
+    found, visited = evaluated(one, two)
+    assert (found, visited) == (expected, tiles[0] - 3)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_ensemble_of_different_corpora_is_refused():

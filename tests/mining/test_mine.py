@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from diptych.data.corpus import Corpus, Features
 from diptych.errors import DataError, RunError, ScoreError
-from diptych.mining import resumable_pass
+from diptych.evaluation import resumable
 from diptych.mining.lists import HardNegativeLists
 from diptych.mining.mine import mine
 from diptych.model import Model
@@ -346,7 +346,7 @@ def test_another_file_is_not_overwritten(table, corpus, tmp_path):
 def test_a_full_disk_leaves_what_was_saved_before(table, corpus, tmp_path, monkeypatch):
     whole = run(table, corpus, tmp_path / "whole.safetensors")
     file, calls, sync = tmp_path / "lists.safetensors", [], os.fsync
-    monkeypatch.setattr(resumable_pass, "SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
 
     def full(descriptor):
         calls.append(descriptor)
@@ -371,7 +371,7 @@ def test_killed_in_the_middle_of_a_save(table, corpus, tmp_path, monkeypatch, ki
     for at in (1, 2, tiles, tiles + 1):  # the last is the save of the result
         file = tmp_path / f"killed-{at}" / "lists.safetensors"
         with monkeypatch.context() as patch:
-            patch.setattr(resumable_pass, "SECONDS_BETWEEN_SAVES", 0.0)
+            patch.setattr(resumable, "SECONDS_BETWEEN_SAVES", 0.0)
             kill_in_a_save(at, lambda file=file: run(make_table(), corpus, file))
         assert list(file.parent.glob(".*.tmp")), "it was not killed in the middle of a save"
         again = make_table()

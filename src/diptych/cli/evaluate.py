@@ -35,6 +35,8 @@ from diptych.cli.options import (
 from diptych.errors import ScoreError
 from diptych.files import write_json
 
+WITHOUT_INTO = "with --into FILE, the same command continues with the scores that were compared"
+
 
 def command(
     sources: Annotated[
@@ -96,7 +98,13 @@ def command(
     ] = None,
     no_starter: NoStarter = False,
     report: Annotated[bool, typer.Option("--report", help="Also write RUN/report.html for this split.")] = False,
-    into: Annotated[Path | None, typer.Option(help="Also write the result as JSON to this file.")] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write the result as JSON to this file. An interrupted evaluation continues if it has a FILE.",
+            metavar="FILE",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     features: Features = Path("features"),
     device: Device = "auto",
@@ -161,13 +169,18 @@ def command(
         batch_statistics=batch_statistics,
         report=report,
         baselines=not no_starter,
+        resume=into,
     )
     with job(device, devices) as ranks:
         ranks.must_agree({"the sources": sources, "the options": repr(options)})
         to_measure, whole = open_sources(sources, retriever, phrases, split_rule(val, test))
         corpus = None if whole is None else whole.split(split)
         encoder = SourceEncoder(corpus, device, thread_count(workers), features, shifts, whole, ranks)
-        measurement = measure(to_measure, options, encoder)
+        try:
+            measurement = measure(to_measure, options, encoder)
+        except KeyboardInterrupt:
+            print_note("stopped; " + ("run the same command again to continue" if into else WITHOUT_INTO))
+            raise
         if not ranks.is_first:
             return
         if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from diptych.errors import ScoreError
@@ -39,7 +40,10 @@ _MATRIX_OPTIONS = ("--folds", "--gallery", "--map")
 
 @dataclass(frozen=True)
 class EvaluationOptions:
-    """What to measure. `rerank_depths` are numbers of answers to re-rank; None stands for all of them."""
+    """What to measure. `rerank_depths` are numbers of answers to re-rank; None stands for all of them.
+
+    Beside the file `resume`, what an interrupted evaluation has compared is kept.
+    """
 
     split: str
     folds: int
@@ -56,6 +60,7 @@ class EvaluationOptions:
     batch_statistics: BatchStatistics
     report: bool
     baselines: bool = True
+    resume: Path | None = None
 
     def check(self) -> None:
         """Raise a ScoreError for options that cannot be combined."""

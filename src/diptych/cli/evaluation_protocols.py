@@ -183,12 +183,15 @@ def _measure_on_ranks(
     from diptych.evaluation.runs import evaluate_encoded
     from diptych.report.tables.evaluation import retrieval_table
 
-    result = evaluate_encoded(
-        spread,
-        folds=options.folds,
-        gallery=options.gallery,
-        average_precision=options.average_precision or None,
-    )
+    with progress_bar("comparing") as progress:
+        result = evaluate_encoded(
+            spread,
+            folds=options.folds,
+            gallery=options.gallery,
+            average_precision=options.average_precision or None,
+            resume=options.resume,
+            progress=progress,
+        )
     measurement = Measurement.of(retrieval_table(result), result)
     if len(spread) == 1:
         _add_baselines(measurement, sources[0], spread[0], result, options, encoder)
@@ -205,19 +208,21 @@ def _measure_retrieval(
     from diptych.report.tables.evaluation import cross_retrieval_table, overlap_table, retrieval_table
 
     groups = encoded[0].image_groups, encoded[0].text_groups
+    score, resume = ensemble_score(encoded), options.resume
     if options.phrase_run is not None:
-        score = _score_with_phrases(encoded, options.phrase_run, options, encoder)
+        score, resume = _score_with_phrases(encoded, options.phrase_run, options, encoder), None
     elif options.report or options.cross_retrieval or options.score_overlap:
-        score = cached_score(encoded)
-    else:
-        score = ensemble_score(encoded)
-    result = evaluate_encoded(
-        encoded,
-        folds=options.folds,
-        gallery=options.gallery,
-        average_precision=options.average_precision or None,
-        score=score,
-    )
+        score, resume = cached_score(encoded), None
+    with progress_bar("comparing") as progress:
+        result = evaluate_encoded(
+            encoded,
+            folds=options.folds,
+            gallery=options.gallery,
+            average_precision=options.average_precision or None,
+            score=score,
+            resume=resume,
+            progress=progress,
+        )
     measurement = Measurement.of(retrieval_table(result), result)
     if options.phrase_run is not None:
         phrases = {"run": options.phrase_run, "share": options.phrase_share, "from": options.phrase_source}

@@ -5,6 +5,7 @@ Python and the command line evaluate through these functions, with the same defa
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,11 +21,13 @@ from diptych.errors import RunError, ScoreError
 from diptych.evaluation.metrics.ranks import ranks as ranks_of
 from diptych.evaluation.metrics.recall import metrics_from_ranks
 from diptych.evaluation.metrics.scores import Score, embedding_score, matrix_score, mean_score
+from diptych.evaluation.metrics.tiles import BLOCK, BLOCK_OF_SETS
 from diptych.evaluation.protocols.retrieval import RetrievalResult, evaluate_score
+from diptych.evaluation.resumable import ResumablePasses
 from diptych.features.backbone import weights_digest
 from diptych.model import Model
 from diptych.models.encoded_corpus import EncodedCorpus
-from diptych.models.spread_rows import SpreadRows
+from diptych.models.spread_rows import SpreadRows, own_rows
 from diptych.progress import ProgressCallback
 from diptych.ranks import ALONE, Ranks
 
@@ -52,17 +55,27 @@ def evaluate(  # noqa: PLR0913 (options, by keyword only)
     workers: int = 2,
     progress: ProgressCallback | None = None,
     ranks: Ranks = ALONE,
+    resume: Path | str | None = None,
 ) -> RetrievalResult:
     """Measure retrieval in both directions, of a run on one split of a corpus or of the data at an address.
 
     `features` is a folder of feature stores: features of the run's backbone are read from it, and those that it lacks
     are added to it. With None, all features are computed. By default, mAP is measured if a text has several correct
     images. The `ranks` that a script has joined share the work, and all of them get the same result.
+
+    An interrupted call leaves what it has compared in a file whose name is `resume` and ".partial"; the same call
+    continues from it, and removes it at the end.
     """
     corpus = open_for_run(corpus, run)
     model = ranks.first_alone(lambda: open_run(run, device, features))
     encoded = encode_together(model, corpus.split(split), workers, progress, ranks)
-    return evaluate_encoded([encoded], folds=folds, gallery=gallery, average_precision=average_precision)
+    return evaluate_encoded(
+        [encoded],
+        folds=folds,
+        gallery=gallery,
+        average_precision=average_precision,
+        resume=None if resume is None else Path(resume),
+    )
 
 
 def open_for_run(corpus: Corpus | Path | str, run: Model | Path | str) -> Corpus:
@@ -110,11 +123,47 @@ def evaluate_encoded(
     gallery: int | None = None,
     average_precision: bool | None = None,
     score: Score | None = None,
+    resume: Path | None = None,
+    progress: ProgressCallback | None = None,
 ) -> RetrievalResult:
-    """Measure encodings; several are an ensemble. `score` replaces their own score, for example by a cached one."""
-    score = ensemble_score(encoded) if score is None else score
-    groups = encoded[0].image_groups, encoded[0].text_groups
-    return evaluate_score(score, *groups, folds=folds, gallery=gallery, average_precision=average_precision)
+    """Measure encodings; several are an ensemble. `score` replaces their own score, for example by a cached one.
+
+    With `resume`, an interrupted call is continued, as by `evaluate`. `progress` receives the number of tiles of scores
+    done and the total.
+    """
+    own_score = ensemble_score(encoded)
+    passes = None
+    if resume is not None:
+        ranks = own_score.ranks
+        made_with = {
+            "folds": folds,
+            "gallery": gallery,
+            "precision": average_precision,
+            "rows": _digest(encoded, ranks),
+        }
+        passes = ResumablePasses(resume, made_with, ranks)
+    result = evaluate_score(
+        own_score if score is None else score,
+        encoded[0].image_groups,
+        encoded[0].text_groups,
+        folds=folds,
+        gallery=gallery,
+        average_precision=average_precision,
+        block=BLOCK if all(each.matcher().embedding_dim is not None for each in encoded) else BLOCK_OF_SETS,
+        passes=passes,
+        progress=progress,
+    )
+    if passes is not None:
+        passes.remove()
+    return result
+
+
+def _digest(encoded: Sequence[Encoded], ranks: Ranks) -> list[str]:
+    """Identifies the encodings that each rank has."""
+    digest = hashlib.sha256()
+    for rows in (side for each in encoded for side in (each.images, each.texts)):
+        digest.update(own_rows(rows).cpu().contiguous().numpy().tobytes())
+    return ranks.gather_values(digest.hexdigest())
 
 
 def ensemble_score(encoded: Sequence[Encoded]) -> Score:

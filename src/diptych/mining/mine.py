@@ -19,10 +19,10 @@ from diptych.data.image_reader import ImageReader
 from diptych.errors import DataError, RunError
 from diptych.evaluation.metrics.scores import embedding_score
 from diptych.evaluation.metrics.tiles import BLOCK, BLOCK_OF_SETS
+from diptych.evaluation.resumable import ResumablePasses
 from diptych.mining.exclusions import Exclusions
 from diptych.mining.hardness import Hardness, sample_positives
 from diptych.mining.lists import HardNegativeLists, ListRows, ListsHeader
-from diptych.mining.resumable_pass import ResumablePass
 from diptych.mining.score_pass import ScorePass, Tiles
 from diptych.mining.top_scores import EMPTY, items_of
 from diptych.model import Model
@@ -76,10 +76,8 @@ def mine(  # noqa: PLR0913 (options, by keyword only)
     exclusions = Exclusions(readable.image_groups, readable.text_groups, readable.strings)
     score_pass = ScorePass(score, exclusions, top_texts, top_images, readable.tiles)
     total = len(corpus.image_ids) + 2 * len(corpus.texts)
-    resumable = ResumablePass(file, {"lists": header.model_dump(mode="json"), "read": readable.digest()}, ranks)
+    resumable = ResumablePasses(file, {"lists": header.model_dump(mode="json"), "read": readable.digest()}, ranks)
     resumable.run(score_pass, lambda compared: progress(total - score.texts + compared, total))
-    if ranks.count > 1:
-        resumable.save(score_pass)  # the others may take longer, and may be interrupted
     texts = merged(score_pass.texts_of_images.best(), ranks)
     images = ranks.all_rows(torch.from_numpy(score_pass.images_of_texts.best())).numpy()
     if (texts == EMPTY).all():

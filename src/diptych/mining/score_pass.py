@@ -65,6 +65,21 @@ class ScorePass:
         self.images_of_texts = TopScores(score.texts, min(top_images, score.images))
         self.done = 0  # finished tiles, counted through all images for the first texts, then for the next texts
 
+    @property
+    def shape(self) -> list[int]:
+        """The numbers of tiles, by which passes over other tiles are told apart."""
+        return [len(self.rows), len(self.columns)]
+
+    def state(self) -> dict[str, Tensor]:
+        """The best keys so far."""
+        best = {"texts": self.texts_of_images.best(), "images": self.images_of_texts.best()}
+        return {name: torch.from_numpy(keys) for name, keys in best.items()}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Continue from what `state` returned."""
+        self.texts_of_images.restore(state["texts"].numpy())
+        self.images_of_texts.restore(state["images"].numpy())
+
     def remaining(self) -> Generator[int, None, None]:
         """Process the remaining tiles; yields, after each, the number of texts compared so far."""
         with ThreadPoolExecutor(1) as second_thread:

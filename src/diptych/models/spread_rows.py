@@ -88,8 +88,18 @@ class SpreadRows:
                     parts[number].append(part)
         return torch.cat([part for of_rank in parts for part in of_rank])
 
+    @property
+    def own(self) -> Tensor:
+        """The rows that this rank was given."""
+        return self._own
+
     def _held(self, rows: Integers) -> Tensor:
         return self._own[torch.from_numpy(rows - self._starts[self.ranks.rank]).to(self._own.device)]
 
     def _put(self, rows: Integers, values: Tensor) -> None:
         self._placed[torch.from_numpy(self._place[rows]).to(values.device)] = values
+
+
+def own_rows(rows: Tensor | SpreadRows) -> Tensor:
+    """The rows that this process has: all of them, unless they are spread over ranks."""
+    return rows.own if isinstance(rows, SpreadRows) else rows

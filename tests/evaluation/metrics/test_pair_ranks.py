@@ -63,9 +63,9 @@ def test_counts_equal_those_of_each_pair_alone(case, max_comparisons):
     # groups in the order of their first image, as the counter numbers them
     order = {group: number for number, group in enumerate(dict.fromkeys(images.tolist()))}
     images, texts = (np.array([order[group] for group in groups]) for groups in (images, texts))
-    counter = PairCounter(score, *group_items(score, images, texts, *rows))
+    counter = PairCounter(score, *group_items(score, images, texts, *rows), block)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pair_ranks, "MAX_COMPARISONS", max_comparisons)  # by search, mixed, and by comparison
-        counter.run(block)
+        counter.run()
     assert counter.image_queries.counts.tolist() == count_pair_by_pair(scores, images, texts)
     assert counter.text_queries.counts.tolist() == count_pair_by_pair(scores.T, texts, images)

@@ -100,8 +100,9 @@ def test_each_pair_is_collected_once_and_positives_before_their_negatives(case):
     matrix, image_groups, text_groups, block = case
     rows = np.arange(len(image_groups)), np.arange(len(text_groups))
     score = matrix_score(matrix)
-    collector = Collector(score, *group_items(score, image_groups, text_groups, *rows))
-    collector.run(block)
+    collector = Collector(score, *group_items(score, image_groups, text_groups, *rows), block)
+    collector.run()
+    assert collector.done == collector.tiles
     same = image_groups[:, None] == text_groups
     assert sorted(collector.positives) == [tuple(pair) for pair in np.argwhere(same).tolist()]
     assert sorted(collector.negatives) == [tuple(pair) for pair in np.argwhere(~same).tolist()]

@@ -69,8 +69,8 @@ def cross_retrieval(
     images, texts = group_items(score, image_groups, text_groups, np.arange(score.images), np.arange(score.texts))
     if images.numbers[-1] == 0:
         raise ScoreError("all images and texts are of one group: there are no negatives to rank a pair against")
-    counter = PairCounter(score, images, texts)
-    counter.run(block)
+    counter = PairCounter(score, images, texts, block)
+    counter.run()
     return _cross_ranks(counter)
 
 
@@ -79,8 +79,8 @@ def _cross_ranks(counter: PairCounter) -> CrossRetrieval:
     by_image, by_text = counter.image_queries, counter.text_queries
     image = np.repeat(np.arange(len(counter.images)), by_image.sizes)  # positions in group order
     text = by_image.starts[image] + np.arange(len(image)) - by_image.offsets[image]
-    text_ranks = 1 + by_image.counts.numpy()
-    image_ranks = 1 + by_text.counts.numpy()[by_text.offsets[text] + image - by_text.starts[text]]
+    text_ranks = 1 + counter.negatives_above(by_image)
+    image_ranks = 1 + counter.negatives_above(by_text)[by_text.offsets[text] + image - by_text.starts[text]]
     negative_images = len(counter.images) - by_text.sizes[text]
     negative_texts = len(counter.texts) - by_image.sizes[image]
     most = np.maximum(negative_images, negative_texts)

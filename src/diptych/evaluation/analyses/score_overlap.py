@@ -86,11 +86,11 @@ def score_overlap(
     images, texts = group_items(score, image_groups, text_groups, np.arange(score.images), np.arange(score.texts))
     if images.numbers[-1] == 0:
         raise ScoreError("all images and texts are of one group: there are no negatives to compare with")
-    histograms = _Histograms(score, images, texts, np.linspace(*COSINE, bins + 1))
-    histograms.run(block)
+    histograms = _Histograms(score, images, texts, np.linspace(*COSINE, bins + 1), block)
+    histograms.run()
     if histograms.low < COSINE[0] - _ROUNDING or histograms.high > COSINE[1] + _ROUNDING:
-        histograms = _Histograms(score, images, texts, _bin_edges(histograms.low, histograms.high, bins))
-        histograms.run(block)
+        histograms = _Histograms(score, images, texts, _bin_edges(histograms.low, histograms.high, bins), block)
+        histograms.run()
     return histograms.result(draws, seed)
 
 
@@ -115,8 +115,8 @@ def _bin_edges(low: float, high: float, bins: int) -> Reals:
 class _Histograms(TilePass):
     """Counts the scores of every tile into bins, for each group of images: its positives and its negatives."""
 
-    def __init__(self, score: Score, images: GroupedItems, texts: GroupedItems, edges: Reals) -> None:
-        super().__init__(score, images, texts)
+    def __init__(self, score: Score, images: GroupedItems, texts: GroupedItems, edges: Reals, block: int) -> None:
+        super().__init__(score, images, texts, block)
         self.edges = edges
         bins, groups = len(edges) - 1, int(images.numbers[-1]) + 1
         self.bins = bins

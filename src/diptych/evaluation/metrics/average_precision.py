@@ -9,6 +9,8 @@ at least as high. So ties put negatives first, and positives never push each oth
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,7 +19,7 @@ from diptych.data.corpus import Integers
 from diptych.evaluation.metrics.pair_ranks import PairCounter, QueryPositives
 from diptych.evaluation.metrics.ranks import Ranks
 from diptych.evaluation.metrics.scores import Score
-from diptych.evaluation.metrics.tiles import BLOCK, GroupedItems, group_items
+from diptych.evaluation.metrics.tiles import BLOCK, GroupedItems, TilePass, group_items
 
 
 @torch.no_grad()
@@ -29,6 +31,7 @@ def ranks_with_precision(
     image_rows: Integers | None = None,
     text_rows: Integers | None = None,
     block: int = BLOCK,
+    run: Callable[[TilePass], None] = TilePass.run,
 ) -> Ranks:
     """The ranks that `ranks` returns, with the average precision of each query, from one pass over the scores.
 
@@ -43,10 +46,10 @@ def ranks_with_precision(
     image_rows = np.arange(score.images) if image_rows is None else image_rows
     text_rows = np.arange(score.texts) if text_rows is None else text_rows
     images, texts = group_items(score, image_groups, text_groups, image_rows, text_rows)
-    counter = PairCounter(score, images, texts)
-    counter.run(block)
-    image_ranks, image_precisions = _ranks_and_precisions(images, counter.image_queries)
-    text_ranks, text_precisions = _ranks_and_precisions(texts, counter.text_queries)
+    counter = PairCounter(score, images, texts, block)
+    run(counter)
+    image_ranks, image_precisions = _ranks_and_precisions(images, counter, counter.image_queries)
+    text_ranks, text_precisions = _ranks_and_precisions(texts, counter, counter.text_queries)
     groups = image_groups[image_rows], text_groups[text_rows]
     return Ranks(image_ranks, text_ranks, *groups, image_rows, text_rows, image_precisions, text_precisions)
 
@@ -60,10 +63,12 @@ def average_precision_applies(image_groups: Integers) -> bool:
     return len(np.unique(image_groups)) < len(image_groups)
 
 
-def _ranks_and_precisions(items: GroupedItems, queries: QueryPositives) -> tuple[Integers, NDArray[np.float64]]:
+def _ranks_and_precisions(
+    items: GroupedItems, counter: PairCounter, queries: QueryPositives
+) -> tuple[Integers, NDArray[np.float64]]:
     """The rank and the average precision of each query, in the order in which their rows were given."""
     query = np.repeat(np.arange(len(queries.sizes)), queries.sizes)
-    negatives = queries.counts.numpy()
+    negatives = counter.negatives_above(queries)
     negatives = negatives[np.lexsort((negatives, query))]  # query by query, the best positive first
     position = 1 + np.arange(len(query)) - queries.offsets[query]  # 1, 2, ... within each query
     totals = np.bincount(query, weights=position / (position + negatives))

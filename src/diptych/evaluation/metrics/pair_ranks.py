@@ -56,19 +56,29 @@ class QueryPositives:
 class PairCounter(TilePass):
     """Counts, for every positive pair and in both directions, the negatives that score at least as high."""
 
-    def __init__(self, score: Score, images: GroupedItems, texts: GroupedItems) -> None:
-        super().__init__(score, images, texts)
+    def __init__(self, score: Score, images: GroupedItems, texts: GroupedItems, block: int) -> None:
+        super().__init__(score, images, texts, block)
         self.image_queries, self.text_queries = QueryPositives(images, texts), QueryPositives(texts, images)
 
-    def exchange_positives(self, ranks: Ranks, rows: slice, columns: slice) -> None:
+    def exchange_positives(self, rows: slice, columns: slice) -> None:
         """Give all ranks the scores of the positive pairs of each."""
-        self.image_queries.exchange_scores(ranks, rows)
-        self.text_queries.exchange_scores(ranks, columns)
+        self.image_queries.exchange_scores(self.ranks, rows)
+        self.text_queries.exchange_scores(self.ranks, columns)
 
-    def sum_negatives(self, ranks: Ranks) -> None:
-        """Add up what all ranks have counted."""
-        ranks.sum_(self.image_queries.counts)
-        ranks.sum_(self.text_queries.counts)
+    def state(self) -> dict[str, Tensor]:
+        """The scores of the positive pairs, and the counts of this rank."""
+        images, texts = self.image_queries, self.text_queries
+        scores = {"image_scores": images.scores, "text_scores": texts.scores}
+        return {**scores, "image_counts": images.counts, "text_counts": texts.counts}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Continue from what `state` returned."""
+        self.image_queries.scores, self.text_queries.scores = state["image_scores"], state["text_scores"]
+        self.image_queries.counts, self.text_queries.counts = state["image_counts"], state["text_counts"]
+
+    def negatives_above(self, queries: QueryPositives) -> Integers:
+        """For every positive pair of all ranks, the number of negatives that score at least as high."""
+        return self.ranks.sum_(queries.counts.clone()).numpy()
 
     def collect_positives(self, rows: slice, columns: slice, tile: Tensor, positives: Tensor) -> None:
         """Store the scores of this tile's positive pairs."""

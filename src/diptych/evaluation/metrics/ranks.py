@@ -9,6 +9,7 @@ of one tile however large the corpus.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,6 @@ from torch import Tensor
 from diptych.data.corpus import Integers
 from diptych.evaluation.metrics.scores import Score
 from diptych.evaluation.metrics.tiles import BLOCK, GroupedItems, TilePass, group_items
-from diptych.ranks import Ranks as Processes
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +48,11 @@ def ranks(
     image_rows: Integers | None = None,
     text_rows: Integers | None = None,
     block: int = BLOCK,
+    run: Callable[[TilePass], None] = TilePass.run,
 ) -> Ranks:
     """Rank every image among the texts and every text among the images, or only the given rows among each other.
+
+    `run` goes over all tiles, for example so that an interrupted pass can continue.
 
     Raises ScoreError, naming the image or text by its row, if a score is NaN or a query has no positive.
 
@@ -61,8 +64,8 @@ def ranks(
     """
     image_rows = np.arange(score.images) if image_rows is None else image_rows
     text_rows = np.arange(score.texts) if text_rows is None else text_rows
-    counter = RankCounter(score, *group_items(score, image_groups, text_groups, image_rows, text_rows))
-    counter.run(block)
+    counter = RankCounter(score, *group_items(score, image_groups, text_groups, image_rows, text_rows), block)
+    run(counter)
     groups = image_groups[image_rows], text_groups[text_rows]
     return Ranks(counter.image_ranks(), counter.text_ranks(), *groups, image_rows, text_rows)
 
@@ -70,8 +73,8 @@ def ranks(
 class RankCounter(TilePass):
     """Keeps the best positive score of each query and counts the negatives that reach it."""
 
-    def __init__(self, score: Score, images: GroupedItems, texts: GroupedItems) -> None:
-        super().__init__(score, images, texts)
+    def __init__(self, score: Score, images: GroupedItems, texts: GroupedItems, block: int) -> None:
+        super().__init__(score, images, texts, block)
         self._best_positive = tuple(  # float64 holds a score of any precision exactly
             torch.full((len(items),), -torch.inf, dtype=torch.float64) for items in (images, texts)
         )
@@ -92,26 +95,30 @@ class RankCounter(TilePass):
         for best, counts, span, axis in zip(self._best_positive, self._counts, (rows, columns), (1, 0), strict=True):
             counts[span] += self.count_at_least(best[span], axis, tile, positives)
 
-    def exchange_positives(self, ranks: Processes, rows: slice, columns: slice) -> None:
+    def exchange_positives(self, rows: slice, columns: slice) -> None:
         """Give all ranks the best positive scores of each."""
         images, texts = self._best_positive
-        self._best_positive = ranks.all_rows(images[rows]), ranks.all_rows(texts[columns])
+        self._best_positive = self.ranks.all_rows(images[rows]), self.ranks.all_rows(texts[columns])
 
-    def sum_negatives(self, ranks: Processes) -> None:
-        """Add up what all ranks have counted."""
-        for counts in self._counts:
-            ranks.sum_(counts)
+    def state(self) -> dict[str, Tensor]:
+        """The best positive scores, and the counts of this rank."""
+        best, counts = self._best_positive, self._counts
+        return {"image_best": best[0], "text_best": best[1], "image_counts": counts[0], "text_counts": counts[1]}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Continue from what `state` returned."""
+        self._best_positive = state["image_best"], state["text_best"]
+        self._counts = state["image_counts"], state["text_counts"]
 
     def image_ranks(self) -> Integers:
         """The ranks of the images, in the order in which their rows were given."""
-        return _in_given_order(self._counts[0], self.images)
+        return self._in_given_order(self._counts[0], self.images)
 
     def text_ranks(self) -> Integers:
         """The ranks of the texts, in the order in which their rows were given."""
-        return _in_given_order(self._counts[1], self.texts)
+        return self._in_given_order(self._counts[1], self.texts)
 
-
-def _in_given_order(counts: Tensor, items: GroupedItems) -> Integers:
-    ranks = np.empty(len(items), np.int64)
-    ranks[items.order] = counts.numpy() + 1
-    return ranks
+    def _in_given_order(self, counts: Tensor, items: GroupedItems) -> Integers:
+        ranks = np.empty(len(items), np.int64)
+        ranks[items.order] = self.ranks.sum_(counts.clone()).numpy() + 1
+        return ranks

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from diptych.errors import ScoreError
 from diptych.models.spread_rows import SpreadRows
+from diptych.ranks import ALONE, Ranks
 
 Index: TypeAlias = slice | Tensor
 
@@ -52,6 +53,11 @@ class Score:
     texts: int
     against: Callable[[Index], Callable[[Index], Tensor]]
     spread: tuple[tuple[SpreadRows, SpreadRows], ...] = ()
+
+    @property
+    def ranks(self) -> Ranks:
+        """The ranks that encodings are spread over, or this process alone."""
+        return self.spread[0][0].ranks if self.spread else ALONE
 
 
 def embedding_score(score: Callable[[Part_co, Part_co], Tensor], images: Rows[Part_co], texts: Rows[Part_co]) -> Score:

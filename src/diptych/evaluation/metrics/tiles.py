@@ -10,9 +10,9 @@ with all images, which the ranks show each other tile by tile; besides, only thr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from torch import Tensor
 from diptych.data.corpus import Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.scores import Index, Score
-from diptych.ranks import Ranks
 
 # Scores per tile: enough for a fast product, few enough to stay in the cache while they are counted.
 BLOCK = 512 * 2560
@@ -104,11 +103,25 @@ class _Panel:
     texts: list[slice]
 
 
-class TilePass(ABC):
-    """Goes over all tiles, those with positives first; a subclass collects what it needs from each."""
+class _Tile(NamedTuple):
+    """Some images, some texts, and whether any of their pairs can be positive."""
 
-    def __init__(self, score: Score, images: GroupedItems, texts: GroupedItems) -> None:
+    rows: slice
+    columns: slice
+    on_diagonal: bool
+
+
+class TilePass(ABC):
+    """Goes over all tiles, those with positives first; a subclass collects what it needs from each.
+
+    A tile has at most `block` scores. `done` counts the tiles that were collected; each of several ranks has its own.
+    """
+
+    def __init__(self, score: Score, images: GroupedItems, texts: GroupedItems, block: int) -> None:
         self.score, self.images, self.texts = score, images, texts
+        self.ranks = score.ranks
+        self.done = 0
+        self._panels = _cut_panels(images.numbers, texts.numbers, block)
         self._buffer = torch.empty(0)
 
     @abstractmethod
@@ -119,25 +132,43 @@ class TilePass(ABC):
     def collect_negatives(self, rows: slice, columns: slice, tile: Tensor, positives: Tensor | None) -> None:
         """Use the negative pairs of a tile; `positives` marks the pairs to leave out, and is None if there are none."""
 
-    def run(self, block: int) -> None:
-        """Go over all tiles, each of at most `block` scores."""
-        panels = _cut_panels(self.images.numbers, self.texts.numbers, block)
-        if self.score.spread:
-            self._run_on_ranks(panels)
-            return
-        self._collect_diagonal(panels)
-        for panel in panels:
-            others = [other for other in panels if other is not panel]
-            for rows, columns, tile in self._tiles(others, panel):
-                self.collect_negatives(rows, columns, tile, None)
-
-    def exchange_positives(self, ranks: Ranks, rows: slice, columns: slice) -> None:
+    def exchange_positives(self, rows: slice, columns: slice) -> None:
         """Give all ranks what each has collected of positive pairs, here of these rows and columns."""
         raise NotImplementedError(f"{type(self).__name__} needs all encodings in one process")
 
-    def sum_negatives(self, ranks: Ranks) -> None:
-        """Give all ranks the sum of what each has collected of negative pairs."""
-        raise NotImplementedError(f"{type(self).__name__} needs all encodings in one process")
+    def state(self) -> dict[str, Tensor]:
+        """What was collected so far."""
+        raise NotImplementedError(f"{type(self).__name__} starts again when it is interrupted")
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Continue from what `state` returned."""
+        raise NotImplementedError(f"{type(self).__name__} starts again when it is interrupted")
+
+    @property
+    def shape(self) -> list[int]:
+        """The numbers of images, texts, and tiles, by which passes over other tiles are told apart."""
+        return [len(self.images), len(self.texts), self.tiles]
+
+    @property
+    def tiles(self) -> int:
+        """The number of tiles, done or not; each of several ranks has its own."""
+        own = self._panels[self.ranks.share(len(self._panels))]
+        return sum(len(panel.texts) for panel in own) * sum(len(panel.images) for panel in self._panels)
+
+    def run(self) -> None:
+        """Go over all tiles."""
+        for _ in self.remaining():
+            pass
+
+    def remaining(self) -> Generator[int, None, None]:
+        """Go over the tiles that are not done; yields the number of those that are after each."""
+        visited = 0
+        for tiles in self._steps_on_ranks() if self.score.spread else self._steps():
+            with self.ranks.all_or_none():
+                for _ in self._collect(tiles[max(0, self.done - visited) :]):
+                    self.done += 1
+                    yield self.done
+            visited += len(tiles)
 
     def count_at_least(self, thresholds: Tensor, axis: int, tile: Tensor, positives: Tensor | None) -> Tensor:
         """The number of negatives along an axis that reach the threshold of each query."""
@@ -150,17 +181,16 @@ class TilePass(ABC):
             reached.masked_fill_(positives, 0)
         return reached.sum(axis).cpu().long()
 
-    def _collect_diagonal(self, panels: Sequence[_Panel]) -> None:
-        """Collect the positives and the negatives within some panels."""
-        for panel in panels:
-            for rows, columns, tile in self._tiles([panel], panel):
-                positives = self._positives(rows, columns, tile)
-                self.collect_positives(rows, columns, tile, positives)
-                # a panel of several tiles is a single group, without negatives: nothing is counted too early
-                self.collect_negatives(rows, columns, tile, positives)
+    def _steps(self) -> Iterator[list[_Tile]]:
+        """All tiles, those of the diagonal first; the tiles of a step have the same texts, which are prepared once."""
+        for panel in self._panels:
+            yield from _by_texts([panel], panel, on_diagonal=True)
+        for panel in self._panels:
+            yield from _by_texts([other for other in self._panels if other is not panel], panel)
 
-    def _run_on_ranks(self, panels: Sequence[_Panel]) -> None:
-        ranks = self.score.spread[0][0].ranks
+    def _steps_on_ranks(self) -> Iterator[list[_Tile]]:
+        """The tiles of this rank; before each step, the ranks exchange what it needs."""
+        ranks, panels = self.ranks, self._panels
         shares = [panels[ranks.share(len(panels), rank)] for rank in range(ranks.count)]
         rows_of_ranks = [_whole(panel.images for panel in share) for share in shares]
         columns_of_ranks = [_whole(panel.texts for panel in share) for share in shares]
@@ -168,31 +198,30 @@ class TilePass(ABC):
             images.place([self.images.rows[rows] for rows in rows_of_ranks])
             texts.place([self.texts.rows[columns] for columns in columns_of_ranks])
         own = shares[ranks.rank]
-        ranks.together(lambda: self._collect_diagonal(own))
-        self.exchange_positives(ranks, rows_of_ranks[ranks.rank], columns_of_ranks[ranks.rank])
+        diagonal = (_by_texts([panel], panel, on_diagonal=True) for panel in own)
+        yield [tile for tiles in diagonal for step in tiles for tile in step]
+        self.exchange_positives(rows_of_ranks[ranks.rank], columns_of_ranks[ranks.rank])
         for rank, share in enumerate(shares):
             for panel in share:
                 others = [other for other in own if other is not panel]
                 for rows in panel.images:
                     for images, _ in self.score.spread:
                         images.show(self.images.index(rows), rank)
-                    ranks.together(partial(self._collect_rows, rows, others))
-        self.sum_negatives(ranks)
+                    yield [_Tile(rows, columns, on_diagonal=False) for other in others for columns in other.texts]
 
-    def _collect_rows(self, rows: slice, text_panels: Sequence[_Panel]) -> None:
-        """Collect the negatives of some images and of the texts of other panels."""
-        for panel in text_panels:
-            for columns in panel.texts:
-                against = self.score.against(self.texts.index(columns))
-                self.collect_negatives(rows, columns, self._tile(against, rows, columns), None)
-
-    def _tiles(self, image_panels: list[_Panel], text_panel: _Panel) -> Iterator[tuple[slice, slice, Tensor]]:
-        """The scores of some panels' images with one panel's texts; texts are the outer loop, prepared once."""
-        spans = [rows for panel in image_panels for rows in panel.images]
-        for columns in text_panel.texts if spans else []:
-            against = self.score.against(self.texts.index(columns))
-            for rows in spans:
-                yield rows, columns, self._tile(against, rows, columns)
+    def _collect(self, tiles: Sequence[_Tile]) -> Iterator[None]:
+        """Collect some tiles; those in a row with the same texts share what is prepared of these."""
+        prepared = None
+        for rows, columns, on_diagonal in tiles:
+            if columns is not prepared:
+                against, prepared = self.score.against(self.texts.index(columns)), columns
+            tile = self._tile(against, rows, columns)
+            positives = self._positives(rows, columns, tile) if on_diagonal else None
+            if positives is not None:
+                self.collect_positives(rows, columns, tile, positives)
+            # a panel of several tiles is a single group, without negatives: nothing is counted too early
+            self.collect_negatives(rows, columns, tile, positives)
+            yield
 
     def _tile(self, against: Callable[[Index], Tensor], rows: slice, columns: slice) -> Tensor:
         """The scores of some images with some texts; raises ScoreError if they are no scores."""
@@ -236,6 +265,12 @@ def _cut_panels(image_numbers: Integers, text_numbers: Integers, block: int) -> 
         panels.append(_Panel(_spans(image, next_image, height), _spans(text, next_text, width)))
         image, text = next_image, next_text
     return panels
+
+
+def _by_texts(image_panels: Sequence[_Panel], text_panel: _Panel, *, on_diagonal: bool = False) -> list[list[_Tile]]:
+    """The tiles of some panels' images with one panel's texts, by their texts."""
+    spans = [rows for panel in image_panels for rows in panel.images]
+    return [[_Tile(rows, columns, on_diagonal) for rows in spans] for columns in text_panel.texts]
 
 
 def _whole(spans_of_panels: Iterable[Sequence[slice]]) -> slice:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,10 @@ from diptych.evaluation.metrics.recall import (
 )
 from diptych.evaluation.metrics.scores import Score
 from diptych.evaluation.metrics.significance import Intervals, bootstrap_intervals, check_bootstrap
-from diptych.evaluation.metrics.tiles import BLOCK, check_positives
+from diptych.evaluation.metrics.tiles import BLOCK, TilePass, check_positives
+from diptych.evaluation.resumable import ResumablePasses
 from diptych.evaluation.tabular import TabularResult, TextTable, bootstrap_caption, with_interval
+from diptych.progress import ProgressCallback
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,11 +115,14 @@ def evaluate_score(  # noqa: PLR0913 (options, by keyword only)
     draws: int = 1000,
     seed: int = 0,
     block: int = BLOCK,
+    passes: ResumablePasses | None = None,
+    progress: ProgressCallback | None = None,
 ) -> RetrievalResult:
     """Rank and measure: `gallery` keeps the first images only, `folds` cuts them into that many galleries.
 
     With `average_precision`, every positive is ranked, not only the best one, and mAP is measured too; with None, if a
-    text has several images.
+    text has several images. With `passes`, what an earlier call has left is continued, and an interrupted call leaves
+    what it has done. `progress` receives the number of tiles of scores done and the total.
     """
     check_bootstrap(level, draws, seed)
     check_cutoffs(cutoffs)
@@ -132,15 +138,30 @@ def evaluate_score(  # noqa: PLR0913 (options, by keyword only)
         average_precision = average_precision_applies(image_groups)
     rank = ranks_with_precision if average_precision else ranks
     ranked = []
-    for fold in np.array_split(image_groups[first_images], folds):
-        image_rows, text_rows = (np.flatnonzero(np.isin(column, fold)) for column in (image_groups, text_groups))
-        ranked.append(rank(score, image_groups, text_groups, image_rows=image_rows, text_rows=text_rows, block=block))
+    for number, fold in enumerate(np.array_split(image_groups[first_images], folds)):
+        rows = [np.flatnonzero(np.isin(column, fold)) for column in (image_groups, text_groups)]
+        run = partial(_run, passes, progress, number, folds)
+        ranked.append(
+            rank(score, image_groups, text_groups, image_rows=rows[0], text_rows=rows[1], block=block, run=run)
+        )
     return RetrievalResult(
         protocol=_protocol_name(ranked, gallery),
         metrics=mean_metrics([metrics_from_ranks(fold_ranks, cutoffs) for fold_ranks in ranked]),
         intervals=bootstrap_intervals(ranked, cutoffs=cutoffs, level=level, draws=draws, seed=seed),
         folds=tuple(ranked),
     )
+
+
+def _run(
+    passes: ResumablePasses | None, progress: ProgressCallback | None, fold: int, folds: int, tile_pass: TilePass
+) -> None:
+    """Go over the tiles of a fold; all folds have about as many."""
+    if passes is None and progress is None:
+        tile_pass.run()
+        return
+    report = progress or (lambda _done, _total: None)
+    tiles = tile_pass.tiles
+    (passes or ResumablePasses()).run(tile_pass, lambda done: report(fold * tiles + done, folds * tiles))
 
 
 def gallery_subset(corpus: Corpus, gallery: int) -> Corpus:

@@ -119,11 +119,11 @@ def within_ranks(
     """
     rows = np.arange(len(groups))
     _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    counter = _OthersCounter(score, *group_items(score, groups, groups, rows, rows))
+    counter = _OthersCounter(score, *group_items(score, groups, groups, rows, rows), block)
     queries = np.flatnonzero(sizes[numbers] > 1)
     if not len(queries):
         raise ScoreError(f"no group has two {modality}; there is nothing to find among the {modality} themselves")
-    counter.run(block)
+    counter.run()
     ranks = counter.text_ranks() if modality == "texts" else counter.image_ranks()
     return WithinModalityRanks(ranks[queries], groups[queries], queries, len(groups) - len(queries))
 
