@@ -81,6 +81,36 @@ def test_ctrl_c_and_a_killed_rank_leave_a_run_that_any_number_of_ranks_can_resum
     assert Snapshot.read(run).position.epoch >= len(epochs(run))
 
 
+@pytest.mark.long
+def test_a_full_disk_of_the_first_rank_ends_the_job_in_one_line_and_the_run_resumes(recipe, tmp_path):
+    run, script = tmp_path / "run", tmp_path / "full_disk.py"
+    script.write_text(
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from diptych.cli.main import main\n"
+        "from diptych.models import storage\n"
+        "save_file = storage.save_file\n"
+        "def full(tensors, path, header):\n"
+        f"    if os.environ['RANK'] == '0' and Path({str(run / 'last/snapshot.safetensors')!r}).exists():\n"
+        "        raise OSError(28, 'No space left on device')\n"
+        "    save_file(tensors, path, header)\n"
+        "storage.save_file = full\n"
+        "sys.argv[0:3] = ['diptych']\n"
+        "main()\n"
+    )
+    ended = finish(start_ranks(2, [script, *words(recipe, run)]), seconds=60)
+    assert [status for status, _, _ in ended] == [1, 1], ended
+    assert ended[0][2].strip().splitlines()[-1].startswith(f"diptych: {run}")
+    assert "No space left on device" in ended[0][2]
+    assert "Traceback" not in ended[0][2] + ended[1][2]
+    assert ended[1][1:] == ("", "")
+    stopped = Snapshot.read(run).position
+    assert stopped.epoch < 3
+    ended = finish(start_ranks(2, words(recipe, run, "--resume")), seconds=60)
+    assert [status for status, _, _ in ended] == [0, 0], ended
+    assert epochs(run) == [1, 2, 3]
+
+
 def test_a_rank_that_is_killed_ends_the_others_and_is_named(monkeypatch, capfd):
     monkeypatch.setattr(ranks, "GRACE", 0.1)
     program = (

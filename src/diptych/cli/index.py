@@ -167,6 +167,7 @@ def rebuild_command(
     run: Annotated[str | None, typer.Option(help="A model other than the one that made it.")] = None,
     workers: Workers = None,
     device: Device = "auto",
+    devices: Devices = None,
     _download: Download = False,
     _allowed_code: AllowCode = None,
 ) -> None:
@@ -186,7 +187,7 @@ def rebuild_command(
     file = index_of(file)
     with progress_bar("indexing", "photos") as progress:
         model = None if run is None else Model.load(run, device)
-        result = rebuild(file, model, workers=workers, progress=progress)
+        result = rebuild(file, model, workers=workers, processes=devices or 1, progress=progress)
     other = "" if run is None else f" --run {quote(run)}"
     print_summary(result, file, f"diptych index rebuild {quote(file)}{other}")
 

@@ -132,9 +132,13 @@ def rebuild(
     model: Model | None = None,
     *,
     workers: int | None = None,
+    processes: int = 1,
     progress: ProgressCallback | None = None,
 ) -> SyncResult:
-    """Rebuild an index from its source, with its own model or another; the old one stays until that is complete."""
+    """Rebuild an index from its source, with its own model or another; the old one stays until that is complete.
+
+    `workers` and `processes` are those of `sync`.
+    """
     target = locate(path)
     with target.locked():
         try:
@@ -160,7 +164,7 @@ def rebuild(
                 f"{source.address}: {folder} cannot be read, and its images would be lost; check its permissions. "
                 "Nothing was changed"
             )
-        options = SyncOptions(workers, progress, quality=spec.quality)
+        options = SyncOptions(workers, progress, quality=spec.quality, processes=processes)
         return _replace(model, source, target, spec.storage, options)
 
 
