@@ -60,8 +60,9 @@ class Method(NamedTuple):
 METHODS = {
     "VSE0": Method("vse", "sum", 0.2, (0.0002, 0.00002), {"normalise_images": False, "normalise_texts": True}),
     "VSE++": Method("vse", "max", 0.2, (0.0002, 0.00002), {"normalise_images": True, "normalise_texts": True}),
-    "Order0": Method("order", "sum", 0.05, (0.001, 0.0001), {"absolute": True}),
-    "Order++": Method("order", "max", 0.2, (0.0002, 0.00002), {"absolute": False}),
+    "Order0": Method("order", "sum", 0.05, (0.001, 0.0001), {"absolute": True, "root": False}),
+    # The root is the public code's: the square of section 3.5 collapses with max of hinges.
+    "Order++": Method("order", "max", 0.2, (0.0002, 0.00002), {"absolute": False, "root": True}),
 }
 
 
@@ -104,6 +105,7 @@ RECIPES = {
 def test_every_row_of_the_authors_has_one_recipe():
     packaged = {name for name in recipe_names() if name.startswith(("vse", "order")) and name[-4:] != "mall"}
     packaged -= {"vse0", "vsepp", "order0", "orderpp", "vsepp-curriculum"}  # on the default backbone
+    packaged -= {"order0-equal", "orderpp-equal"}  # at equal settings
     assert packaged == set(RECIPES)
     numbers = [number for row in RECIPES.values() for number in row.numbers]
     assert sorted(numbers) == sorted(PUBLISHED)
@@ -160,3 +162,24 @@ def test_the_stages(name):
         assert (stage.objective.negatives, stage.objective.margin) == (method.negatives, method.margin)
         assert (stage.optimiser.name, stage.optimiser.clip, stage.optimiser.parts) == ("adam", 2.0, {})
         assert (stage.batches.size, stage.select, stage.patience) == (128, "rsum", None)
+
+
+@pytest.mark.parametrize("profile", [None, "small"])
+def test_order0_and_orderpp_at_equal_settings_differ_in_what_belongs_to_their_losses_alone(profile):
+    order0, orderpp = (load_recipe(f"{name}-equal", profile=profile).to_dict() for name in ("order0", "orderpp"))
+    [stage_0], [stage_pp] = order0.pop("stage"), orderpp.pop("stage")
+    assert (stage_0.pop("objective")["negatives"], stage_pp.pop("objective")["negatives"]) == ("sum", "max")
+    assert stage_0 == stage_pp
+    assert stage_0["optimiser"]["rate"] == 0.001
+    model_0, model_pp = order0.pop("model"), orderpp.pop("model")
+    different = {key for key in model_0 if model_0[key] != model_pp[key]}
+    assert different == {"absolute", "root"}
+    assert not model_0["text_projection"]
+
+
+def test_the_equal_settings_are_those_of_the_paper_but_for_rate_and_projection():
+    for name, overrides in {
+        "order0": ["model.text_projection=false"],
+        "orderpp": ["model.text_projection=false", "stage.1.optimiser.rate=0.001"],
+    }.items():
+        assert load_recipe(name, overrides).trains_like(load_recipe(f"{name}-equal"))

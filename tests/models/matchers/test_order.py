@@ -86,6 +86,18 @@ def test_a_score_by_hand():
     assert scorer(root=True).score(images, texts).tolist() == [[-5.0], [pytest.approx(-math.sqrt(52))]]
 
 
+@pytest.mark.parametrize("gap", [1e-1, 1e-3, 1e-6])
+def test_where_embeddings_become_equal_only_the_norm_keeps_its_gradient(gap):
+    """Max of hinges makes all embeddings nearly equal at first; with the square, nothing moves them from there."""
+    images = torch.full((1, 4), 0.5, dtype=torch.float64)
+    lengths = {}
+    for root in (False, True):
+        texts = (images + gap * torch.tensor([0.6, 0.8, -1.0, 0.0])).requires_grad_()  # 0.6 and 0.8 beyond the image
+        scorer(root=root).score(images, texts).sum().backward()
+        lengths[root] = texts.grad.norm().item()
+    assert lengths == {False: pytest.approx(2 * gap), True: pytest.approx(1.0)}
+
+
 def test_a_text_within_an_image_has_the_best_score_but_not_the_other_way_round():
     specific, general = torch.tensor([[0.5, 0.7, 0.2]]), torch.tensor([[0.5, 0.1, 0.0]])
     assert scorer().score(specific, general).item() == 0

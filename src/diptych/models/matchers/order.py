@@ -7,7 +7,8 @@ Needs: what VSE needs.
 When to use it: instead of the inner product if texts say less than their images show; section 3.5 finds it better.
 Relation to others: the towers are those of VSE; only the score differs, and it is not symmetric. `absolute = true` with
 the sum of hinges and a margin of 0.05 is Order0; the max of hinges without it is Order++. `root = true` is the score of
-the authors' public code: the norm instead of its square, which ranks the same and trains differently.
+the authors' public code: the norm instead of its square. It ranks the same and trains differently: where embeddings are
+nearly equal, as max of hinges makes them at first, the gradient of the square vanishes and that of the norm does not.
 """
 
 from __future__ import annotations
