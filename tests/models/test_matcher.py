@@ -83,6 +83,7 @@ DEFAULTS = {
     "extra_terms": (),
     "solves_in_closed_form": False,
     "base_model": None,
+    "offers_unnormalised": False,
 }
 
 
@@ -95,6 +96,7 @@ def built(settings):
 def test_a_model_declares_what_it_can_do(name):
     settings, declared = DECLARED[name]
     matcher = built(settings)
+    declared = {"offers_unnormalised": name in ("vse", "order", "vsrn", "dual_path"), **declared}
     assert {capability: getattr(matcher, capability) for capability in DEFAULTS} == {**DEFAULTS, **declared}
 
 
@@ -102,7 +104,10 @@ def test_a_head_passes_on_what_its_base_declares():
     base = built(DECLARED["dual_path"][0])
     projected = Projected(base, Head(hidden=5, output=2))
     declared = {"embedding_dim": 2, "compares_within_modality": True, "reads_views": True, "base_model": base}
+    declared["offers_unnormalised"] = True
     assert {capability: getattr(projected, capability) for capability in DEFAULTS} == {**DEFAULTS, **declared}
+    unnormalised = Projected(base, Head(hidden=5, output=2, normalise_input=False)).base_model
+    assert unnormalised.matcher is base
 
 
 def test_the_encodings_of_a_base_with_terms_of_its_own_are_not_enough():
@@ -133,6 +138,9 @@ def test_what_a_model_cannot_do_names_the_model():
     ):
         with pytest.raises(NotImplementedError, match="'vse'"):
             refused()
+    for refused in (Matcher.unnormalised_images, Matcher.unnormalised_texts):
+        with pytest.raises(NotImplementedError, match="'vse' has no embeddings before their normalisation"):
+            refused(matcher, tokens)
 
 
 def test_the_fitted_text_tower_is_found_behind_a_head():

@@ -14,7 +14,10 @@ TOKENS = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0]]), torch.tensor([4, 3])
 BASE = VSESettings(joint=6, text=GRUSettings(hidden=6, word=3), image=FeatureSettings(shape=(6,)), words=9)
 
 
-@pytest.fixture(params=[{"residual": True}, {"output": 3}], ids=["residual", "plain"])
+@pytest.fixture(
+    params=[{"residual": True}, {"output": 3}, {"output": 3, "normalise_input": False}],
+    ids=["residual", "plain", "before normalisation"],
+)
 def matcher(request):
     torch.manual_seed(0)
     made = Projected(BASE.build(), Head(hidden=8, **request.param)).eval()
@@ -24,8 +27,8 @@ def matcher(request):
 
 def test_it_encodes_and_scores_as_the_model_does(matcher):
     images = torch.randn(4, 6)  # of the same size as the base's vectors: nothing could tell them apart
-    on_base, vectors = OnBase(matcher), matcher.base.encode_images(images)
-    tokens = Tokens(TOKENS.ids, TOKENS.lengths, matcher.base.encode_texts(TOKENS))
+    on_base, vectors = OnBase(matcher), matcher.base_model.encode_images(images)
+    tokens = Tokens(TOKENS.ids, TOKENS.lengths, matcher.base_model.encode_texts(TOKENS))
     ours = on_base.encode_batch(vectors, tokens, torch.arange(2))
     expected = matcher.encode_batch(images, TOKENS, torch.arange(2))
     torch.testing.assert_close(ours.images, expected.images)

@@ -57,6 +57,8 @@ OBJECTIVES = {
     },
 }
 
+HEADS = {"base.project", "base.text", "base.project_text", "head_images", "head_texts"}
+WITHOUT_HEADS = {part.removeprefix("base.") for part in HEADS if part.startswith("base.")}
 PAPERS = [f"{method}{ending}" for method in OBJECTIVES for ending in ("", "-rc-resnet152", "-rc-rv-resnet152")]
 FAMILY = [f"{method}{ending}" for method in OBJECTIVES for ending in ("-small", "-head")]
 
@@ -113,6 +115,49 @@ def assert_heads(stage, name):
     method = name.split("-")[0]
     assert stage.objective.model_dump() == OBJECTIVES[method]
     assert (stage.head.hidden, stage.head.output, stage.head.bias) == (2048, 1024, True)
+    assert not stage.head.residual
+    assert not stage.head.normalise_input  # Algorithm 1: the length comes after the heads
     assert stage.batches.size == 256
     assert {stage.schedule.share(place, stage.epochs) for place in (0, 14.9, 15, 29.9)} == {1}
-    assert set(stage.trainable) == {"base.project", "base.text", "base.project_text", "head_images", "head_texts"}
+    assert set(stage.trainable) == HEADS
+
+
+CONTROLS = {"": "convse-control", "-small": "convse-control-small", "-head": "convse-control-alone"}
+PUBLIC = {"": "mvn-public", "-small": "mvn-public-small", "-head": "mvn-public-alone"}
+
+
+def without_heads(recipe):
+    """All that a recipe says but its title and what its last stage has for heads: the rest is a fair comparison."""
+    content = recipe.to_dict()
+    last = content["stage"][-1]
+    found = last.pop("objective"), set(last.pop("trainable")), last.pop("head", None)
+    assert content.pop("title")
+    return content, *found
+
+
+@pytest.mark.parametrize("method", OBJECTIVES)
+@pytest.mark.parametrize("ending", CONTROLS)
+def test_the_control_has_the_same_steps_without_heads_and_the_objective_of_the_base(method, ending):
+    control, of_control, trained, head = without_heads(load_recipe(CONTROLS[ending]))
+    heads, *_ = without_heads(load_recipe(method + ending))
+    assert control == heads
+    assert (trained, head) == (WITHOUT_HEADS, None)
+    base = load_recipe("vsepp").stage[0].objective
+    assert of_control == base.model_dump() == {**of_control, "name": "hinge", "negatives": "max", "margin": 0.2}
+
+
+@pytest.mark.parametrize("ending", PUBLIC)
+def test_mvn_as_in_the_public_code_has_no_heads(ending):
+    public, objective, trained, head = without_heads(load_recipe(PUBLIC[ending]))
+    assert (objective, trained, head) == (OBJECTIVES["mvn"], WITHOUT_HEADS, None)
+    assert public == without_heads(load_recipe("mvn" + ending))[0]
+
+
+@pytest.mark.parametrize("method", OBJECTIVES)
+@pytest.mark.parametrize("profile", [None, "small"])
+def test_residual_heads_differ_from_the_papers_in_what_they_start_from_alone(method, profile):
+    residual, *ours, head = without_heads(load_recipe(f"{method}-residual-head", profile=profile))
+    plain, *papers, of_paper = without_heads(load_recipe(f"{method}-head", profile=profile))
+    assert (residual, ours) == (plain, papers)
+    assert of_paper.pop("output") == 1024
+    assert head == {**of_paper, "residual": True}

@@ -1,4 +1,4 @@
-"""Every packaged recipe of whole photos, and every one of heads, trains two steps on a few scenes."""
+"""Every packaged recipe of whole photos, and every one that goes on with a run, trains two steps on a few scenes."""
 
 from dataclasses import replace
 
@@ -13,10 +13,11 @@ from support.callbacks import RecordingCallback
 
 SMALL = ["model.joint=16", "model.text.hidden=16", "stage.1.batches.size=4", "stage.1.epochs=1"]
 TINY = [*SMALL, "model.text.word=8", "model.image.width=2", "model.image.pixels=32", "stage.2.epochs=1"]
-HEADS = [name for name in catalogue().all_names() if "-head" in name and not name.startswith("adapt")]
+NAMES = [name for name in catalogue().all_names() if not name.startswith("adapt")]
+ON_A_RUN = [name for name in NAMES if "-head" in name or "-alone" in name]
 # Trained in test_train_fine_tuning.py, test_adapt.py, test_aoq_training.py, test_two_branch.py and
 # test_dual_path_training.py.
-ELSEWHERE = {*HEADS, "vsepp-rc-rv-vgg19-ft", "vsepp-rc-small", "vsepp-curriculum"}
+ELSEWHERE = {*ON_A_RUN, "vsepp-rc-rv-vgg19-ft", "vsepp-rc-small", "vsepp-curriculum"}
 OTHER_MODELS = ("adapt", "scan", "bfan", "vsrn", "two-branch", "similarity", "cca", "phrases", "dual-path")
 UNTRAINED = ("classes", "classes-small", "pair", "pair-small")  # made in test_make.py and test_pair.py
 
@@ -64,13 +65,13 @@ def few():
 
 @pytest.fixture(scope="module")
 def run(few, tmp_path_factory):
-    """A run for heads to start from."""
+    """A run to start from."""
     folder = tmp_path_factory.mktemp("runs") / "scenes"
     return train(load_recipe("scenes", TINY), few, folder, device="cpu", workers=0)
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_every_recipe_of_heads_trains_two_steps_on_a_run(name, run, few, tmp_path):
+@pytest.mark.parametrize("name", ON_A_RUN)
+def test_every_recipe_that_goes_on_with_a_run_trains_two_steps_on_it(name, run, few, tmp_path):
     recipe = load_recipe(name, [f"stage.1.start={str(run)!r}", "stage.1.batches.size=4"])
     two_steps(recipe, few, tmp_path, tmp_path)
 

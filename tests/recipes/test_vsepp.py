@@ -173,13 +173,13 @@ def test_order0_and_orderpp_at_equal_settings_differ_in_what_belongs_to_their_lo
     assert stage_0["optimiser"]["rate"] == 0.001
     model_0, model_pp = order0.pop("model"), orderpp.pop("model")
     different = {key for key in model_0 if model_0[key] != model_pp[key]}
-    assert different == {"absolute", "root"}
-    assert not model_0["text_projection"]
+    assert different == {"absolute"}
+    assert (model_0["text_projection"], model_0["root"]) == (False, True)
 
 
-def test_the_equal_settings_are_those_of_the_paper_but_for_rate_and_projection():
+def test_the_equal_settings_can_be_set_on_the_recipes_of_the_paper():
     for name, overrides in {
-        "order0": ["model.text_projection=false"],
+        "order0": ["model.text_projection=false", "model.root=true"],
         "orderpp": ["model.text_projection=false", "stage.1.optimiser.rate=0.001"],
     }.items():
         assert load_recipe(name, overrides).trains_like(load_recipe(f"{name}-equal"))

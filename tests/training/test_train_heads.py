@@ -109,6 +109,37 @@ def test_a_recipe_without_a_model_takes_that_of_the_run_it_starts_from(base, hea
     assert load_recipe(str(run / "recipe.toml")).model == Model.load(base, "cpu").matcher.settings
 
 
+def epoch_metrics(recipe, corpus, run):
+    """The metrics on val of epoch 0, which is what the recipe starts from with heads, and of epoch 1."""
+    lines = [line for line in journal(train(recipe, corpus, run, device="cpu", workers=0)) if line["event"] == "epoch"]
+    assert [line["epoch"] for line in lines] == [0, 1]
+    return [line["val"] for line in lines]
+
+
+@pytest.mark.parametrize("method", ["convse", "convsepp", "mvn"])
+def test_residual_heads_start_with_the_recall_of_the_run(method, base, corpus, tmp_path):
+    """Not by chance: heads that start at random do not."""
+    changes = [f"stage.1.start={base}", "stage.1.include_start=true", "stage.1.epochs=1", "stage.1.head.hidden=12"]
+    of_run = json.loads((base / "best" / "metrics.json").read_text())["val"]
+    recipe = load_recipe(f"{method}-residual-head", [*changes, "stage.1.optimiser.rate=0.01"])
+    start, trained = epoch_metrics(recipe, corpus, tmp_path / "residual")
+    assert start == of_run
+    assert trained != of_run, "the stage has trained nothing: this test would prove nothing"
+    start, _ = epoch_metrics(load_recipe(f"{method}-head", changes), corpus, tmp_path / "plain")
+    assert start != of_run
+
+
+def test_the_control_and_mvn_without_heads_keep_the_model_of_the_run(base, corpus, tmp_path):
+    for recipe in ("convse-control-alone", "mvn-public-alone"):
+        changes = [f"stage.1.start={base}", "stage.1.epochs=1", "stage.1.optimiser.rate=0.005"]
+        run = train(load_recipe(recipe, changes), corpus, tmp_path / recipe, device="cpu", workers=0)
+        assert Model.load(run, "cpu").matcher.settings == Model.load(base, "cpu").matcher.settings
+        before, after = load_weights(base), load_weights(run)
+        changed = {name for name, value in before.items() if not torch.equal(after[name], value)}
+        assert changed
+        assert not [name for name in changed if name.startswith("image.")]
+
+
 def test_such_a_run_resumes_bit_for_bit(base, head_only, corpus, tmp_path):
     recipe = head_only(base)
     whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0)

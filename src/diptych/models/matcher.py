@@ -53,12 +53,14 @@ class EncodedBatch:
     """The encodings of a training batch, and the terms that the model itself adds to the loss, if any.
 
     `features` are what a classifier reads of the images and of the texts, if that is not their encodings.
+    `unnormalised` are the encodings before they are normalised, of a model that adds terms and offers them.
     """
 
     images: Tensor
     texts: Tensor
     terms: dict[str, Tensor] = field(default_factory=dict)
     features: tuple[Tensor, Tensor] | None = None
+    unnormalised: tuple[Tensor, Tensor] | None = None
 
 
 class Matcher(nn.Module, ABC):
@@ -127,6 +129,11 @@ class Matcher(nn.Module, ABC):
         return self.embedding_dim is not None
 
     @property
+    def offers_unnormalised(self) -> bool:
+        """Whether embeddings can be had before they are normalised (`unnormalised_images`, `unnormalised_texts`)."""
+        return False
+
+    @property
     def reads_views(self) -> bool:
         """Whether the model turns several views of an image into one vector."""
         return False
@@ -187,6 +194,14 @@ class Matcher(nn.Module, ABC):
         """Score encoded image k against encoded text k: (pairs,)."""
         blocks = zip(torch.split(images, PAIRS_AT_ONCE), torch.split(texts, PAIRS_AT_ONCE), strict=True)
         return torch.cat([self.score(*block).diagonal() for block in blocks])
+
+    def unnormalised_images(self, images: Tensor) -> Tensor:
+        """Encode images up to the normalisation that ends `encode_images`."""
+        raise NotImplementedError(f"{self.settings.name!r} has no embeddings before their normalisation")
+
+    def unnormalised_texts(self, tokens: Tokens) -> Tensor:
+        """Encode texts up to the normalisation that ends `encode_texts`."""
+        raise NotImplementedError(f"{self.settings.name!r} has no embeddings before their normalisation")
 
     def encode_base_images(self, vectors: Tensor) -> Tensor:
         """Encode images from what `base_model` encodes them as."""

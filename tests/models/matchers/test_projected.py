@@ -11,9 +11,10 @@ from diptych.model import Model
 from diptych.models.matcher import ModelSettings
 from diptych.models.matchers.order import OrderSettings
 from diptych.models.matchers.projected import Head, Projected, ProjectedSettings
+from diptych.models.matchers.two_branch import TwoBranchSettings
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.matchers.vsrn import VSRNSettings
-from diptych.models.storage import load_matcher, save_matcher
+from diptych.models.storage import load_matcher, load_tensors, save_matcher, save_tensors
 from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.region.features import RegionFeatureSettings
@@ -90,15 +91,78 @@ def test_residual_heads_equal_the_equation_by_hand(base, bias):
     torch.testing.assert_close(batch.texts, texts)
 
 
+def before_normalisation(base, inputs):
+    """What each base normalises, from its own parts."""
+    if isinstance(base, Projected):
+        below = base.base.encode_images(inputs), base.base.encode_texts(TOKENS)
+        return base.head_images(below[0]), base.head_texts(below[1])
+    return base.project(base.image(inputs)), base.project_text(base.text(TOKENS))
+
+
+@pytest.mark.parametrize(
+    ("base", "residual"), [*((base, False) for base in BASES), *((base, True) for base in INNER_PRODUCTS)]
+)
+def test_heads_can_read_what_the_base_normalises(base, residual):
+    """Algorithm 1 of the ConVSE paper: fc, head, then the length."""
+    matcher = attached(base, normalise_input=False, residual=residual, **({"output": None} if residual else {}))
+    inputs = 9 * torch.randn(4, 6)
+    expected = [
+        by_hand(layers, vectors, residual)
+        for layers, vectors in zip(
+            (matcher.head_images, matcher.head_texts), before_normalisation(matcher.base, inputs), strict=True
+        )
+    ]
+    batch = matcher.encode_batch(inputs, TOKENS, torch.tensor([0, 1]))
+    for images, texts in ((matcher.encode_images(inputs), matcher.encode_texts(TOKENS)), (batch.images, batch.texts)):
+        torch.testing.assert_close(images.double(), expected[0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(texts.double(), expected[1], rtol=1e-4, atol=1e-5)
+    if base != "vse unnormalised":  # otherwise nothing would have been tested
+        other = Projected(matcher.base, matcher.settings.head.model_copy(update={"normalise_input": True}))
+        other.load_state_dict(matcher.state_dict())
+        assert not torch.allclose(other.encode_images(inputs), matcher.encode_images(inputs), atol=1e-3)
+
+
+def test_a_base_that_only_has_normalised_embeddings_is_named():
+    base = TwoBranchSettings(
+        image=TOWERS["image"], text=TOWERS["text"], words=len(WORDS), image_layers=(5,), text_layers=(5,)
+    ).build()
+    with pytest.raises(RecipeError, match=r"'two_branch' has no embeddings before .*; set normalise_input = true") as (
+        caught
+    ):
+        Projected(base, Head(normalise_input=False))
+    assert "\n" not in str(caught.value)
+    assert Projected(base, Head()).embedding_dim == 1024
+
+
+def test_a_file_from_before_the_setting_keeps_its_meaning(tmp_path):
+    """Heads read normalised embeddings before there was `normalise_input`: files without the key still do."""
+    matcher = attached(bias=False)
+    path = tmp_path / "weights.safetensors"
+    save_matcher(path, matcher, WORDS, {})
+    tensors, about = load_tensors(path)
+    assert about["model"]["head"].pop("normalise_input") is True
+    assert about["model"]["head"] == {"hidden": 8, "output": 3, "bias": False, "residual": False}
+    save_tensors(path, tensors, about)
+    again, images = load_matcher(path, WORDS), torch.randn(4, 6)
+    assert torch.equal(again.encode_images(images), matcher.encode_images(images))
+    (tmp_path / "recipe.toml").write_text(
+        'model = { name = "vse" }\n[[stage]]\nobjective = { name = "mvn" }\n'
+        "head = { hidden = 8, output = 3, bias = false, residual = false }\n"
+    )
+    assert load_recipe(str(tmp_path / "recipe.toml")).stage[0].head == matcher.settings.head
+
+
+@pytest.mark.parametrize("normalise_input", [True, False], ids=["of embeddings", "before normalisation"])
 @pytest.mark.parametrize("base", ["vse", "projected"])
-def test_residual_heads_start_as_the_base(base):
+def test_residual_heads_start_as_the_base(base, normalise_input):
     torch.manual_seed(0)
-    matcher = Projected(BASES[base].build(), Head(hidden=8, residual=True))
+    matcher = Projected(BASES[base].build(), Head(hidden=8, residual=True, normalise_input=normalise_input))
     images, inputs = matcher.encode_images(torch.randn(9, 6, generator=torch.manual_seed(1))), TOKENS
     of_base = matcher.base.encode_images(torch.randn(9, 6, generator=torch.manual_seed(1)))
     torch.testing.assert_close(images, of_base, rtol=0, atol=1e-7)
     scores = matcher.score(images, matcher.encode_texts(inputs))
     expected = matcher.base.score(of_base, matcher.base.encode_texts(inputs))
+    torch.testing.assert_close(scores, expected, rtol=0, atol=1e-6)
     assert torch.equal(scores.argsort(0), expected.argsort(0))
     for layers in (matcher.head_images, matcher.head_texts):
         assert layers[0].weight.any()  # else nothing would ever be learned
@@ -253,11 +317,14 @@ def test_a_matcher_without_joint_space_takes_no_head():
     assert "\n" not in str(caught.value)
 
 
-def test_the_bases_own_loss_goes_on_beneath_heads():
+@pytest.mark.parametrize("normalise_input", [True, False], ids=["of embeddings", "before normalisation"])
+def test_the_bases_own_loss_goes_on_beneath_heads(normalise_input):
     torch.manual_seed(0)
     regions = RegionFeatureSettings(shape=(3, 6))
     base = VSRNSettings(joint=5, image=regions, text=GRUSettings(hidden=5, word=3), words=9).build().eval()
-    matcher = Projected(base, Head(hidden=7, output=4)).eval()
+    matcher = Projected(base, Head(hidden=7, output=4, normalise_input=normalise_input)).eval()
+    for layers in (matcher.head_images, matcher.head_texts):  # without biases, the length of the input has no effect
+        torch.nn.init.normal_(layers[0].bias)
     tokens = Tokens(torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0], [1, 7, 2, 0]]), torch.tensor([4, 3, 3]))
     given = torch.randn(2, 3, 6), tokens, torch.tensor([1, 0])  # the third text is a negative
     encoded = matcher.encode_batch(*given)

@@ -55,10 +55,10 @@ def vocabulary(corpus):
 def encodings(vocabulary):
     """Those of a stage that trains some parts of a model."""
 
-    def make(parts=HEADS, base=VSESettings, image=FEATURES, lora=None, items=10, heads=True, **stage):
+    def make(parts=HEADS, base=VSESettings, image=FEATURES, lora=None, items=10, heads=True, raw=False, **stage):
         torch.manual_seed(0)
         matcher = base(joint=5, text=TEXT, image=image, words=len(vocabulary)).build()
-        matcher = Projected(matcher, Head(hidden=7, output=4)) if heads else matcher
+        matcher = Projected(matcher, Head(hidden=7, output=4, normalise_input=not raw)) if heads else matcher
         set_trainable(matcher, parts, lora)
         model = Model.from_matcher(matcher, vocabulary, CPU)
         settings = SimpleNamespace(**{"crops": None, "phrases": None, **stage})
@@ -106,6 +106,17 @@ def test_images_are_those_of_the_base_and_unreadable_ones_stay_skipped(corpus, e
     # Row k of the features belongs to the readable image k + 1.
     expected = made.base.encode_images(torch.from_numpy(corpus.features[rows[readable] - 1]))
     torch.testing.assert_close(torch.from_numpy(values), expected.detach(), rtol=0, atol=1e-6)
+
+
+def test_heads_that_read_unnormalised_embeddings_get_them(corpus, vocabulary, encodings):
+    made = encodings(raw=True)
+    vse = made.model.matcher.base
+    values, _ = made.images(corpus, FeatureReader(corpus.features)).read(np.array([3, 0]))
+    rows = torch.from_numpy(corpus.features[np.array([3, 0])])
+    torch.testing.assert_close(torch.from_numpy(values), vse.project(vse.image(rows)).detach(), rtol=0, atol=1e-6)
+    texts = TextInputs(vocabulary.encode_all(corpus.texts[:2]))
+    expected = vse.text(texts.tokens(np.arange(2), CPU)).detach()
+    torch.testing.assert_close(torch.from_numpy(made.texts(texts)[np.arange(2)]), expected, rtol=0, atol=1e-6)
 
 
 def test_each_distinct_text_is_encoded_once(corpus, vocabulary, encodings, monkeypatch):
@@ -194,13 +205,13 @@ def start(recipes, scenes, corpus, tmp_path_factory):
 @pytest.fixture
 def encoded_sizes(monkeypatch):
     """How many texts the base has encoded at each call."""
-    sizes, encode = [], VSE.encode_texts
+    sizes, encode = [], VSE.unnormalised_texts
 
     def encode_texts(self, tokens):
         sizes.append(len(tokens.ids))
         return encode(self, tokens)
 
-    monkeypatch.setattr(VSE, "encode_texts", encode_texts)
+    monkeypatch.setattr(VSE, "unnormalised_texts", encode_texts)
     return sizes
 
 
@@ -211,10 +222,11 @@ def encoded_sizes(monkeypatch):
         ("features", ("stage.1.batches.chunk=5",)),
         ("features", SHARES),
         ("features", PLAIN),
+        ("features", ("stage.1.head.normalise_input=false",)),
         ("features", OFFLINE),
         ("photos", ("stage.1.lora={rank=2, parts=['head_texts']}", "stage.1.trainable=['head_images']")),
     ],
-    ids=[*MODELS, "chunks", "interpolated", "plain heads", "offline", "factors of a head"],
+    ids=[*MODELS, "chunks", "interpolated", "plain heads", "before normalisation", "offline", "factors of a head"],
 )
 def test_training_on_them_ends_with_the_same_weights(
     reads, changes, start, recipes, tmp_path, monkeypatch, encoded_sizes

@@ -112,20 +112,30 @@ class DualPath(TwoTowers):
         """Always; a text tower other than `cnn` is refused when it is asked for."""
         return True
 
+    @property
+    def offers_unnormalised(self) -> bool:
+        """Always: they are the features that a classifier reads, without dropout."""
+        return True
+
     def encode_images(self, images: Tensor) -> Tensor:
         """Encode images as unit vectors: (images, joint)."""
-        return normalize(self._activated(self._image_features(images)), dim=1)
+        return normalize(self.unnormalised_images(images), dim=1)
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
         """Encode texts as unit vectors: (texts, joint)."""
-        return normalize(self._activated(self._text_features(tokens)), dim=1)
+        return normalize(self.unnormalised_texts(tokens), dim=1)
+
+    def unnormalised_images(self, images: Tensor) -> Tensor:
+        """The features of images: (images, joint)."""
+        return self._activated(self._image_features(images))
+
+    def unnormalised_texts(self, tokens: Tokens) -> Tensor:
+        """The features of texts: (texts, joint)."""
+        return self._activated(self._text_features(tokens))
 
     def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
         """Encode a training batch, with the features for a classifier."""
-        of_images, of_texts = (
-            self._activated(self._image_features(images)),
-            self._activated(self._text_features(tokens)),
-        )
+        of_images, of_texts = self.unnormalised_images(images), self.unnormalised_texts(tokens)
         share, training = self.settings.dropout, self.training
         read = dropout(of_images, share, training), dropout(of_texts, share, training)
         return EncodedBatch(normalize(of_images, dim=1), normalize(of_texts, dim=1), features=read)

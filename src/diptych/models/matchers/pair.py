@@ -121,13 +121,28 @@ class Pair(Matcher):
         """Never."""
         return False
 
+    @property
+    def offers_unnormalised(self) -> bool:
+        """Always."""
+        return True
+
     def encode_images(self, images: Tensor) -> Tensor:
         """Encode images: (images, size)."""
-        return normalize(self.image(images), dim=1)
+        return normalize(self.unnormalised_images(images), dim=1)
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
         """Encode texts: (texts, size)."""
-        return normalize(self.text(tokens), dim=1)
+        return normalize(self.unnormalised_texts(tokens), dim=1)
+
+    def unnormalised_images(self, images: Tensor) -> Tensor:
+        """The image network's output: (images, size)."""
+        vectors: Tensor = self.image(images)
+        return vectors
+
+    def unnormalised_texts(self, tokens: Tokens) -> Tensor:
+        """The text network's output: (texts, size)."""
+        vectors: Tensor = self.text(tokens)
+        return vectors
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """The cosine: (images, texts)."""

@@ -2,17 +2,20 @@
 
     z = normalise( W_2 max(0, W_1 h + b_1) + b_2 ),  h the base's embedding of an image or a text;  s(i, c) = z_i . z_c
 
-With `residual`, a head is added to what it reads, and W_2 and b_2 start at zero:
+With `normalise_input = false`, h is the embedding before the base normalises it. With `residual`, a head is added to
+what it reads, and W_2 and b_2 start at zero:
 
     z = normalise( h + W_2 max(0, W_1 h + b_1) + b_2 )
 
-Reference: Jain and Verma, Contrastive Learning of Visual-Semantic Embeddings (ConVSE), section IV-A; the residual form
-is that of He et al. 2016, Deep Residual Learning for Image Recognition, Eq. 1.
+Reference: Jain and Verma, Contrastive Learning of Visual-Semantic Embeddings (ConVSE), section IV-A and Algorithm 1,
+which feeds the heads with h before it is normalised, as its recipes do; the residual form is that of He et al. 2016,
+Deep Residual Learning for Image Recognition, Eq. 1.
 Needs: an embedding model as its base, which reads images and texts as before; for residual heads, one whose score is
 an inner product.
-When to use it: a stage's `head` attaches it to a trained base. A plain head starts at random, and a small `output`
-makes a small index. A residual head starts as the base and changes it as far as the data asks for, which suits a
-pretrained base and little data.
+When to use it: a stage's `head` attaches it to a trained base. A plain head starts at random, so the first scores are
+at chance whatever the base has learned, and a small `output` makes a small index. A residual head starts as the base,
+with its scores if these are cosines, and changes it as far as the data asks for, which suits a pretrained base and
+little data.
 Relation to others: a matcher around any other embedding model. `bias = false` omits b_1, as the authors' public code
 does.
 """
@@ -33,6 +36,7 @@ from diptych.features.image_input import ImageInput
 from diptych.models.layers.precision import normalize
 from diptych.models.matcher import EncodedBatch, Matcher, ModelSettings
 from diptych.models.tower import Tokens
+from diptych.models.unnormalised import Unnormalised
 from diptych.settings import Count, Flag, Settings
 from diptych.text.tokenisers.tokeniser import Tokeniser
 
@@ -46,12 +50,15 @@ class Head(Settings):
     """Sizes of the two layers, the same for both sides, and whether the first layer has a bias.
 
     `residual` adds the head's output to its input; `output` is then the base's size and can be left out.
+    `normalise_input` says whether heads read the base's embeddings, or with `false` what the base normalises. The
+    default is what heads did before there was this setting, so that older runs and recipes keep their meaning.
     """
 
     hidden: Count = 2048
     output: Count | None = 1024
     bias: Flag = True
     residual: Flag = False
+    normalise_input: Flag = True
 
     @model_validator(mode="before")
     @classmethod
@@ -68,6 +75,11 @@ class Head(Settings):
             raise RecipeError(
                 f"head: needs an embedding model, one vector for an image and one for a text, and {name!r} is not; "
                 "remove the head or start from another run"
+            )
+        if not (self.normalise_input or base.offers_unnormalised):
+            raise RecipeError(
+                f"head.normalise_input = false: {name!r} has no embeddings before their normalisation; set "
+                "normalise_input = true"
             )
         if self.residual and not base.is_inner_product:
             raise RecipeError(
@@ -134,8 +146,15 @@ class Projected(Matcher):
 
     @property
     def base_model(self) -> Matcher | None:
-        """The base, unless it adds terms to the loss, which need more than its encodings."""
-        return None if self.base.extra_terms else self.base
+        """What the heads read, unless the base adds terms to the loss, which need more than its encodings."""
+        if self.base.extra_terms:
+            return None
+        return self.base if self.settings.head.normalise_input else Unnormalised(self.base)
+
+    @property
+    def offers_unnormalised(self) -> bool:
+        """Always."""
+        return True
 
     @property
     def extra_terms(self) -> tuple[str, ...]:
@@ -144,29 +163,53 @@ class Projected(Matcher):
 
     def encode_batch(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
         """Encode a training batch, with the base's extra terms."""
-        encoded = self.base.encode_batch(images, tokens, image_of)
-        return EncodedBatch(
-            self.encode_base_images(encoded.images), self.encode_base_texts(encoded.texts), encoded.terms
+        encoded = self._encode_batch_for_heads(images, tokens, image_of)
+        projected = (
+            self._projected(self.head_images, encoded.images),
+            self._projected(self.head_texts, encoded.texts),
         )
+        unit = normalize(projected[0], dim=1), normalize(projected[1], dim=1)
+        return EncodedBatch(*unit, encoded.terms, unnormalised=projected)
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Encode images: (images, output)."""
-        return self.encode_base_images(self.base.encode_images(images))
+        return normalize(self.unnormalised_images(images), dim=1)
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
         """Encode texts: (texts, output)."""
-        return self.encode_base_texts(self.base.encode_texts(tokens))
+        return normalize(self.unnormalised_texts(tokens), dim=1)
+
+    def unnormalised_images(self, images: Tensor) -> Tensor:
+        """Encode images, without the normalisation at the end: (images, output)."""
+        encode = self.base.encode_images if self.settings.head.normalise_input else self.base.unnormalised_images
+        return self._projected(self.head_images, encode(images))
+
+    def unnormalised_texts(self, tokens: Tokens) -> Tensor:
+        """Encode texts, without the normalisation at the end: (texts, output)."""
+        encode = self.base.encode_texts if self.settings.head.normalise_input else self.base.unnormalised_texts
+        return self._projected(self.head_texts, encode(tokens))
 
     def encode_base_images(self, vectors: Tensor) -> Tensor:
-        """Apply the head of the images to the base's vectors: (images, output)."""
-        return self._projected(vectors, self.head_images(vectors))
+        """Apply the head of the images to what it reads: (images, output)."""
+        return normalize(self._projected(self.head_images, vectors), dim=1)
 
     def encode_base_texts(self, vectors: Tensor) -> Tensor:
-        """Apply the head of the texts to the base's vectors: (texts, output)."""
-        return self._projected(vectors, self.head_texts(vectors))
+        """Apply the head of the texts to what it reads: (texts, output)."""
+        return normalize(self._projected(self.head_texts, vectors), dim=1)
 
-    def _projected(self, vectors: Tensor, changes: Tensor) -> Tensor:
-        return normalize(vectors + changes if self.settings.head.residual else changes, dim=1)
+    def _encode_batch_for_heads(self, images: Tensor, tokens: Tokens, image_of: Tensor) -> EncodedBatch:
+        """What the heads read of a training batch, with the base's extra terms."""
+        if self.settings.head.normalise_input:
+            return self.base.encode_batch(images, tokens, image_of)
+        if not self.base.extra_terms:
+            return EncodedBatch(self.base.unnormalised_images(images), self.base.unnormalised_texts(tokens))
+        encoded = self.base.encode_batch(images, tokens, image_of)
+        assert encoded.unnormalised is not None, "offered by the base"
+        return EncodedBatch(*encoded.unnormalised, encoded.terms)
+
+    def _projected(self, layers: nn.Module, vectors: Tensor) -> Tensor:
+        changes: Tensor = layers(vectors)
+        return vectors + changes if self.settings.head.residual else changes
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """The cosine: (images, texts)."""

@@ -89,16 +89,30 @@ class VSE(Matcher):
         """The image tower's backbone, if any."""
         return self.image.pretrained
 
+    @property
+    def offers_unnormalised(self) -> bool:
+        """Always."""
+        return True
+
     def encode_images(self, images: Tensor) -> Tensor:
         """Encode images: (images, joint)."""
-        vectors = dropout(self.image(images), self.settings.dropout, self.training)
-        joint: Tensor = self.project(vectors)
+        joint = self.unnormalised_images(images)
         return normalize(joint, dim=1) if self.settings.normalise_images else joint
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
         """Encode texts: (texts, joint)."""
-        joint: Tensor = self.project_text(self.text(tokens))
+        joint = self.unnormalised_texts(tokens)
         return normalize(joint, dim=1) if self.settings.normalise_texts else joint
+
+    def unnormalised_images(self, images: Tensor) -> Tensor:
+        """The images after the linear map: (images, joint)."""
+        joint: Tensor = self.project(dropout(self.image(images), self.settings.dropout, self.training))
+        return joint
+
+    def unnormalised_texts(self, tokens: Tokens) -> Tensor:
+        """The texts after the linear map, if there is one: (texts, joint)."""
+        joint: Tensor = self.project_text(self.text(tokens))
+        return joint
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """The inner product: (images, texts)."""

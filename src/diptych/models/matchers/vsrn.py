@@ -102,13 +102,27 @@ class VSRN(Matcher):
         """The image tower's backbone, if any."""
         return self.image.pretrained
 
+    @property
+    def offers_unnormalised(self) -> bool:
+        """Always: they are the states of the two GRUs."""
+        return True
+
     def encode_images(self, images: Tensor) -> Tensor:
         """Encode images: (images, joint)."""
-        return self._gather(*self._reason(images))
+        return normalize(self.unnormalised_images(images), dim=1)
 
     def encode_texts(self, tokens: Tokens) -> Tensor:
         """Encode texts: (texts, joint)."""
-        return normalize(self.text(tokens), dim=1)
+        return normalize(self.unnormalised_texts(tokens), dim=1)
+
+    def unnormalised_images(self, images: Tensor) -> Tensor:
+        """The state after each image's last region: (images, joint)."""
+        return self._gather(*self._reason(images))
+
+    def unnormalised_texts(self, tokens: Tokens) -> Tensor:
+        """The state after each text's last word: (texts, joint)."""
+        states: Tensor = self.text(tokens)
+        return states
 
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """The inner product: (images, texts)."""
@@ -128,7 +142,8 @@ class VSRN(Matcher):
             captioned = layout.first(rows, int(image_of.max()) + 1)  # the images after them belong to negatives
             lost = self.captioner(*captioned, captions, image_of)
             terms["generation"] = self.settings.generation.weight * lost
-        return EncodedBatch(self._gather(rows, layout), self.encode_texts(tokens), terms)
+        states = self._gather(rows, layout), self.unnormalised_texts(tokens)
+        return EncodedBatch(normalize(states[0], dim=1), normalize(states[1], dim=1), terms, unnormalised=states)
 
     def load_pretrained(self) -> None:
         """Load the towers' pretrained weights, if any."""
@@ -150,5 +165,5 @@ class VSRN(Matcher):
         return normalize(rows, dim=1), layout
 
     def _gather(self, rows: Tensor, layout: Layout) -> Tensor:
-        """The GRU's state after each image's last region as a unit vector: (images, joint)."""
-        return normalize(layout.last(self.gather(layout.pad(rows))[0]), dim=1)
+        """The GRU's state after each image's last region: (images, joint)."""
+        return layout.last(self.gather(layout.pad(rows))[0])
