@@ -165,21 +165,33 @@ def test_the_stages(name):
 
 
 @pytest.mark.parametrize("profile", [None, "small"])
-def test_order0_and_orderpp_at_equal_settings_differ_in_what_belongs_to_their_losses_alone(profile):
-    order0, orderpp = (load_recipe(f"{name}-equal", profile=profile).to_dict() for name in ("order0", "orderpp"))
-    [stage_0], [stage_pp] = order0.pop("stage"), orderpp.pop("stage")
-    assert (stage_0.pop("objective")["negatives"], stage_pp.pop("objective")["negatives"]) == ("sum", "max")
-    assert stage_0 == stage_pp
-    assert stage_0["optimiser"]["rate"] == 0.001
-    model_0, model_pp = order0.pop("model"), orderpp.pop("model")
-    different = {key for key in model_0 if model_0[key] != model_pp[key]}
-    assert different == {"absolute"}
-    assert (model_0["text_projection"], model_0["root"]) == (False, True)
+def test_order0_and_orderpp_at_equal_settings_differ_in_the_loss_and_absolute_values_alone(profile):
+    order0, orderpp = (load_recipe(f"{name}-equal", profile=profile) for name in ("order0", "orderpp"))
+    [whole], [begin, rest] = order0.stage, orderpp.stage
+    assert (whole.objective.negatives, begin.objective.negatives, rest.objective.negatives) == ("sum", "sum", "max")
+    assert begin.objective.margin == rest.objective.margin == 0.2
+    assert begin.epochs + rest.epochs == whole.epochs
+    assert (begin.epochs, rest.start) == (2, "previous")
+    rates = [stage.optimiser.rate * stage.schedule.share(0, stage.epochs) for stage in (whole, begin, rest)]
+    assert rates == [0.001] * 3
+    drops = [
+        [
+            epoch
+            for epoch in range(1, stage.epochs)
+            if stage.schedule.share(epoch, 99) < stage.schedule.share(epoch - 1, 99)
+        ]
+        for stage in (whole, rest)
+    ]
+    assert drops == ([[8], [6]] if profile else [[15], [14]])  # once, after the same epoch or one later
+    for stage in (begin, rest):
+        assert (stage.trainable, stage.batches, stage.splits) == (whole.trainable, whole.batches, whole.splits)
+        assert stage.optimiser == whole.optimiser
+    assert order0.model.model_copy(update={"absolute": False}) == orderpp.model
+    assert (order0.model.text_projection, order0.model.root) == (False, True)
 
 
-def test_the_equal_settings_can_be_set_on_the_recipes_of_the_paper():
-    for name, overrides in {
-        "order0": ["model.text_projection=false", "model.root=true"],
-        "orderpp": ["model.text_projection=false", "stage.1.optimiser.rate=0.001"],
-    }.items():
-        assert load_recipe(name, overrides).trains_like(load_recipe(f"{name}-equal"))
+def test_the_rate_of_both_can_be_set():
+    same = ["stage.1.optimiser.rate=0.0005"]
+    assert load_recipe("order0-equal", same).stage[0].optimiser.rate == 0.0005
+    both = load_recipe("orderpp-equal", [*same, "stage.2.optimiser.rate=0.0005"])
+    assert [stage.optimiser.rate for stage in both.stage] == [0.0005, 0.0005]
