@@ -88,4 +88,7 @@ class Contrastive(Tempered):
     @property
     def collapse_hint(self) -> str:
         """What a collapse looks like, and what to do about it."""
-        return "all embeddings are equal; start from a trained model, use negatives = 'sum', or lower optimiser.rate"
+        return (
+            "the loss stays at its value for equal scores, as if all embeddings were equal; start from a trained "
+            "model, use negatives = 'sum', or lower optimiser.rate"
+        )

@@ -94,7 +94,7 @@ class Hinge(Ranking):
         """What a collapse looks like, and what to do about it."""
         level = "2 x margin per pair" if self.softness == 0 else "the value for equal scores"
         return (
-            f"the loss stays at {level} and all embeddings are equal; add a first stage with one epoch of "
+            f"the loss stays at {level}, as if all embeddings were equal; add a first stage with one epoch of "
             "negatives = 'sum', lower optimiser.rate, or use larger batches (batches.size)"
         )
 

@@ -121,6 +121,6 @@ class Neighbourhood(Objective):
     def collapse_hint(self) -> str:
         """What a collapse looks like, and what to do about it."""
         return (
-            "all distances are equal and every negative violates the margin; raise objective.most, so that more than "
-            "the hardest negatives count, lower optimiser.rate, or set model.batch_norm = true"
+            "all distances are nearly equal and every negative violates the margin; raise objective.most, so that more "
+            "than the hardest negatives count, lower optimiser.rate, or set model.batch_norm = true"
         )

@@ -196,7 +196,7 @@ class Objective(NamedSettings, ABC):
 
     @property
     def collapse_hint(self) -> str:
-        """What a collapse looks like, and what to do about it."""
+        """What a plateau or a collapse looks like, a semicolon, and what to do about it."""
         return "lower optimiser.rate"
 
     def initial_parameters(self, context: ObjectiveContext) -> dict[str, Tensor]:

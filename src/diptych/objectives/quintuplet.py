@@ -114,6 +114,6 @@ class Quintuplet(Objective):
     def collapse_hint(self) -> str:
         """What a collapse looks like, and what to do about it."""
         return (
-            "the loss stays at the value for equal scores and all embeddings are equal; add a first stage with one "
+            "the loss stays at its value for equal scores, as if all embeddings were equal; add a first stage with one "
             "epoch of sum of hinges, lower optimiser.rate, or use larger batches (batches.size)"
         )

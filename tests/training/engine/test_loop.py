@@ -15,8 +15,10 @@ from diptych.errors import RunError
 from diptych.evaluation.runs import validation_metrics
 from diptych.model import Model
 from diptych.models.engines.torch_engine import TorchEngine
+from diptych.objectives.hinge import Hinge
 from diptych.training.engine.checkpoint import Snapshot, snapshot_path
 from diptych.training.engine.journal import Journal
+from diptych.training.inputs.validation import RetrievalOnVal
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 from support.callbacks import RecordingCallback, press_ctrl_c
@@ -68,7 +70,9 @@ def test_a_collapse_is_reported_with_a_remedy(corpus, tmp_path):
     recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=3", "text.threshold=1"])
     callback = RecordingCallback()
     lines = journal(train(recipe, same, tmp_path, callbacks=[callback]))
-    (event,) = [line for line in lines if line["event"] == "collapsed"]
+    (event,) = [line for line in lines if line["event"] in ("plateau", "collapsed")]
+    assert event["event"] == "collapsed"
+    assert event["message"].startswith("collapsed for 3 steps now, all scores are equal: ")
     assert "2 x margin" in event["message"]
     assert "negatives = 'sum'" in event["message"]
     assert any("collapsed" in line for line in callback.messages)
@@ -76,6 +80,20 @@ def test_a_collapse_is_reported_with_a_remedy(corpus, tmp_path):
 
 def test_a_healthy_run_is_not_called_collapsed(whole):
     assert all(line["event"] == "epoch" for line in journal(whole))
+
+
+@pytest.mark.parametrize("recall", ["rising", "at chance"])
+def test_what_is_said_of_a_plateau_depends_on_recall(recall, corpus, tmp_path, monkeypatch):
+    """Every step looks collapsed to the objective; only recall tells whether that matters."""
+    monkeypatch.setattr(Hinge, "has_collapsed", lambda *_: True)
+    measured = iter([200.0, 210.0, 220.0] if recall == "rising" else [100.0] * 3)
+    names = ("rsum", "i2t_r1", "t2i_r1")
+    monkeypatch.setattr(RetrievalOnVal, "measure", lambda *_: dict.fromkeys(names, next(measured)))
+    monkeypatch.setattr(RetrievalOnVal, "chance", {"rsum": 110.0})
+    recipe = load_recipe("vsepp", [*SMALL, "stage.1.epochs=3"])
+    lines = journal(train(recipe, with_features(corpus), tmp_path, device="cpu"))
+    events = [(line["event"], line["epoch"]) for line in lines if line["event"] != "epoch"]
+    assert events == ([] if recall == "rising" else [("plateau", 1)])
 
 
 def test_unreadable_images_are_named_once_and_training_goes_on(corpus, recipe, tmp_path):

@@ -26,7 +26,10 @@ def test_it_measures_the_matched_pairs_of_val(tmp_path):
     images = StageImages(model, Stage(objective=Hinge()), tmp_path, 0, lambda *_: None, lambda _: None)
     texts = StageTexts(model, tmp_path, lambda *_: None, lambda _: None)
     calls = []
-    measured = RetrievalOnVal(corpus, images, texts).measure(lambda *done: calls.append(done))
+    on_val = RetrievalOnVal(corpus, images, texts)
+    assert on_val.chance["t2i_r1"] == pytest.approx(100 / 9)
+    assert on_val.chance["i2t_r1"] == pytest.approx(100 / 9)
+    measured = on_val.measure(lambda *done: calls.append(done))
     assert calls[-1][0] == calls[-1][1]
     encoded = model.torch_engine.encode_corpus(corpus.split("val"), 0)
     assert measured == pytest.approx(validation_metrics(encoded))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,10 @@ class Preparation:
 
 @dataclass(frozen=True)
 class StageStart:
-    """A stage begins (from 1), with `steps_done` of its `steps` already trained."""
+    """A stage begins (from 1), with `steps_done` of its `steps` already trained.
+
+    `select` is the metric on val that chooses the best snapshot, and `chance` its value for a random order, if known.
+    """
 
     stage: int
     stages: int
@@ -60,6 +64,8 @@ class StageStart:
     steps_per_epoch: int
     steps_done: int
     objective: Objective
+    select: str = "rsum"
+    chance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,8 @@ class EpochEnd:
     `metrics` were measured on val, and `summary` states the most important of them. `loss` and `terms` are means per
     pair; `learned` holds single parameters of the objective, such as a temperature, and `class_error` percentages.
     `precision` is that of the towers; in float16, `skipped_steps` had gradients that overflowed, and moved nothing.
+    `collapsed_steps` says how many steps in a row have looked collapsed to the objective, and `score_range` is the
+    difference of the highest and the lowest score of the last batch (NaN if none was trained since a resume).
     Epoch 0 is what a stage with `include_start` starts from: it has metrics, but no terms, and its loss is NaN.
     """
 
@@ -122,6 +130,8 @@ class EpochEnd:
     seconds: float
     precision: Precision = "float32"
     skipped_steps: int = 0
+    collapsed_steps: int = 0
+    score_range: float = math.nan
 
 
 @dataclass(frozen=True)

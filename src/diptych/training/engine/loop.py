@@ -50,6 +50,7 @@ class StageLoop:
         self.callbacks = self.training.callbacks
         self.sampler, self._reader = self.data.sampler, batch_reader(prepared)
         self._finished_steps = finished_steps
+        self._score_range = math.nan  # of the last batch
 
     def run(self) -> None:
         """Train until the last epoch or until patience ends, then interpolate, if the stage says so.
@@ -66,6 +67,8 @@ class StageLoop:
                     steps_per_epoch=len(self.sampler),
                     steps_done=done + self.position.step,
                     objective=self.stage.objective,
+                    select=self.stage.select,
+                    chance=self.data.chance.get(self.stage.select),
                 )
             )
             self.training.agreement.check()
@@ -123,6 +126,7 @@ class StageLoop:
         """Train on a batch, add its loss to the epoch's sums, and return the loss terms per pair."""
         set_rate(self.step.optimiser, self._rate())
         loss, summary = self.step(batch)
+        self._score_range = summary.highest - summary.lowest
         values = {name: float(term.detach()) for name, term in (loss.terms | loss.model_terms).items()}
         self._check_finite(sum(values.values()))
         weights = {name: _weight_in_sum(loss, name, len(batch)) for name in values}
@@ -254,6 +258,8 @@ class StageLoop:
             seconds=seconds,
             precision=self.stage.precision,
             skipped_steps=position.overflows,
+            collapsed_steps=position.stuck,
+            score_range=self._score_range,
         )
 
     def _save_best(self, metrics: dict[str, float]) -> None:

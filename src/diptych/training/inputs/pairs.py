@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -50,6 +50,11 @@ class StageData(Protocol):
 
     sampler: Sampler
     reader: PairReader
+
+    @property
+    def chance(self) -> Mapping[str, float]:
+        """The metrics that a random order would have on val, as far as they are known."""
+        ...
 
     def why_skipped(self, image: int) -> tuple[str, str]:
         """The name of an image that a batch left out, and the reason."""
@@ -101,6 +106,11 @@ class ImageTextData:
         self.sampler: Sampler = PairSampler(
             train, stage.batches.size, seed, extensions, _batch_extensions(train, stage.batches)
         )
+
+    @property
+    def chance(self) -> Mapping[str, float]:
+        """The recall of a random order."""
+        return self._validation.chance
 
     def why_skipped(self, image: int) -> tuple[str, str]:
         """The name of an image that a batch left out, and the reason."""

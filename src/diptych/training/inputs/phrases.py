@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from diptych.data.corpus import Corpus
@@ -60,6 +62,11 @@ class PhraseData:
         matcher = images.model.matcher
         store = StoreOptions(images.stores, images.model.device, images.workers, images.progress)
         self._val_regions = image_reader(val, matcher.image_input, matcher.pretrained, store=store)
+
+    @property
+    def chance(self) -> Mapping[str, float]:
+        """Unknown: it depends on how many proposals are right."""
+        return {}
 
     def why_skipped(self, image: int) -> tuple[str, str]:
         """The name of a photo that a batch left out, and the reason."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from diptych.data.sampling.batch import PairReader
 from diptych.data.sampling.stream import StreamGroups, StreamPictures, StreamSampler, StreamTexts, StreamWindow
 from diptych.data.shards.corpus import StreamCorpus
@@ -33,6 +35,11 @@ class StreamData:
         self.reader = PairReader(groups, self._images, tokens)
         self.sampler: Sampler = StreamSampler(stream, self._window, stage.batches.size, seed, stage.batches.buffer)
         self._validation = RetrievalOnVal(corpus, images, texts, ranks=ranks)
+
+    @property
+    def chance(self) -> Mapping[str, float]:
+        """The recall of a random order."""
+        return self._validation.chance
 
     def why_skipped(self, image: int) -> tuple[str, str]:
         """The name of an image that a batch left out, or that of its shard if that is damaged, and the reason."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diptych.data.corpus import Corpus
+from diptych.evaluation.metrics.chance import chance_metrics
 from diptych.evaluation.runs import validation_metrics
 from diptych.progress import ProgressCallback
 from diptych.ranks import ALONE, Ranks
@@ -31,6 +32,11 @@ class RetrievalOnVal:
             self._engine = base.engine
             self._images = base.images(self._val, self._images)
             self._texts = replace(self._texts, features=base.texts(self._texts))
+
+    @property
+    def chance(self) -> dict[str, float]:
+        """The recall of a random order of val."""
+        return chance_metrics(self._val.image_groups, self._val.text_groups)
 
     def measure(self, progress: ProgressCallback) -> dict[str, float]:
         """Recall in both directions on val."""
