@@ -90,6 +90,11 @@ def test_equal_scores_are_a_collapse_even_if_recall_was_high_before():
     assert history.events == [("collapsed", 3)]
 
 
+def test_recall_that_varies_around_chance_does_not_rise():
+    assert History().epochs(3.3, 3.6, 4.2).events == [("plateau", 1)]
+    assert History().epochs(5.0, 5.5, 6.0).events == []
+
+
 def test_a_run_that_leaves_chance_is_not_called_collapsed():
     history = History().epochs(3.1, 3.3, 13.6, 40.0)
     assert history.events == [("plateau", 1)]
