@@ -24,6 +24,7 @@ def corpus(**columns: object) -> Corpus:
         "boxes": [[Box(name, 0, 0, 1, 1)] for name in "abc"],
         "phrases": [[Phrase(text, "x", ("other",))] for text in ("of b", "of a", "more of b", "of nobody")],
         "region_boxes": Features([np.arange(24, dtype=np.float32).reshape(3, 2, 4)]),
+        "text_ids": ["id of b", "id of a", "id more of b", "id of nobody"],
     }
     return Corpus(**{**known, **columns})
 
@@ -34,6 +35,7 @@ def columns_agree(part: Corpus) -> bool:
     return (
         [box.chain for (box,) in part.boxes] == list(part.image_ids)
         and [phrase.text for (phrase,) in part.phrases] == list(part.texts)
+        and [name.removeprefix("id ") for name in part.text_ids] == list(part.texts)
         and part.features[rows][:, 0].tolist() == [2 * number for number in numbers]
         and part.region_boxes[rows][:, 0, 0].tolist() == [8 * number for number in numbers]
     )
@@ -54,7 +56,7 @@ def test_all_columns_stay_columns_agree() -> None:
     assert matched.matched() is matched
 
 
-@pytest.mark.parametrize("column", ["boxes", "phrases", "region_boxes"])
+@pytest.mark.parametrize("column", ["boxes", "phrases", "region_boxes", "text_ids"])
 def test_a_missing_column_is_missing_in_a_selection(column: str) -> None:
     part = corpus(**{column: None}).take(np.array([1]), np.array([0]))
     assert getattr(part, column) is None
@@ -76,6 +78,7 @@ def test_a_column_of_another_length_is_refused(column: str, rows: object, messag
 def test_the_digest_knows_boxes_and_phrases() -> None:
     whole = corpus()
     assert whole.digest() == corpus(name="another", boxes=tuple(tuple(boxes) for boxes in whole.boxes)).digest()
+    assert whole.digest() == corpus(text_ids=None).digest()  # runs were trained when texts had no ids
     moved = [[Box("a", 0, 0, 1, 0.5)], *whole.boxes[1:]]
     renamed = [[Phrase("of b", "y", ("other",))], *whole.phrases[1:]]
     others = [

@@ -70,3 +70,12 @@ def test_images_without_pictures(tmp_path: Path) -> None:
     builder.add_image("a", None, "a", "train")
     builder.add_text("a", "a", "train")
     assert builder.build().pictures is None
+
+
+@pytest.mark.parametrize(("ids", "expected"), [((7, "b#0"), ("7", "b#0")), ((7, None), None), ((None, 7), None)])
+def test_texts_have_ids_if_all_of_them_do(tmp_path: Path, ids: tuple[object, ...], expected: object) -> None:
+    builder = CorpusBuilder(tmp_path)
+    builder.add_image("a", None, "a", "train")
+    for identity in ids:
+        builder.add_text("a", "a", "train", identity)
+    assert builder.build().text_ids == expected

@@ -123,6 +123,7 @@ class Corpus:
     `phrases` those of each text; a phrase belongs to the box of the same chain in an image of the same group.
     `region_boxes` holds where the regions of `features` lie, (regions, 4) per image: left, top, right, bottom, relative
     to the image, zeros if unknown.
+    `text_ids` are the names that the source gives its texts, such as COCO's annotation ids, if it names all of them.
     `address` is what `open_corpus` opened, absolute if it is a path; a corpus made in Python has none.
     `split_origin` tells who decided on the splits: the source of the data, a default (a hash of names), or a rule.
     """
@@ -142,6 +143,7 @@ class Corpus:
     problems: Sequence[Problem] = field(default=())
     address: str | None = None
     split_origin: SplitOrigin = "source"
+    text_ids: Sequence[str] | None = None
 
     def __repr__(self) -> str:
         sizes = f"{len(self.image_ids):,} images, {len(self.texts):,} texts; images: {size_list(self)}"
@@ -153,7 +155,7 @@ class Corpus:
             *(self.image_groups, self.image_splits, self.pictures),
             *(self.features, self.boxes, self.region_boxes),
         )
-        text_columns = (self.text_groups, self.text_splits, self.phrases)
+        text_columns = (self.text_groups, self.text_splits, self.phrases, self.text_ids)
         for what, rows, columns in (("images", images, image_columns), ("texts", texts, text_columns)):
             for column in columns:
                 if column is not None and len(column) != rows:
@@ -277,6 +279,7 @@ class Corpus:
             boxes=None if self.boxes is None else [self.boxes[i] for i in images],
             phrases=None if self.phrases is None else [self.phrases[j] for j in texts],
             region_boxes=None if self.region_boxes is None else self.region_boxes.take(images),
+            text_ids=None if self.text_ids is None else [self.text_ids[j] for j in texts],
         )
 
     def split(self, *names: str) -> Corpus:
@@ -315,7 +318,7 @@ class Corpus:
         return self.take(images, texts)
 
     def digest(self) -> str:
-        """A fingerprint of ids, groups, splits, texts, stored features, boxes and phrases; not of pixels.
+        """A fingerprint of image ids, groups, splits, texts, stored features, boxes and phrases; not of pixels.
 
         Runs store it to recognise their corpus, so the hashed bytes must never change.
         """

@@ -30,6 +30,7 @@ class CorpusBuilder:
         self._image_groups, self._text_groups = array("q"), array("q")
         self._image_splits, self._text_splits = array("b"), array("b")
         self._texts: list[str] = []
+        self._text_ids: list[str] | None = []  # None once a text has no id
         self._has_source_splits = False
 
     @contextmanager
@@ -65,9 +66,13 @@ class CorpusBuilder:
         self._image_splits.append(SPLITS.index(split))
         self._has_source_splits |= not is_default
 
-    def add_text(self, text: str, group: Hashable, split: str) -> None:
-        """Add a text to a group."""
+    def add_text(self, text: str, group: Hashable, split: str, identity: object = None) -> None:
+        """Add a text to a group; its id, if the source gives it one, is an integer or a string."""
         self._texts.append(text)
+        if self._text_ids is not None and isinstance(identity, int | str):
+            self._text_ids.append(str(identity))
+        else:
+            self._text_ids = None
         self._text_groups.append(self._group_number(group))
         self._text_splits.append(SPLITS.index(split))
 
@@ -88,6 +93,7 @@ class CorpusBuilder:
             pictures=None if any(picture is None for picture in self._pictures) else self._all_pictures(),
             problems=tuple(self._problems),
             split_origin="source" if self._has_source_splits else "default",
+            text_ids=None if self._text_ids is None else tuple(self._text_ids),
         )
 
     def _all_pictures(self) -> tuple[Picture, ...]:

@@ -28,12 +28,18 @@ def test_bad_lines_are_left_out_and_the_others_keep_their_images(tmp_path: Path)
     corpus = read(Address(written(tmp_path, "captions.txt", "\n".join(lines), "a.jpg", "b.jpg")))
     assert corpus.image_ids == ("a.jpg", "b.jpg")
     assert list(zip(corpus.texts, corpus.text_groups.tolist(), strict=True)) == [("one", 0), ("five", 1)]
+    assert corpus.text_ids is None
     assert [(problem.row, problem.message.partition(";")[0]) for problem in corpus.problems] == [
         (2, "no tab between the image's name and the caption"),
         (3, f"no image 'c.jpg' in {tmp_path}"),
         (4, f"caption 'a.jpg#0' is already at {tmp_path}/captions.txt:1"),
         (5, "the text is empty"),
     ]
+
+
+def test_labels_are_the_ids_of_their_texts(tmp_path: Path) -> None:
+    corpus = read(Address(written(tmp_path, "captions.txt", "a.jpg#0\tone\na.jpg#1\t \na.jpg#2\ttwo", "a.jpg")))
+    assert (corpus.texts, corpus.text_ids) == (("one", "two"), ("a.jpg#0", "a.jpg#2"))
 
 
 def test_a_first_folder_in_a_name_is_the_split(tmp_path: Path) -> None:

@@ -54,6 +54,15 @@ def test_captions_find_their_image_in_any_order(tmp_path: Path) -> None:
     assert corpus.image_splits.tolist() == ["train"] * 3
     assert corpus.text_splits.tolist() == ["train"] * 4
     assert corpus.problems == ()
+    assert corpus.text_ids is None  # not all annotations have one
+
+
+def test_annotation_ids_are_those_of_their_texts(tmp_path: Path) -> None:
+    folder_with(tmp_path, "images/a.jpg")
+    annotations = [annotation("a", "a1", id=9), annotation("a", " ", id=7), annotation("a", "a2", id="x")]
+    file = captions(tmp_path / "captions_train.json", [image("a", "a.jpg")], annotations)
+    corpus = read(Address(file))
+    assert (corpus.texts, corpus.text_ids) == (("a1", "a2"), ("9", "x"))
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,16 @@ def test_any_number_of_texts_and_every_split(tmp_path: Path) -> None:
     assert (corpus.name, corpus.problems) == ("dataset_own", ())
 
 
+def test_sentence_ids_are_those_of_their_texts(tmp_path: Path) -> None:
+    first, second = entry("a.jpg", "train", "one", " ", "two"), entry("b.jpg", "test", "three")
+    for sentence, identity in zip([*first["sentences"], *second["sentences"]], (770337, 1, 2, 38), strict=True):
+        sentence["sentid"] = identity
+    corpus = read(Address(dataset(tmp_path, first, second, images=("a.jpg", "b.jpg"))))
+    assert (corpus.texts, corpus.text_ids) == (("one", "two", "three"), ("770337", "2", "38"))
+    del second["sentences"][0]["sentid"]
+    assert read(Address(dataset(tmp_path, first, second))).text_ids is None
+
+
 def test_images_beside_the_file_in_folders_of_coco_or_elsewhere(tmp_path: Path) -> None:
     a, b = entry("a.jpg", "train", "a", filepath="val2014"), entry("b.jpg", "train", "b")
     for number, places in enumerate(

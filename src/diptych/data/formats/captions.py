@@ -1,7 +1,7 @@
 """A text file of captions: lines of `dog.jpg#0`, a tab and a caption, or a table with a header.
 
-The images are beside the file, in `images/` there, or in the only folder there. A first folder named train, val or test
-in an image's name is its split; otherwise the hash that tables use decides.
+`dog.jpg#0` is the caption's id. The images are beside the file, in `images/` there, or in the only folder there. A
+first folder named train, val or test in an image's name is its split; otherwise the hash that tables use decides.
 """
 
 from __future__ import annotations
@@ -67,4 +67,4 @@ def add_captions(builder: CorpusBuilder, file: Path, folder: Path, prefix: str =
                 own_split = split_of(name)
                 splits[name] = own_split or hashed_split(image_id)
                 builder.add_image(image_id, path, image_id, splits[name], is_default=own_split is None)
-            builder.add_text(text, image_id, splits[name])
+            builder.add_text(text, image_id, splits[name], prefix + label if name != label else None)

@@ -71,7 +71,7 @@ def _add_file(builder: CorpusBuilder, file: Path, images: Path | None, *, prefix
                 raise DataError(f"annotation of an image id {image!r} that is not in 'images'")
             text = clean_text(annotation.get("caption"))
             if (group := groups[image]) is not None:
-                builder.add_text(text, group, split)
+                builder.add_text(text, group, split, annotation.get("id"))
 
 
 def _add_images(

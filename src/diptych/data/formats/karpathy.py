@@ -1,8 +1,8 @@
 """Karpathy's split files (`dataset_flickr8k.json`, `dataset_flickr30k.json`, `dataset_coco.json`).
 
 One object holds `images`, a list of `{"filename", "split", "sentences": [{"raw"}]}`; in COCO's, an image also has a
-`filepath`, its folder. The images are in `images/` beside the file, or beside the file itself. Rows are counted from 1
-in `images`.
+`filepath`, its folder. The `sentid` of a sentence is its id. The images are in `images/` beside the file, or beside the
+file itself. Rows are counted from 1 in `images`.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def _add(builder: CorpusBuilder, finder: ImageFinder, file: Path, row: int, entr
     builder.add_image(name, path, name, split)
     for number, sentence in enumerate(sentences, 1):
         try:
-            text = clean_text(json_object(sentence).get("raw"))
+            content = json_object(sentence)
+            text = clean_text(content.get("raw"))
         except DataError as reason:
             builder.add_problem(file, row, f"sentence {number}: {reason}")
         else:
-            builder.add_text(text, name, split)
+            builder.add_text(text, name, split, content.get("sentid"))
