@@ -96,11 +96,11 @@ class PairCounter(TilePass):
                 each = [self.count_at_least(threshold, axis, tile, positives) for threshold in thresholds.unbind(1)]
                 counts = torch.stack(each, 1)
             else:
-                counts = _count_by_search(thresholds, axis, tile, positives)
+                counts = count_by_search(thresholds, axis, tile, positives)
             queries.add_counts(span, counts[filled])
 
 
-def _count_by_search(thresholds: Tensor, axis: int, tile: Tensor, positives: Tensor | None) -> Tensor:
+def count_by_search(thresholds: Tensor, axis: int, tile: Tensor, positives: Tensor | None) -> Tensor:
     """The number of negatives along an axis that reach each threshold of each query: (queries, thresholds)."""
     kind = torch.promote_types(tile.dtype, torch.float32)
     ordered, order = thresholds.to(tile.device, kind).sort(dim=1)

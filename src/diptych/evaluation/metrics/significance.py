@@ -115,15 +115,24 @@ def _values(ranks: Ranks, cutoffs: Sequence[int]) -> tuple[_Values, _Values]:
 
 def _group_means(ranks: Ranks, values: tuple[_Values, _Values], draws: int, random: np.random.Generator) -> _Values:
     """The means of the images' and of the texts' values in each draw of groups, in percent, side by side."""
-    groups, image_numbers = np.unique(ranks.image_groups, return_inverse=True)
-    text_numbers = np.searchsorted(groups, ranks.text_groups)
-    numbers = image_numbers, text_numbers
-    sums = [_sums_per_group(*direction, len(groups)) for direction in zip(values, numbers, strict=True)]
+    return 100 * group_means(values, (ranks.image_groups, ranks.text_groups), draws, random)
+
+
+def group_means(
+    tables: Sequence[_Values], groups: Sequence[Integers], draws: int, random: np.random.Generator
+) -> _Values:
+    """The mean of each column of some (queries, values) tables in each draw of groups: (draws, all values).
+
+    `groups` has the group of each query of each table; a draw takes all queries of its groups, from all tables.
+    """
+    names = np.unique(np.concatenate(groups))
+    numbers = [np.searchsorted(names, each) for each in groups]
+    sums = [_sums_per_group(*table, len(names)) for table in zip(tables, numbers, strict=True)]
     means = []
-    for weights in _draw_weights(draws, len(groups), random):
-        drawn = [weights @ direction for direction in sums]  # (draws, values + 1)
-        means.append(np.hstack([direction[:, :-1] / direction[:, -1:] for direction in drawn]) * 100)
-    return np.vstack(means)  # (draws, 2 values)
+    for weights in draw_weights(draws, len(names), random):
+        drawn = [weights @ table for table in sums]  # (draws, values + 1)
+        means.append(np.hstack([table[:, :-1] / table[:, -1:] for table in drawn]))
+    return np.vstack(means)
 
 
 def _sums_per_group(values: _Values, numbers: Integers, groups: int) -> _Values:
@@ -132,7 +141,7 @@ def _sums_per_group(values: _Values, numbers: Integers, groups: int) -> _Values:
     return np.column_stack([*sums, np.bincount(numbers, minlength=groups)])  # (groups, values + 1)
 
 
-def _draw_weights(draws: int, groups: int, random: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+def draw_weights(draws: int, groups: int, random: np.random.Generator) -> Iterator[NDArray[np.float64]]:
     """How often each draw takes each group, (some draws, groups), as many draws at a time as fit in memory."""
     most = max(1, MAX_WEIGHTS // groups)
     for start in range(0, draws, most):
