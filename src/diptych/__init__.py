@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from diptych.evaluation.arrays import ScoreComparison, compare_scores, evaluate_embeddings, evaluate_scores
     from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
     from diptych.evaluation.localisation.phrase_metrics import GroundingResult
+    from diptych.evaluation.protocols.eccv import EccvResult, evaluate_eccv
+    from diptych.evaluation.protocols.grades import GradesResult, evaluate_grades
     from diptych.evaluation.protocols.retrieval import RetrievalResult
     from diptych.evaluation.runs import evaluate
     from diptych.index.entries import Answer, Entry, Filters, Hit, SearchRequest
@@ -92,6 +94,8 @@ _NAMES = {
     "diptych.evaluation.arrays": ("ScoreComparison", "compare_scores", "evaluate_embeddings", "evaluate_scores"),
     "diptych.evaluation.localisation.evaluate_phrases": ("evaluate_phrases",),
     "diptych.evaluation.localisation.phrase_metrics": ("GroundingResult",),
+    "diptych.evaluation.protocols.eccv": ("EccvResult", "evaluate_eccv"),
+    "diptych.evaluation.protocols.grades": ("GradesResult", "evaluate_grades"),
     "diptych.evaluation.protocols.retrieval": ("RetrievalResult",),
     "diptych.evaluation.runs": ("evaluate",),
     "diptych.index.entries": ("Answer", "Entry", "Filters", "Hit", "SearchRequest"),
@@ -140,6 +144,7 @@ __all__ = [
     "Corpus",
     "DataError",
     "DiptychError",
+    "EccvResult",
     "EncodedImages",
     "Entry",
     "EpochEnd",
@@ -148,6 +153,7 @@ __all__ = [
     "Filters",
     "Fusion",
     "FusionTrial",
+    "GradesResult",
     "GroundingResult",
     "Hit",
     "ImageError",
@@ -190,7 +196,9 @@ __all__ = [
     "compare_scores",
     "create_app",
     "evaluate",
+    "evaluate_eccv",
     "evaluate_embeddings",
+    "evaluate_grades",
     "evaluate_phrases",
     "evaluate_scores",
     "fuse",

@@ -31,6 +31,7 @@ EXTRAS = {
     "streams": "fsspec",
     "onnx": "onnxscript",
     "transformers": "transformers",
+    "eccv": "eccv_caption",
     "tensorboard": "tensorboard",
     "wandb": "wandb",
     "mlflow": "mlflow",

@@ -96,6 +96,14 @@ def command(
         TextShifts | None,
         typer.Option(help="Text CNNs: see a text at one position, or average over all.", show_default="as trained"),
     ] = None,
+    eccv: Annotated[
+        bool,
+        typer.Option("--eccv", help="COCO's test split: also count the positives that ECCV Caption and CxC list."),
+    ] = False,
+    grades: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Compare the scores with people's grades: a table of text, image, grade."),
+    ] = None,
     no_starter: NoStarter = False,
     report: Annotated[bool, typer.Option("--report", help="Also write RUN/report.html for this split.")] = False,
     into: Annotated[
@@ -139,6 +147,10 @@ def command(
         diptych evaluate runs/two-branch data/entities --phrases runs/phrases --share 0.2
 
         diptych evaluate runs/coco data/coco --folds 5 --devices 4
+
+        diptych evaluate runs/coco data/coco --eccv
+
+        diptych evaluate runs/coco data/coco --grades sits_test.csv
     """
     from diptych.cli.evaluation_protocols import measure
     from diptych.cli.evaluation_sources import SourceEncoder, open_sources
@@ -170,6 +182,8 @@ def command(
         report=report,
         baselines=not no_starter,
         resume=into,
+        eccv=eccv,
+        grades=grades,
     )
     with job(device, devices) as ranks:
         ranks.must_agree({"the sources": sources, "the options": repr(options)})

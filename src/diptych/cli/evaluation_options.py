@@ -33,9 +33,11 @@ _COMBINATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         "--overlap measures one gallery",
         ("--report", "--phrases", "--cross", "--map", "--batch-statistics"),
     ),
+    "--eccv": ("--eccv measures COCO's test split by several protocols", ("--batch-statistics",)),
+    "--grades": ("--grades measures graded pairs", ("--batch-statistics",)),
 }
 _RANKS_OPTIONS = ("--folds", "--gallery", "--map", "--report", "--cross", "--overlap")
-_MATRIX_OPTIONS = ("--folds", "--gallery", "--map")
+_MATRIX_OPTIONS = ("--folds", "--gallery", "--map", "--eccv", "--grades")
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,13 @@ class EvaluationOptions:
     report: bool
     baselines: bool = True
     resume: Path | None = None
+    eccv: bool = False
+    grades: Path | None = None
+
+    @property
+    def by_judgements(self) -> bool:
+        """Whether something that people judged is measured, instead of retrieval by groups."""
+        return self.eccv or self.grades is not None
 
     def check(self) -> None:
         """Raise a ScoreError for options that cannot be combined."""
@@ -72,6 +81,7 @@ class EvaluationOptions:
     def check_for_matrix(self) -> None:
         """Raise a ScoreError for options that a score matrix does not support."""
         self.allow_only(_MATRIX_OPTIONS, ONE_MATRIX)
+        self.check()
 
     def check_for_ranks(self) -> None:
         """Raise a ScoreError for options that several processes do not share."""
@@ -95,6 +105,8 @@ class EvaluationOptions:
             "--folds": self.folds > 1,
             "--gallery": self.gallery is not None,
             "--batch-statistics": self.batch_statistics != "running",
+            "--eccv": self.eccv,
+            "--grades": self.grades is not None,
         }
         return [option for option, is_given in given.items() if is_given]
 

@@ -63,6 +63,8 @@ def measure(sources: list[str], options: EvaluationOptions, encoder: SourceEncod
     if on_phrases:
         _check_one_process(on_phrases[0], encoder)
         return _phrase_localisation(on_phrases[0], sources, options, encoder)
+    if options.by_judgements:
+        return _judgements(sources, options, encoder)
     if options.retriever is not None:
         return _reranking(sources, options.retriever, options.rerank_depths, encoder)
     if options.within is not None:
@@ -87,6 +89,8 @@ def _score_matrix(sources: list[str], options: EvaluationOptions, encoder: Sourc
     options.check_for_matrix()
     if len(sources) > 1 or encoder.corpus is None:
         raise ScoreError(ONE_MATRIX)
+    if options.by_judgements:
+        return _judgements(sources, options, encoder)
     matched = encoder.corpus.matched()
     result = evaluate_matrix(
         Path(sources[0]),
@@ -97,6 +101,13 @@ def _score_matrix(sources: list[str], options: EvaluationOptions, encoder: Sourc
         average_precision=options.average_precision or None,
     )
     return Measurement.of(retrieval_table(result), result)
+
+
+def _judgements(sources: list[str], options: EvaluationOptions, encoder: SourceEncoder) -> Measurement:
+    """What people judged: further positives, or grades."""
+    from diptych.cli.evaluation_judgements import measure_judgements
+
+    return measure_judgements(sources, options, encoder)
 
 
 def _phrase_localisation(

@@ -31,7 +31,9 @@ def test_both_equal_their_definition(queries):
 
 @given(st.lists(RANKS, min_size=1, max_size=5), st.lists(st.integers(0, 99), min_size=5, max_size=5))
 def test_both_equal_those_of_the_package_eccv_caption(queries, filler):
-    package = pytest.importorskip("eccv_caption._metrics", reason="compares with the package eccv_caption: not installed")
+    package = pytest.importorskip(
+        "eccv_caption._metrics", reason="compares with the package eccv_caption: not installed"
+    )
     relevance = Relevance.from_lists({query: range(len(ranks)) for query, ranks in enumerate(queries)})
     listed, positives = {}, {}
     for query, ranks in enumerate(queries):

@@ -8,7 +8,7 @@ import pytest
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics import significance
 from diptych.evaluation.metrics.ranks import Ranks
-from diptych.evaluation.metrics.significance import bootstrap_intervals
+from diptych.evaluation.metrics.significance import bootstrap_intervals, group_means
 
 
 def some_ranks(groups: int, seed: int) -> Ranks:
@@ -125,3 +125,16 @@ def test_an_interval_is_an_attribute_by_the_name_of_its_metric():
 def test_a_seed_below_zero_is_refused():
     with pytest.raises(ScoreError, match=r"^seed -1; give an integer from 0 on$"):
         bootstrap_intervals([some_ranks(9, 0)], seed=-1)
+
+
+def test_tables_with_queries_of_some_groups_share_the_draws():
+    random = np.random.default_rng(0)
+    names = np.array([3, 5, 8, 9, 11, 20, 21, 22])
+    groups = [random.permutation(np.repeat(names[:6], 4)), random.permutation(names[2:]), np.repeat(names[1:7], 2)]
+    tables = [random.normal(size=(len(each), columns)) for each, columns in zip(groups, (2, 1, 3), strict=True)]
+    found = group_means(tables, groups, 60, np.random.default_rng(7))
+    drawn = names[np.random.default_rng(7).integers(8, size=(60, 8))]
+    for means, draw in zip(found, drawn, strict=True):
+        rows = [np.concatenate([np.flatnonzero(of_query == group) for group in draw]) for of_query in groups]
+        expected = np.hstack([table[each].mean(0) for table, each in zip(tables, rows, strict=True)])
+        assert means.tolist() == pytest.approx(expected.tolist())

@@ -13,7 +13,7 @@ import csv
 import json
 import posixpath
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,23 +28,23 @@ ORDER = 60
 DESCRIPTION = "a table (.csv, .tsv, .jsonl, .parquet)"
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".parquet"})
 
-_COLUMN_NAMES = {
+COLUMN_NAMES = {
     "image": ("image", "file", "filename", "file_name", "image_path", "filepath"),
     "text": ("text", "caption", "sentence", "description"),
     "group": ("group",),
     "split": ("split",),
 }
-_ALL_COLUMN_NAMES = frozenset(name for names in _COLUMN_NAMES.values() for name in names)
+_ALL_COLUMN_NAMES = frozenset(name for names in COLUMN_NAMES.values() for name in names)
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
-_AddProblem = Callable[[int, str], None]  # takes the row and the message
-_Records = Iterable[tuple[int, Mapping[str, object]]]  # row and values by column
+AddProblem = Callable[[int, str], None]  # takes the row and the message
+Records = Iterable[tuple[int, Mapping[str, object]]]  # row and values by column
 
 
 def has_header(line: str) -> bool:
     """Whether the first line of a text file names the columns of a table."""
     names = {name.strip(' "\r\n').lower() for name in re.split("[,;\t]", line)}
-    return bool(names.intersection(_COLUMN_NAMES["image"]) and names.intersection(_COLUMN_NAMES["text"]))
+    return bool(names.intersection(COLUMN_NAMES["image"]) and names.intersection(COLUMN_NAMES["text"]))
 
 
 def recognises(address: Address) -> bool:
@@ -66,8 +66,8 @@ def extra_columns(file: Path) -> dict[str, dict[str, str]]:
     def ignore(_row: int, _message: str) -> None:
         """Reading the corpus has reported the problems."""
 
-    names, records = _read_parquet(file, ignore, plain=True) if _is_parquet(file) else _reader(file)(file, ignore)
-    columns = _columns(file, names)
+    names, records = read_records(file, ignore)
+    columns = find_columns(file, names, COLUMN_NAMES, ("image", "text"))
     corpus_columns = set(columns.values())
     found: dict[str, dict[str, str]] = {}
     for _, values in records:
@@ -98,7 +98,7 @@ def add_table(
         builder.add_problem(file, row, message)
 
     names, records = _reader(file)(file, add_problem)
-    columns = _columns(file, names)
+    columns = find_columns(file, names, COLUMN_NAMES, ("image", "text"))
     images: dict[str, _Image] = {}
     texts: dict[Hashable, set[tuple[str, str]]] = {}  # of groups that the table names, with their splits
     for row, values in records:
@@ -140,16 +140,21 @@ class _Image:
     texts: dict[str, int]
 
 
-def _columns(file: Path, names: Iterable[str]) -> dict[str, str]:
-    """The table's own name of each of image, text, group and split that it has."""
+def read_records(file: Path, add_problem: AddProblem) -> tuple[Iterable[str], Records]:
+    """The column names and the rows of a table of any kind, with all columns of strings and numbers."""
+    return _read_parquet(file, add_problem, plain=True) if _is_parquet(file) else _reader(file)(file, add_problem)
+
+
+def find_columns(
+    file: Path, names: Iterable[str], roles: Mapping[str, Sequence[str]], required: Iterable[str]
+) -> dict[str, str]:
+    """The table's own name of each role that it has, such as "Caption" for a text; the first of a role's names wins."""
     plain = {name.strip().lower(): name for name in names}
-    columns = {
-        role: plain[alias] for role, aliases in _COLUMN_NAMES.items() for alias in reversed(aliases) if alias in plain
-    }
-    for role in ("image", "text"):
+    columns = {role: plain[alias] for role, aliases in roles.items() for alias in reversed(aliases) if alias in plain}
+    for role in required:
         if role not in columns:
             found = ", ".join(map(repr, sorted(plain)[:10]))
-            raise DataError(f"{file}: no column {' or '.join(_COLUMN_NAMES[role])}; it has {found or 'none'}")
+            raise DataError(f"{file}: no column {' or '.join(roles[role])}; it has {found or 'none'}")
     return columns
 
 
@@ -160,7 +165,7 @@ def _group_name(value: object) -> str | None:
     return str(identifier(value, "group"))
 
 
-def _reader(file: Path) -> Callable[[Path, _AddProblem], tuple[Iterable[str], _Records]]:
+def _reader(file: Path) -> Callable[[Path, AddProblem], tuple[Iterable[str], Records]]:
     if _is_parquet(file):
         return _read_parquet
     return _read_json_lines if file.suffix.lower() == ".jsonl" else _read_cells
@@ -170,7 +175,7 @@ def _is_parquet(file: Path) -> bool:
     return file.suffix.lower() == ".parquet"
 
 
-def _read_cells(file: Path, add_problem: _AddProblem) -> tuple[Iterable[str], _Records]:
+def _read_cells(file: Path, add_problem: AddProblem) -> tuple[Iterable[str], Records]:
     """The column names and the rows of a CSV or TSV file."""
     lines = read_lines(file)
     if not lines or "\0" in lines[0]:
@@ -199,7 +204,7 @@ def _tab_cells(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
         yield row, [cell[1:-1].replace('""', '"') if _QUOTED.fullmatch(cell) else cell for cell in cells]
 
 
-def _comma_cells(lines: list[str], separator: str, add_problem: _AddProblem) -> Iterator[tuple[int, list[str]]]:
+def _comma_cells(lines: list[str], separator: str, add_problem: AddProblem) -> Iterator[tuple[int, list[str]]]:
     """Rows with the line they begin at; a row that cannot be parsed costs only its first line."""
     start = 0  # parsing restarts after a bad line, so that an unclosed quote swallows no other rows
     while start < len(lines):
@@ -216,7 +221,7 @@ def _comma_cells(lines: list[str], separator: str, add_problem: _AddProblem) -> 
             start += taken + 1
 
 
-def _read_json_lines(file: Path, add_problem: _AddProblem) -> tuple[Iterable[str], _Records]:
+def _read_json_lines(file: Path, add_problem: AddProblem) -> tuple[Iterable[str], Records]:
     """The column names and the rows of a JSONL file: the names are all that its objects use."""
     records: list[tuple[int, Mapping[str, object]]] = []
     problems: list[tuple[int, str]] = []
@@ -237,7 +242,7 @@ def _read_json_lines(file: Path, add_problem: _AddProblem) -> tuple[Iterable[str
     return dict.fromkeys(name for _, values in records for name in values), records
 
 
-def _read_parquet(file: Path, add_problem: _AddProblem, *, plain: bool = False) -> tuple[Iterable[str], _Records]:  # noqa: ARG001
+def _read_parquet(file: Path, add_problem: AddProblem, *, plain: bool = False) -> tuple[Iterable[str], Records]:  # noqa: ARG001
     """The column names and the rows of a parquet file.
 
     The rows have only the columns of a corpus; with `plain`, also all others of strings and numbers.

@@ -1,4 +1,4 @@
-"""Rank correlations of two columns of numbers, of pairs that may be weighted: Spearman's rho, Kendall's tau-b and tau-c.
+"""Rank correlations of two columns of numbers: Spearman's rho, Kendall's tau-b and tau-c.
 
     rho    the correlation of the ranks, ties having the mean of theirs
     tau_b  (P - Q) / sqrt((T - T_x) (T - T_y))
@@ -48,11 +48,18 @@ class RankedPairs:
     def __len__(self) -> int:
         return len(self._in_order)
 
-    def correlations(self, weights: Reals) -> Reals:
-        """The three correlations for each row of weights, whole numbers: (draws, rows) to (draws, 3)."""
+    def correlations(self, weights: Reals, group_of: Integers | None = None) -> Reals:
+        """The three correlations for each draw of rows, by how often it takes each: (draws, rows) to (draws, 3).
+
+        With the group of each row, the weights are those of groups: (draws, groups). Memory use is limited.
+        """
         size = max(1, MAX_WEIGHTS // len(self))
-        parts = [self._correlations(weights[start : start + size]) for start in range(0, len(weights), size)]
-        return np.vstack(parts)
+        parts = (weights[start : start + size] for start in range(0, len(weights), size))
+        return np.vstack([self._correlations(part if group_of is None else part[:, group_of]) for part in parts])
+
+    def spearman(self, weights: Reals) -> Reals:
+        """Spearman's rho alone for each row of weights: (draws, rows) to (draws,)."""
+        return self._spearman(weights, *(_sums(column, weights) for column in (self._x, self._y)))
 
     def _correlations(self, weights: Reals) -> Reals:
         counts = weights.sum(1)
@@ -63,11 +70,13 @@ class RankedPairs:
         # all pairs without ties are concordant or discordant; those tied in both columns were subtracted twice
         surplus = pairs - x_ties - y_ties + _pairs(_sums(both, weights)).sum(1) - 2 * discordant
         distinct = np.minimum(*((column > 0).sum(1) for column in (x_weights, y_weights)))
-        return np.column_stack([
-            self._spearman(weights, x_weights, y_weights),
-            _ratio(surplus, np.sqrt((pairs - x_ties) * (pairs - y_ties))),
-            _ratio(2 * distinct * surplus, counts**2 * (distinct - 1)),
-        ])
+        return np.column_stack(
+            [
+                self._spearman(weights, x_weights, y_weights),
+                _ratio(surplus, np.sqrt((pairs - x_ties) * (pairs - y_ties))),
+                _ratio(2 * distinct * surplus, counts**2 * (distinct - 1)),
+            ]
+        )
 
     def _spearman(self, weights: Reals, x_weights: Reals, y_weights: Reals) -> Reals:
         centred, spreads = [], []

@@ -2,8 +2,8 @@
 
     r_k = k + |{negatives n of q: s(q, n) >= s(q, p_k)}|
 
-p_1, p_2, ... are the positives of query q, the best first. As with groups, ties put negatives first, and positives never
-push each other down. Nothing is sorted but the positives: a block of queries is scored with all answers, and the
+p_1, p_2, ... are the positives of query q, the best first. As with groups, ties put negatives first, and positives
+never push each other down. Nothing is sorted but the positives: a block of queries is scored with all answers, and the
 negatives that reach each positive are counted.
 """
 

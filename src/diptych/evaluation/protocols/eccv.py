@@ -1,9 +1,9 @@
-"""COCO's test split with all of its positives: ECCV Caption, CxC, and the 5K and 1K protocols beside them.
+"""COCO's test split with more of its positives: ECCV Caption and CxC, and the 5K and 1K protocols beside them.
 
-COCO counts the one image of a caption as right, and as wrong the others that it describes, so that recall punishes
-models for what people would accept. CxC and ECCV Caption list more positives. The first measures recall@K with all images and captions as queries,
-the second R@1, R-Precision and mAP@R with 1,261 images and 1,332 captions, for which many answers were judged. The
-answers are all 25,000 captions or 5,000 images in either case.
+In COCO, a caption's only positive is the image that it was written for, and every other image that it describes is a
+negative. CxC and ECCV Caption list more positives. With CxC, recall@K is measured with every image and 24,972 captions
+as queries; with ECCV Caption, recall@K, R-Precision and mAP@R with those 1,261 images and 1,332 captions of which many
+answers were judged. The answers are all 25,000 captions, or all 5,000 images, in either case.
 
 Reference: Chun et al. 2022, "ECCV Caption"; Parekh et al. 2021, "Crisscrossed Captions".
 """
@@ -119,10 +119,16 @@ def evaluate_encoded_eccv(encoded: Sequence[EncodedCorpus], positives: CocoPosit
 
 
 def selected_score(score: Score, images: Integers, texts: Integers) -> Score:
-    """The scores of some images with some texts, in the given order, all in memory."""
-    against = score.against(torch.from_numpy(texts))
-    spans = (images[start : start + _IMAGES_AT_ONCE] for start in range(0, len(images), _IMAGES_AT_ONCE))
-    return matrix_score(torch.cat([against(torch.from_numpy(rows)) for rows in spans]))
+    """The scores of some images with some texts, in the given order, all in memory; raises ScoreError for a NaN."""
+    against, parts = score.against(torch.from_numpy(texts)), []
+    for start in range(0, len(images), _IMAGES_AT_ONCE):
+        rows = images[start : start + _IMAGES_AT_ONCE]
+        part = against(torch.from_numpy(rows))
+        if len(wrong := part.isnan().nonzero()):
+            pair = f"image {rows[wrong[0, 0]]} and text {texts[wrong[0, 1]]}"
+            raise ScoreError(f"{pair}: their score is not a number (rows count from 0)")
+        parts.append(part)
+    return matrix_score(torch.cat(parts))
 
 
 def measure_eccv(
@@ -136,7 +142,8 @@ def measure_eccv(
     for name, relevances in (("eccv", positives.eccv), ("cxc", positives.cxc)):
         for side, prefix in _PREFIXES.items():
             relevance = relevances[side]
-            measured = _values(positive_ranks(score, relevance, side, block=block), relevance, with_precision=name == "eccv")
+            ranks = positive_ranks(score, relevance, side, block=block)
+            measured = _values(ranks, relevance, with_precision=name == "eccv")
             values |= {f"{name}_{prefix}_{metric}": column for metric, column in measured.items()}
             tables.append(np.column_stack(list(measured.values())))
             groups.append(relevance.queries if side == "images" else positives.text_images[relevance.queries])
@@ -147,7 +154,11 @@ def measure_eccv(
         result = evaluate_score(
             score, image_groups, positives.text_images, folds=folds, level=level, draws=draws, seed=seed, block=block
         )
-        metrics |= {f"{name}_{metric}": value for metric, value in result.metrics.to_json().items() if metric in result.intervals.bounds}
+        metrics |= {
+            f"{name}_{metric}": value
+            for metric, value in result.metrics.to_json().items()
+            if metric in result.intervals.bounds
+        }
         bounds |= {f"{name}_{metric}": bound for metric, bound in result.intervals.bounds.items()}
     return EccvResult(score.images, score.texts, metrics, Intervals(bounds, level, draws, seed))
 

@@ -14,7 +14,7 @@ from diptych.evaluation.metrics.significance import Intervals
 from diptych.evaluation.protocols.rerank import RerankingResult
 from diptych.evaluation.protocols.retrieval import RetrievalResult
 from diptych.evaluation.protocols.within_modality import PREFIXES, WithinModalityResult
-from diptych.evaluation.tabular import bootstrap_caption, with_interval
+from diptych.evaluation.tabular import TabularResult, bootstrap_caption, with_interval
 
 
 def retrieval_table(result: RetrievalResult) -> Table:
@@ -29,6 +29,17 @@ def retrieval_table(result: RetrievalResult) -> Table:
         table.add_row(*row)
     table.add_section()
     table.add_row(*rsum)
+    return table
+
+
+def result_table(result: TabularResult) -> Table:
+    """The table that `print(result)` shows, with the second lines dimmed."""
+    text = result.table()
+    table = Table(title=text.title, caption=text.caption, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for number, name in enumerate(text.header):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in text.rows:
+        table.add_row(*map(_dimmed, row))
     return table
 
 
