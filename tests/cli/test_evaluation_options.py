@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from diptych.cli.evaluation_options import EvaluationOptions, parse_rerank_depths
@@ -33,6 +35,8 @@ GIVEN = {
     "--folds": {"folds": 2},
     "--gallery": {"gallery": 5},
     "--batch-statistics": {"batch_statistics": "test"},
+    "--eccv": {"eccv": True},
+    "--grades": {"grades": Path("grades.csv")},
 }
 COMBINABLE = {
     *("--within --gallery", "--within --batch-statistics"),
@@ -41,6 +45,7 @@ COMBINABLE = {
     *("--cross --overlap", "--cross --map", "--cross --batch-statistics", "--overlap --map"),
     *("--overlap --batch-statistics", "--map --folds", "--map --gallery", "--map --batch-statistics"),
     *("--folds --gallery", "--folds --batch-statistics", "--gallery --batch-statistics"),
+    *("--batch-statistics --eccv", "--batch-statistics --grades"),
 }
 PAIRS = [(one, other) for number, one in enumerate(GIVEN) for other in list(GIVEN)[number + 1 :]]
 
@@ -71,10 +76,20 @@ def test_the_error_names_all_options_that_do_not_fit():
         options("--rerank", "--folds", "--cross").check()
 
 
-def test_a_score_matrix_supports_folds_gallery_and_map_only():
+def test_what_a_score_matrix_supports():
     options("--folds", "--gallery", "--map").check_for_matrix()
+    options("--eccv").check_for_matrix()
+    options("--grades").check_for_matrix()
     with pytest.raises(ScoreError, match=r"SCORES.npy DATA; remove --cross$"):
         options("--cross", "--map").check_for_matrix()
+    with pytest.raises(ScoreError, match=r"^--eccv measures COCO's test split by several protocols; remove --folds$"):
+        options("--eccv", "--folds").check_for_matrix()
+
+
+def test_what_people_judged_replaces_retrieval_by_groups():
+    assert options("--eccv").by_judgements
+    assert options("--grades").by_judgements
+    assert not options("--folds", "--map").by_judgements
 
 
 def test_what_ranks_do_not_share_is_refused():

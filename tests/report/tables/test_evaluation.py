@@ -22,6 +22,7 @@ from diptych.report.tables.evaluation import (
     overlap_table,
     phrase_table,
     reranking_table,
+    result_table,
     retrieval_table,
     within_modality_table,
 )
@@ -76,6 +77,12 @@ def test_retrieval_fits_80_columns(scores):
     for label in ("image to text", "text to image", "rsum"):
         row, expected = line_with(label, narrow), line_with(label, wide)
         assert [narrow[row].split(), narrow[row + 1].split()] == [wide[expected].split(), wide[expected + 1].split()]
+
+
+def test_any_result_is_shown_as_it_prints(scores):
+    result = evaluate_score(matrix_score(scores), *GROUPS, draws=5)
+    shown = [line.split() for line in printed(result_table(result)) if line.strip(" ─")]
+    assert shown == [line.split() for line in str(result).splitlines() if line]
 
 
 @pytest.mark.parametrize(
