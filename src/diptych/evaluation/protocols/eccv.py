@@ -120,15 +120,17 @@ def evaluate_encoded_eccv(encoded: Sequence[EncodedCorpus], positives: CocoPosit
 
 def selected_score(score: Score, images: Integers, texts: Integers) -> Score:
     """The scores of some images with some texts, in the given order, all in memory; raises ScoreError for a NaN."""
-    against, parts = score.against(torch.from_numpy(texts)), []
+    against, matrix = score.against(torch.from_numpy(texts)), torch.empty(0)
     for start in range(0, len(images), _IMAGES_AT_ONCE):
         rows = images[start : start + _IMAGES_AT_ONCE]
         part = against(torch.from_numpy(rows))
         if len(wrong := part.isnan().nonzero()):
             pair = f"image {rows[wrong[0, 0]]} and text {texts[wrong[0, 1]]}"
             raise ScoreError(f"{pair}: their score is not a number (rows count from 0)")
-        parts.append(part)
-    return matrix_score(torch.cat(parts))
+        if not start:
+            matrix = part.new_empty(len(images), len(texts))
+        matrix[start : start + len(rows)] = part
+    return matrix_score(matrix)
 
 
 def measure_eccv(
