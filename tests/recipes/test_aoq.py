@@ -62,21 +62,21 @@ PUBLISHED = {
 # Who makes a row together: all of the paper's figures are those of two models whose scores are averaged.
 ENSEMBLES = {
     "1.1": ("scan-t2i-mean-coco", "scan-i2t-coco"),
-    "1.2": ("scan-t2i-mean-offtri", "scan-i2t-coco-offtri"),
-    "1.3": ("scan-t2i-mean-offquin", "scan-i2t-coco-offquin"),
-    "1.4": ("scan-t2i-mean-aoq", "scan-i2t-coco-aoq"),
+    "1.2": ("scan-t2i-mean-coco-offtri", "scan-i2t-coco-offtri"),
+    "1.3": ("scan-t2i-mean-coco-offquin", "scan-i2t-coco-offquin"),
+    "1.4": ("scan-t2i-mean-coco-aoq", "scan-i2t-coco-aoq"),
     "1.5": ("bfan-equal-coco", "bfan-prob-coco"),
-    "1.6": ("bfan-equal-offtri", "bfan-prob-offtri"),
-    "1.7": ("bfan-equal-offquin", "bfan-prob-offquin"),
-    "1.8": ("bfan-equal-aoq", "bfan-prob-aoq"),
+    "1.6": ("bfan-equal-coco-offtri", "bfan-prob-coco-offtri"),
+    "1.7": ("bfan-equal-coco-offquin", "bfan-prob-coco-offquin"),
+    "1.8": ("bfan-equal-coco-aoq", "bfan-prob-coco-aoq"),
     "1.9": ("vsrn-coco",),
     "1.10": ("vsrn-coco-offtri",),
     "1.11": ("vsrn-coco-offquin",),
     "1.12, 5.2": ("vsrn-coco-aoq",),
     "1.13": ("scan-t2i-mean-coco", "scan-i2t-coco"),
-    "1.14": ("scan-t2i-mean-aoq", "scan-i2t-coco-aoq"),
+    "1.14": ("scan-t2i-mean-coco-aoq", "scan-i2t-coco-aoq"),
     "1.15": ("bfan-equal-coco", "bfan-prob-coco"),
-    "1.16": ("bfan-equal-aoq", "bfan-prob-aoq"),
+    "1.16": ("bfan-equal-coco-aoq", "bfan-prob-coco-aoq"),
     "1.17": ("vsrn-coco",),
     "1.18": ("vsrn-coco-aoq",),
     "2.1": ("scan-t2i-mean", "scan-i2t"),
@@ -85,13 +85,13 @@ ENSEMBLES = {
     "2.4": ("bfan-equal-aoq", "bfan-prob-aoq"),
     "2.5": ("vsrn",),
     "2.6": ("vsrn-aoq",),
-    "3.1": ("bfan-equal-onlyoffline", "bfan-prob-onlyoffline"),
+    "3.1": ("bfan-equal-coco-onlyoffline", "bfan-prob-coco-onlyoffline"),
     "3.2": ("vsrn-coco-onlyoffline",),
     "3.3": ("bfan-equal-coco-finetune", "bfan-prob-coco-finetune"),
     "3.4": ("vsrn-coco-finetune",),
-    "3.5": ("bfan-equal-onlinequin", "bfan-prob-onlinequin"),
+    "3.5": ("bfan-equal-coco-onlinequin", "bfan-prob-coco-onlinequin"),
     "3.6": ("vsrn-coco-onlinequin",),
-    "3.7": ("bfan-equal-without-offlineadap", "bfan-prob-without-offlineadap"),
+    "3.7": ("bfan-equal-coco-without-offlineadap", "bfan-prob-coco-without-offlineadap"),
     "3.8": ("vsrn-coco-without-offlineadap",),
     "3.9": ("vsrn-coco-h200",),
     "3.10": ("vsrn-coco-h500",),
@@ -107,6 +107,9 @@ ENSEMBLES = {
 OTHERS = {"scan-t2i", "scan-t2i-coco", "scan-i2t-mean", "vsrn-offtri", "vsrn-offquin"}
 OTHERS |= {f"scan-{direction}-{second}" for direction in ("t2i", "i2t") for second in ("offtri", "offquin", "aoq")}
 OTHERS -= {"scan-i2t-aoq"}
+OTHERS |= {f"scan-t2i-mean-{second}" for second in ("offtri", "offquin")}
+ABLATIONS = ("offtri", "offquin", "onlyoffline", "onlinequin", "without-offlineadap")  # of BFAN, of COCO in the paper
+OTHERS |= {f"bfan-{focal}-{second}" for focal in ("equal", "prob") for second in ABLATIONS}
 
 NAMES = [name for name in recipe_names() if name.startswith(("scan", "bfan", "vsrn")) and not name.endswith("-small")]
 
@@ -226,7 +229,8 @@ def test_the_rounds(name):
         assert (stage.optimiser.name, stage.optimiser.clip, stage.optimiser.parts) == ("adam", 2, {})
         assert stage.batches.size == (192 if name == "vsrn-coco-batch192" else 128)
         assert set(stage.trainable) == PARTS[host]
-        assert (stage.splits, stage.crops, stage.select, stage.patience) == (("train",), None, "rsum", None)
+        splits = ("train", "restval") if "coco" in rest else ("train",)  # section 4.1: 113,283 training images of COCO
+        assert (stage.splits, stage.crops, stage.select, stage.patience) == (splits, None, "rsum", None)
     for stage in recipe.stage[: -1 if variant else None]:
         objective = {"name": "hinge", "negatives": "max", "margin": 0.2}
         assert (stage.start, stage.offline) == ("scratch", None)

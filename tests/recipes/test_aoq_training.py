@@ -1,5 +1,6 @@
 """Every kind of recipe of a model of regions trains a few steps: SCAN, BFAN and VSRN, online and with mined lists."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from diptych.data.corpus import Features
 from diptych.data.formats.scenes import make_scenes
+from diptych.errors import RunError
 from diptych.mining.lists import lists_file, weights_digest
 from diptych.mining.mine import mine
 from diptych.model import Model
@@ -31,6 +33,7 @@ def kinds():
         if name.startswith(("scan", "bfan", "vsrn")):
             content = load_recipe(name).model_dump(exclude={"title": True, "paper": True, "model": {"image"}})
             for stage in content["stage"]:
+                del stage["splits"]
                 if stage["offline"] is not None and stage["offline"]["lists"] != "previous":
                     stage["offline"]["lists"] = "a run"
             found.setdefault(kind(content), name)
@@ -44,7 +47,7 @@ def small(name):
     if recipe.model.name == "vsrn":
         changes += ["model.text.hidden=4", "model.generation.hidden=3", "model.generation.word=3"]
     for number in range(1, len(recipe.stage) + 1):
-        changes += [f"stage.{number}.{change}" for change in ("epochs=1", "batches.size=8")]
+        changes += [f"stage.{number}.{change}" for change in ("epochs=1", "batches.size=8", "splits=['train']")]
     return recipe, changes
 
 
@@ -78,3 +81,22 @@ def test_every_kind_of_recipe_of_regions_trains(name, corpus, teacher, tmp_path)
     scores = encoded.matcher().score(encoded.images, encoded.texts)
     assert scores.shape == (3, 6)
     assert scores.isfinite().all()
+
+
+def test_the_teacher_of_coco_mines_train_and_restval(corpus, teacher, tmp_path):
+    """As `diptych mine RUN DATA --split train --split restval` does; lists of train alone are those of other data."""
+    images, texts = corpus.image_splits.astype("<U7"), corpus.text_splits.astype("<U7")
+    images[7], texts[14:16] = "restval", "restval"
+    coco = replace(corpus, image_splits=images, text_splits=texts)
+    for mined in (("train",), ("train", "restval")):
+        run = tmp_path / f"vsrn-{len(mined)}"
+        shutil.copytree(teacher, run)
+        lists_file(run).unlink()
+        mine(Model.load(run, "cpu"), coco.split(*mined), lists_file(run), weights=weights_digest(run))
+        changes = [f"stage.1.offline.lists={str(run)!r}", "stage.1.splits=['train', 'restval']"]
+        recipe = load_recipe("bfan-equal-coco-offtri", [*small("bfan-equal-coco-offtri")[1], *changes])
+        if mined == ("train",):
+            with pytest.raises(RunError, match="mined on other data"):
+                train(recipe, coco, tmp_path / "refused", device="cpu", workers=0)
+        else:
+            assert train(recipe, coco, tmp_path / "run", device="cpu", workers=0).is_dir()

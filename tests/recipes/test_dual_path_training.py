@@ -115,7 +115,7 @@ def test_the_last_parts_are_those_of_the_small_recipes_backbone():
     assert "blocks.16" not in names
 
 
-@pytest.mark.parametrize("name", [*SMALL, "dual-path-public"])
+@pytest.mark.parametrize("name", [*(name for name in SMALL if "-coco" not in name), "dual-path-public"])
 def test_it_trains_on_scenes(name, corpus, stores, tmp_path):
     recipe = tiny(name, stores)
     run = train(recipe, corpus, tmp_path, device="cpu", workers=0, features=stores)

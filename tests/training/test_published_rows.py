@@ -38,7 +38,7 @@ def test_every_published_row_is_in_a_table():
         ("convse", "III", "3", ["vsepp-rc-resnet152-ft", "vsepp-rc-rv-resnet152-ft"]),  # recipes of another paper
         ("convse", "3", "5", ["convsepp-rc-resnet152", "convsepp-rc-rv-resnet152"]),  # III may be written as 3
         ("dual_path", "i", "vgg-19, stage ii", ["dual-path-vgg19"]),
-        ("dual_path", "VIII", "VGG-19, Stage I, 5K", ["dual-path-vgg19-stage1"]),
+        ("dual_path", "VIII", "VGG-19, Stage I, 5K", ["dual-path-coco-vgg19-stage1"]),
         ("two_branch", "2b", "linear", ["two-branch-linear", "two-branch-linear-one"]),  # not the non-linear ones
         ("two_branch", "2", "Mean vector", ["cca-mean"]),  # figures quoted from Klein et al.
         ("two_branch", None, "with two-branch-phrases", ["two-branch"]),
