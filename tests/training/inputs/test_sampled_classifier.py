@@ -13,6 +13,7 @@ from torch.optim import SGD, Adam
 
 from diptych.errors import RecipeError
 from diptych.objectives.softmax import class_losses
+from diptych.training.inputs import sampled_classifier
 from diptych.training.inputs.sampled_classifier import SampledClassifier
 
 CLASSES, SIZE = 12, 3
@@ -184,6 +185,46 @@ def test_the_sum_of_exponentials_is_right_on_average(seed):
     found = torch.stack(sums)
     expected = sampled.tables["classifier"].exp().sum()
     assert abs(found.mean() - expected) < 5 * found.std() / len(found) ** 0.5
+
+
+def gradient_errors(monkeypatch, wanted):
+    """The relative errors of the gradient by the features, averaged over all possible draws: weighted and unweighted.
+
+    The batch has one of nine classes, whose logit is the highest.
+    """
+    classifier = torch.randn(9, SIZE, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    features = 2 * classifier[4:5].clone().requires_grad_()
+    label = torch.tensor([4])
+    assert linear(features, classifier).argmax() == 4
+    [exact] = torch.autograd.grad(class_losses(features, classifier, None, label)[0].sum(), features)
+    sampled = SampledClassifier({"classifier": classifier}, wanted)
+    optimiser = SGD(sampled.rows.values(), lr=1)
+    errors, sums = {}, []
+    for weighted in (True, False):
+        gradients = []
+        for chosen in combinations(range(8), wanted - 1):
+            monkeypatch.setattr(sampled_classifier, "_distinct", lambda *_, chosen=chosen: torch.tensor(chosen))
+            row, correction = sampled.draw(label)
+            sampled.load(optimiser)
+            rows, added = sampled.rows["classifier"].detach(), correction if weighted else torch.zeros(wanted)
+            gradients += torch.autograd.grad(class_losses(features, rows, None, row, added)[0].sum(), features)
+            sums.append((linear(features.detach(), rows) + added).exp().sum())
+        errors[weighted] = ((torch.stack(gradients).mean(0) - exact).norm() / exact.norm()).item()
+    weighted_sums = torch.stack(sums[: len(sums) // 2])
+    torch.testing.assert_close(
+        weighted_sums.mean(), linear(features.detach(), classifier).exp().sum(), rtol=1e-6, atol=0
+    )
+    return errors[True], errors[False]
+
+
+def test_the_gradient_is_biased_and_less_so_with_weights_and_with_more_classes(monkeypatch):
+    """What the module's docstring says; the sum of the exponentials is unbiased in all of them."""
+    two, five, eight = (gradient_errors(monkeypatch, wanted) for wanted in (2, 5, 8))
+    assert two[0] > 0.02
+    assert two[0] > five[0] > eight[0] > 0.0001
+    for weighted, unweighted in (two, five, eight):
+        assert weighted < 0.7 * unweighted
+    assert gradient_errors(monkeypatch, 9) == pytest.approx((0, 0), abs=1e-9)  # all classes
 
 
 @pytest.mark.parametrize("wanted", [2, 4], ids=["by rejection", "by permutation"])

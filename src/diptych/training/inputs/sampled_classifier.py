@@ -6,7 +6,16 @@ only `sampled` rows: the drawn classes and their momentum are copied in before a
 
 The classes of the batch are always in the sample. The others are drawn uniformly, and each stands for several: with
 log((classes - own) / (sampled - own)) added to its logit, where `own` is the number of classes in the batch, the
-denominator of the softmax is unbiased. Weights, weight decay, momentum and Adam's averages of a class change only in
+denominator of the softmax is unbiased.
+
+The gradient is not: it is a quotient with that denominator. Its expectation is off by more, the fewer classes are drawn
+and the more of the sum belongs to a few of them, as it does late in training. With logits of standard deviation 2 (5)
+and a learned label, it differs from the gradient over all of 200 classes by 13% (42%) of its length with 10 classes, 3%
+(14%) with 50, and 0.4% (2%) with 150; without the weights, by 78% (93%), 36% (66%) and 6% (18%). With 4,096 of 113,287
+classes it is 0.2% (21%). `benchmarks/probes/sampled_softmax.py` measures it. Draw as many classes as memory allows, or
+use all of them (`classes_at_once`) for the last epochs.
+
+Weights, weight decay, momentum and Adam's averages of a class change only in
 steps that draw it. Adam corrects its averages by the total number of steps, so a class that is first drawn late begins
 with a larger step than the rate.
 
