@@ -104,7 +104,8 @@ RECIPES = {
 
 def test_every_row_of_the_authors_has_one_recipe():
     packaged = {name for name in recipe_names() if name.startswith(("vse", "order")) and name[-4:] != "mall"}
-    packaged -= {"vse0", "vsepp", "order0", "orderpp", "vsepp-curriculum"}  # on the default backbone
+    # On the default backbone.
+    packaged -= {"vse0", "vsepp", "order0", "orderpp", "vsepp-public", "vsepp-curriculum"}
     packaged -= {"order0-equal", "orderpp-equal"}  # at equal settings
     assert packaged == set(RECIPES)
     numbers = [number for row in RECIPES.values() for number in row.numbers]
@@ -140,6 +141,15 @@ def test_the_model(name):
     image = model.image
     assert (image.name, image.backbone, image.weights) == ("backbone", row.backbone, None)
     assert (image.crops, image.resize) == ("1C" if crops == "RC" else crops, "square")
+
+
+def test_what_separates_the_recipe_from_the_public_code():
+    paper, public = (load_recipe(name).model_dump() for name in ("vsepp", "vsepp-public"))
+    assert (paper["model"].pop("text_projection"), public["model"].pop("text_projection")) == (True, False)
+    objectives = [recipe["stage"][0]["objective"] for recipe in (paper, public)]
+    assert [objective.pop("mask_same_group") for objective in objectives] == [True, False]
+    assert paper.pop("title") != public.pop("title")
+    assert paper == public
 
 
 @pytest.mark.parametrize("name", RECIPES)
