@@ -51,6 +51,17 @@ def test_text_projection_allows_another_hidden_size():
         features(hidden=7)
 
 
+def test_a_square_text_projection_begins_as_none():
+    plain, projected = features(), features(text_projection=True)
+    projected.text.load_state_dict(plain.text.state_dict())
+    torch.testing.assert_close(projected.encode_texts(TOKENS), plain.encode_texts(TOKENS))
+    assert projected.project_text.weight.requires_grad
+    other = features(hidden=7, text_projection=True).project_text
+    assert (other.weight.abs() > 0).all()  # Xavier, as for images
+    assert other.weight.abs().max() <= (6 / (7 + 5)) ** 0.5
+    assert (other.bias == 0).all()
+
+
 def test_regions_are_averaged():
     matcher = features(image=FeatureSettings(shape=(4, 6)))
     regions = torch.randn(2, 4, 6)

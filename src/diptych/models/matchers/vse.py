@@ -6,7 +6,8 @@ Reference: VSE++: Improving Visual-Semantic Embeddings with Hard Negatives, BMVC
 Needs: images for any image tower; texts as tokens.
 When to use it: as the base of everything else; it is fast to train, and its embeddings can be indexed.
 Relation to others: `normalise_images = false` is the paper's VSE0; `text_projection = true` is the paper's W_g, which
-the authors' public code omits (the GRU's state is the embedding).
+the authors' public code omits (the GRU's state is the embedding). The paper does not say how W_g is initialised: it
+begins as the identity if it is square, because max of hinges leaves its plateau later if it is random.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class VSE(Matcher):
         self.text = settings.text.build(settings.words)
         self.project_text: nn.Module = nn.Identity()
         if settings.text_projection:
-            self.project_text = _projection(self.text.size, settings.joint)
+            self.project_text = _text_projection(self.text.size, settings.joint)
         elif self.text.size != settings.joint:
             raise RecipeError(
                 f"the text tower's vectors have size {self.text.size} and model.joint is {settings.joint}: "
@@ -133,4 +134,12 @@ def _projection(inputs: int, outputs: int) -> nn.Linear:
     layer = nn.Linear(inputs, outputs)
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
+    return layer
+
+
+def _text_projection(inputs: int, outputs: int) -> nn.Linear:
+    """A linear map that begins as the identity, as if there were none; if the sizes differ, it is random."""
+    layer = _projection(inputs, outputs)
+    if inputs == outputs:
+        nn.init.eye_(layer.weight)
     return layer
