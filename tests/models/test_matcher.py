@@ -132,7 +132,7 @@ def test_what_a_model_cannot_do_names_the_model():
         lambda: matcher.attention(torch.zeros(3), torch.zeros(3)),
         lambda: matcher.set_text_shifts("mean"),
         lambda: matcher.accumulate(torch.zeros(1, 4), tokens, rows, rows),
-        matcher.solve,
+        matcher.solutions,
         lambda: matcher.encode_base_images(torch.zeros(1, 3)),
         lambda: matcher.encode_base_texts(torch.zeros(1, 3)),
     ):

@@ -11,6 +11,7 @@ to ask for its class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -61,6 +62,19 @@ class EncodedBatch:
     terms: dict[str, Tensor] = field(default_factory=dict)
     features: tuple[Tensor, Tensor] | None = None
     unnormalised: tuple[Tensor, Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Weights that were computed in closed form, by their names in the matcher's state.
+
+    `value` is that of the `setting` that they were computed with: if the settings allow several values, training
+    chooses one of them on val.
+    """
+
+    setting: str
+    value: float
+    weights: Mapping[str, Tensor]
 
 
 class Matcher(nn.Module, ABC):
@@ -168,7 +182,7 @@ class Matcher(nn.Module, ABC):
 
     @property
     def solves_in_closed_form(self) -> bool:
-        """Whether the weights are computed from all pairs (`accumulate`, `solve`) instead of by gradient descent."""
+        """Whether the weights are computed from all pairs (`accumulate`, `solutions`), without gradients."""
         return False
 
     @property
@@ -226,12 +240,22 @@ class Matcher(nn.Module, ABC):
         return EncodedBatch(self.encode_images(images), self.encode_texts(tokens))
 
     def accumulate(self, images: Tensor, tokens: Tokens, image_of: Tensor, text_of: Tensor) -> None:
-        """Add a batch to what `solve` computes the weights from: pair k is image `image_of[k]`, text `text_of[k]`."""
+        """Add a batch to what the weights are computed from: pair k is image `image_of[k]`, text `text_of[k]`."""
         raise NotImplementedError(f"{self.settings.name!r} is trained by gradient descent")
 
-    def solve(self) -> None:
-        """Compute the weights from all accumulated pairs."""
+    def solutions(self) -> Iterable[Solution]:
+        """The weights for each value that the settings allow, in ascending order, each computed when it is reached.
+
+        They are computed from all pairs that were accumulated until now, which the matcher forgets.
+        """
         raise NotImplementedError(f"{self.settings.name!r} is trained by gradient descent")
+
+    @torch.no_grad()
+    def adopt(self, solution: Solution) -> None:
+        """Take over the weights of a solution."""
+        state = self.state_dict()
+        for name, weights in solution.weights.items():
+            state[name].copy_(weights)
 
     @abstractmethod
     def load_pretrained(self) -> None:

@@ -34,14 +34,20 @@ def data(pairs=60, images=6, texts=4, seed=0):
 def matcher(images=6, texts=4, **changes):
     torch.manual_seed(0)
     text = GRUSettings(hidden=texts, word=3)
-    settings = {"joint": 3, **changes}
+    settings = {"joint": 3, "regularisation": 1e-4, **changes}
     return CCASettings(image=FeatureSettings(shape=(images,)), text=text, words=9, **settings).build()
+
+
+def solve(made):
+    """Take over the only solution."""
+    (solution,) = made.solutions()
+    made.adopt(solution)
 
 
 def solved(images, texts, **changes):
     made = matcher(images.shape[1], texts.shape[1], **changes)
     made.accumulate_vectors(images.float(), texts.float())
-    made.solve()
+    solve(made)
     return made
 
 
@@ -142,7 +148,7 @@ def test_a_batch_is_accumulated_pair_by_pair():
     batched.accumulate(images, TOKENS, image_of, text_of)
     by_hand.accumulate_vectors(images[image_of], by_hand.text(TOKENS)[text_of])
     for each in (batched, by_hand):
-        each.solve()
+        solve(each)
     assert batched.correlations.any()
     for name, tensor in batched.state_dict().items():
         assert torch.equal(tensor, by_hand.state_dict()[name]), name
@@ -154,7 +160,7 @@ def test_more_directions_than_the_data_has_are_refused():
     made = matcher(joint=3)
     made.accumulate_vectors(images, texts)
     with pytest.raises(RecipeError, match=r"model\.joint = 3: .* 60 training pairs .* set model\.joint = 2 or less"):
-        made.solve()
+        solve(made)
     with pytest.raises(RecipeError, match=r"set model\.joint = 4 or less"):
         solved(*data(60), joint=5)
     with pytest.raises(RecipeError, match=r"set model\.joint = 2 or less"):
@@ -168,7 +174,7 @@ def test_what_has_no_inverse_needs_a_ridge():
     made = matcher(regularisation=0.0)
     made.accumulate_vectors(images, texts)
     with pytest.raises(RecipeError, match=r"model\.regularisation = 0: the images' covariance has no inverse"):
-        made.solve()
+        solve(made)
     assert solved(images, texts).embedding_dim == 3
 
 
@@ -177,14 +183,14 @@ def test_too_few_pairs_are_refused(pairs):
     made = matcher()
     made.accumulate_vectors(*(side[:pairs] for side in data()))
     with pytest.raises(RecipeError, match="fewer than two pairs"):
-        made.solve()
+        solve(made)
 
 
 def test_what_was_added_is_forgotten_and_a_run_carries_what_was_found():
     images, texts = data()
     made, other = solved(images, texts), matcher()
     with pytest.raises(RecipeError, match="fewer than two pairs"):
-        made.solve()
+        solve(made)
     other.load_state_dict(made.state_dict())
     assert torch.equal(other.encode_images(images.float()), made.encode_images(images.float()))
     assert set_trainable(made, ("image_projection", "text_projection"))
@@ -196,8 +202,39 @@ def test_a_recipe_names_it():
     )
     assert resolve("models.matchers", settings.model_dump(mode="json"), "model", ModelSettings) == settings
     assert settings.build().embedding_dim == 2
-    with pytest.raises(RecipeError, match="regularisation"):
-        resolve("models.matchers", {"name": "cca", "regularisation": -1.0}, "model", ModelSettings)
+
+
+@given(st.lists(st.sampled_from([1e-6, 1e-3, 0.02, 1.0, 30.0]), min_size=1, unique=True), st.integers(0, 100))
+def test_each_ridge_gives_the_weights_of_a_fit_with_it_alone(ridges, seed):
+    images, texts = data(seed=seed)
+    swept = matcher(regularisation=ridges)
+    for rows in torch.arange(60).split(17):
+        swept.accumulate_vectors(images[rows], texts[rows])
+    solutions = list(swept.solutions())
+    assert [solution.value for solution in solutions] == sorted(ridges)
+    for solution in solutions:
+        alone = matcher(regularisation=solution.value)
+        for rows in torch.arange(60).split(17):
+            alone.accumulate_vectors(images[rows], texts[rows])
+        solve(alone)
+        swept.adopt(solution)
+        for name, tensor in swept.state_dict().items():
+            assert torch.equal(tensor, alone.state_dict()[name]), name
+    if len(ridges) > 1:
+        assert not torch.equal(solutions[0].weights["correlations"], solutions[-1].weights["correlations"])
+
+
+def test_a_ridge_is_a_number_or_a_list_and_the_default_is_a_choice():
+    def ridges(**changes):
+        return resolve("models.matchers", {"name": "cca", **changes}, "model", ModelSettings).regularisation
+
+    assert ridges(regularisation=0.5) == (0.5,)
+    assert ridges(regularisation=[1, 0.5]) == (1, 0.5)
+    assert min(ridges()) <= 1e-4
+    assert max(ridges()) >= 10
+    for wrong, key in ((-1.0, ".1"), ([0.1, -1.0], ".2"), ([], ""), ("big", ".1")):
+        with pytest.raises(RecipeError, match=f"^model: regularisation{key} = "):
+            ridges(regularisation=wrong)
 
 
 def test_correlations_agree_with_scikit_learn():

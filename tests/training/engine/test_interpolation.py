@@ -1,4 +1,4 @@
-"""Interpolation between two states, and which share is kept; test_train_adapting.py trains with it."""
+"""Interpolation between two states; test_choice.py chooses the share, and test_train_adapting.py trains with it."""
 
 import copy
 
@@ -8,7 +8,7 @@ import torch
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.training.engine.interpolation import Interpolation, _best_share, mixed
+from diptych.training.engine.interpolation import mixed
 
 
 def states():
@@ -48,19 +48,6 @@ def test_both_ends_are_exact():
     for share, expected in ((0.0, start), (1.0, end)):
         between = mixed(start, end, share)
         assert all(torch.equal(between[name], value) for name, value in expected.items() if value.is_floating_point())
-
-
-def test_of_equal_results_the_one_nearest_to_the_start_is_kept():
-    measured = {0.0: {"rsum": 10.0}, 0.25: {"rsum": 20.0}, 0.5: {"rsum": 20.0}, 1.0: {"rsum": 15.0}}
-    assert _best_share(measured, "rsum") == 0.25
-    assert _best_share({1.0: {"rsum": 1.0, "i2t_r1": 2.0}, 0.5: {"rsum": 2.0, "i2t_r1": 1.0}}, "i2t_r1") == 1.0
-
-
-def test_it_is_told_in_one_line_and_survives_json():
-    found = Interpolation("rsum", ((0.0, {"rsum": 10.04}), (0.25, {"rsum": 20.0})), 0.25)
-    assert str(found).endswith("(1): rsum on val 0: 10.0, 0.25: 20.0; kept 0.25")
-    assert found.score == 20.0
-    assert Interpolation.from_json(found.to_json()) == found
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

@@ -326,9 +326,11 @@ def test_a_solved_stage_is_cca_of_all_pairs_at_once(parts):
     for side in (images, texts):
         assume(len({tuple(vector.tolist()) for vector in side}) > 3)  # fewer correlate in fewer than two directions
     direct.accumulate_vectors(torch.stack(images), torch.stack(texts))
-    direct.solve()
+    (solution,) = direct.solutions()
+    direct.adopt(solution)
     before = matcher.image_projection.weight.clone()
-    step.finish_epoch()
+    choice = step.finish_epoch("rsum", lambda: {"rsum": 1.0})
+    assert choice.kept == 0.1
     assert not torch.equal(matcher.image_projection.weight, before)
     torch.testing.assert_close(matcher.correlations, direct.correlations, rtol=1e-6, atol=1e-8)
     probe = torch.randn(5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

@@ -21,11 +21,12 @@ from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
 from diptych.training.engine.checkpoint import snapshot_path
+from diptych.training.inputs.phrases import PhraseData
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
-from support.callbacks import RecordingCallback
+from support.callbacks import RecordingCallback, press_ctrl_c
 from support.pictures import BrokenPicture
-from support.runs import assert_same_run, journal
+from support.runs import assert_same_run, journal, last_weights, load_weights
 
 COUNT = 20
 SMALL = [
@@ -195,9 +196,67 @@ def test_a_solved_stage_has_the_projections_of_all_pairs(solved, corpus, stores)
         words=len(trained.vocabulary),
     ).build()
     direct.accumulate_vectors(torch.stack(images), torch.stack(texts))
-    direct.solve()
+    (solution,) = direct.solutions()
+    direct.adopt(solution)
     torch.testing.assert_close(trained.matcher.correlations, direct.correlations, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(trained.matcher.text_mean, direct.text_mean, rtol=1e-4, atol=1e-6)
+
+
+RIDGES = (1e-4, 0.1, 1000.0)
+
+
+@pytest.fixture(scope="module")
+def swept(corpus, stores, tmp_path_factory):
+    """A run that chooses its ridge, the recipe, and what it has said."""
+    recipe = load_recipe("phrases-scenes", [*OTHERS["cca"], f"model.regularisation={list(RIDGES)}"])
+    callback, into = RecordingCallback(), tmp_path_factory.mktemp("runs") / "swept"
+    train(recipe, corpus, into, device="cpu", workers=0, callbacks=[callback], features=stores)
+    return into, recipe, callback
+
+
+def test_a_ridge_is_chosen_by_localisation_on_val_as_if_each_had_been_a_run(swept, solved, corpus, stores, tmp_path):
+    run, _, callback = swept
+    (line,) = journal(run)
+    choice = line["choice"]
+    assert choice["select"] == "phrase_sum"
+    assert choice == json.loads((run / "best" / "metrics.json").read_text())["choice"]
+    alone = {0.1: solved}
+    for ridge in (1e-4, 1000.0):
+        recipe = load_recipe("phrases-scenes", [*OTHERS["cca"], f"model.regularisation={ridge}"])
+        alone[ridge] = train(recipe, corpus, tmp_path / str(ridge), device="cpu", workers=0, features=stores)
+    val = {ridge: json.loads((alone[ridge] / "best" / "metrics.json").read_text())["val"] for ridge in RIDGES}
+    assert len({metrics["phrase_sum"] for metrics in val.values()}) > 1, "the ridge makes no difference here"
+    assert choice["measured"] == [{"regularisation": ridge, "val": val[ridge]} for ridge in RIDGES]
+    kept = choice["kept"]
+    assert val[kept]["phrase_sum"] == max(metrics["phrase_sum"] for metrics in val.values())
+    assert line["val"] == val[kept]
+    for folder in ("best", "last"):
+        ours, theirs = (load_weights(path) if folder == "best" else last_weights(path) for path in (run, alone[kept]))
+        assert ours.keys() == theirs.keys()
+        for name, tensor in ours.items():
+            assert torch.equal(tensor, theirs[name]), name
+    figures = ", ".join(f"{ridge:g}: {val[ridge]['phrase_sum']:.1f}" for ridge in RIDGES)
+    assert callback.messages_with("regularisation") == [f"regularisation: phrase_sum on val {figures}; kept {kept:g}"]
+
+
+def test_a_run_that_is_killed_while_it_chooses_a_ridge_resumes_bit_for_bit(swept, corpus, stores, tmp_path):
+    run, recipe, _ = swept
+    validate, measured = PhraseData.validate, []
+
+    def interrupted(data, progress):
+        if len(measured) == 1:
+            press_ctrl_c()
+        measured.append(validate(data, progress))
+        return measured[-1]
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(PhraseData, "validate", interrupted)
+        train(recipe, corpus, tmp_path, device="cpu", features=stores)
+    assert len(measured) == 1
+    assert last_weights(tmp_path)["correlations"].any(), "the snapshot is not of a solution that was measured"
+    assert not (tmp_path / "best").exists()
+    train(recipe, corpus, tmp_path, resume=True, device="cpu", features=stores)
+    assert_same_run(run, tmp_path)
 
 
 @pytest.mark.parametrize("split", ["train", "val"])

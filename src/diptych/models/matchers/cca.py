@@ -5,41 +5,55 @@
 
 D holds the canonical correlations. "Normalised" means that each direction is weighted by a power of its eigenvalue,
 1 + its correlation, besides the cosine (Gong et al. 2014, with p = 4). The ridge r is `regularisation` times a side's
-mean variance.
+mean variance. Results depend on it more than on anything else, so it is chosen on val: all ridges are solved for from
+the covariances of one pass over the data.
 
 Reference: Gong, Ke, Isard, Lazebnik 2014, A Multi-View Embedding Space for Modeling Internet Images, Tags, and Their
 Semantics, IJCV; as a baseline in Klein, Lev, Sadeh, Wolf 2015, Associating Neural Word Embeddings with Deep Image
 Representations using Fisher Vectors, CVPR.
 Needs: towers that are not trained, such as stored features and a fitted text tower; a stage with `correlation`.
-When to use it: as the strong baseline of the two-branch papers. It takes one pass over the pairs and has three numbers
-to tune. The covariances grow with the square of the vectors' size, and not with the data.
+When to use it: as the strong baseline of the two-branch papers. It takes one pass over the pairs. The covariances grow
+with the square of the vectors' size, and not with the data.
 Relation to others: the linear `two_branch` has the same form and is trained by ranking.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from diptych.errors import RecipeError
 from diptych.models.layers.sets import present
+from diptych.models.matcher import Solution
 from diptych.models.matchers.two_towers import TwoTowers, TwoTowerSettings, best_products, best_products_of_pairs
 from diptych.models.tower import Tokens
 from diptych.settings import Count, Number
 
 
+def _one_or_more(ridges: Any) -> Any:
+    """A single ridge as a list of one."""
+    return ridges if isinstance(ridges, list | tuple) else (ridges,)
+
+
+Ridges = Annotated[tuple[Annotated[Number, Field(ge=0)], ...], BeforeValidator(_one_or_more), Field(min_length=1)]
+
+
 class CCASettings(TwoTowerSettings):
-    """Towers, the number of directions (`joint`), the ridge relative to the mean variance, and the power."""
+    """Towers, the number of directions (`joint`), the ridges relative to the mean variance, and the power.
+
+    `regularisation` is one ridge, or several, of which the best on val is kept.
+    """
 
     name: Literal["cca"] = "cca"
     joint: Count = 512
-    regularisation: Annotated[Number, Field(ge=0)] = 1e-4
+    regularisation: Ridges = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
     power: Annotated[Number, Field(ge=0)] = 4.0
 
     def build(self) -> CCA:
@@ -50,7 +64,7 @@ class CCASettings(TwoTowerSettings):
 class CCA(TwoTowers):
     """See the module docstring. Its parts are `image_projection` and `text_projection`.
 
-    `accumulate` adds a batch of pairs, and `solve` computes the projections from all of them.
+    `accumulate` adds a batch of pairs, and `solutions` computes projections from all of them.
     """
 
     correlations: Tensor
@@ -88,25 +102,31 @@ class CCA(TwoTowers):
             self._moments = Moments.none(images.shape[1], texts.shape[1])
         self._moments.add(images, texts)
 
-    @torch.no_grad()
-    def solve(self) -> None:
-        """Set means and projections to those of all accumulated pairs, and forget the pairs' covariances."""
+    def solutions(self) -> Iterable[Solution]:
+        """Means and projections for each ridge, in ascending order; the covariances are kept until the last of them."""
         moments, self._moments = self._moments, None
         if moments is None or moments.pairs < 2:
             raise RecipeError("cca: fewer than two pairs to solve for; add training pairs")
-        found = canonical(moments, self.settings.regularisation)
+        return (self._solution(moments, ridge) for ridge in sorted(self.settings.regularisation))
+
+    @torch.no_grad()
+    def _solution(self, moments: Moments, ridge: float) -> Solution:
+        found = canonical(moments, ridge)
         joint, rank = self.settings.joint, len(found.correlations)
         if joint > rank:
             raise RecipeError(
                 f"model.joint = {joint}: images and texts of the {moments.pairs} training pairs correlate in {rank} "
                 f"directions only; set model.joint = {rank} or less"
             )
-        weights = (1 + found.correlations[:joint]) ** self.settings.power
-        self.image_projection.weight.copy_((found.images[:, :joint] * weights).t())
-        self.text_projection.weight.copy_((found.texts[:, :joint] * weights).t())
-        self.image_mean.copy_(moments.image_mean)
-        self.text_mean.copy_(moments.text_mean)
-        self.correlations.copy_(found.correlations[:joint])
+        directions = (1 + found.correlations[:joint]) ** self.settings.power
+        weights = {
+            "image_projection.weight": (found.images[:, :joint] * directions).t(),
+            "text_projection.weight": (found.texts[:, :joint] * directions).t(),
+            "image_mean": moments.image_mean,
+            "text_mean": moments.text_mean,
+            "correlations": found.correlations[:joint],
+        }
+        return Solution("regularisation", ridge, weights)
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Encode images: (images, joint), or (images, regions, joint) with zeros for missing regions."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from diptych.objectives.objective import Objective
+    from diptych.training.engine.choice import Choice
     from diptych.training.engine.precision import Precision
     from diptych.training.recipe import Recipe
 
@@ -111,6 +112,7 @@ class EpochEnd:
     `precision` is that of the towers; in float16, `skipped_steps` had gradients that overflowed, and moved nothing.
     `collapsed_steps` says how many steps in a row have looked collapsed to the objective, and `score_range` is the
     difference of the highest and the lowest score of the last batch (NaN if none was trained since a resume).
+    `choice` is what was chosen on val at the end of the epoch, such as the ridge of a solution in closed form.
     Epoch 0 is what a stage with `include_start` starts from: it has metrics, but no terms, and its loss is NaN.
     """
 
@@ -132,6 +134,7 @@ class EpochEnd:
     skipped_steps: int = 0
     collapsed_steps: int = 0
     score_range: float = math.nan
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True)

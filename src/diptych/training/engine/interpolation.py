@@ -10,7 +10,6 @@ results, the one closest to the start is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,43 +20,11 @@ from diptych.models.lora import load_merged_state
 from diptych.models.matcher import Matcher
 from diptych.models.storage import load_tensors, save_matcher
 from diptych.training.context import StageContext, best_file, start_file
+from diptych.training.engine.choice import Choice, Metrics
 from diptych.training.inputs.pairs import StageData
 
-Metrics = dict[str, float]
 
-
-@dataclass(frozen=True)
-class Interpolation:
-    """The metrics on val of each share, and the share that was kept."""
-
-    select: str
-    measured: tuple[tuple[float, Metrics], ...]
-    kept: float
-
-    @property
-    def score(self) -> float:
-        """The value of the selecting metric that was kept."""
-        return dict(self.measured)[self.kept][self.select]
-
-    def __str__(self) -> str:
-        figures = ", ".join(f"{share:g}: {metrics[self.select]:.1f}" for share, metrics in self.measured)
-        return (
-            f"interpolated from the start (0) to the best epoch (1): {self.select} on val {figures}; kept {self.kept:g}"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """All figures, as the journal and the header of the best weights hold them."""
-        measured = [{"share": share, "val": metrics} for share, metrics in self.measured]
-        return {"select": self.select, "measured": measured, "kept": self.kept}
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Interpolation:
-        """The inverse of `to_json`."""
-        measured = tuple((each["share"], each["val"]) for each in content["measured"])
-        return cls(content["select"], measured, content["kept"])
-
-
-def interpolate_stage(context: StageContext, data: StageData) -> Interpolation | None:
+def interpolate_stage(context: StageContext, data: StageData) -> Choice | None:
     """Replace a stage's best snapshot by the best interpolation; None if the best is what the stage started from.
 
     The matcher is left as it was. If the best snapshot is an interpolation already, because training was killed after
@@ -67,7 +34,7 @@ def interpolate_stage(context: StageContext, data: StageData) -> Interpolation |
     assert shares is not None, "called for stages that interpolate"
     best, about = load_tensors(best_file(run))
     if about["stage"] == number and "interpolation" in about:
-        return Interpolation.from_json(about["interpolation"])
+        return Choice.from_json("share", about["interpolation"])
     start, _ = load_tensors(start_file(run))
     if all(torch.equal(start[name], value) for name, value in best.items()):
         return None
@@ -75,10 +42,9 @@ def interpolate_stage(context: StageContext, data: StageData) -> Interpolation |
     trained = {name: value.clone() for name, value in matcher.state_dict().items()}
     try:
         measured = _measure(matcher, start, best, shares, lambda: _validate(context, data))
-        kept = _best_share(measured, context.stage.select)
-        found = Interpolation(context.stage.select, tuple(measured.items()), kept)
-        load_merged_state(matcher, mixed(start, best, kept))
-        _save(context, {**about, "val": measured[kept], "interpolation": found.to_json()})
+        found = Choice.best("share", context.stage.select, measured)
+        load_merged_state(matcher, mixed(start, best, found.kept))
+        _save(context, {**about, "val": found.metrics, "interpolation": found.to_json()})
     finally:
         matcher.load_state_dict(trained)
     return found
@@ -111,10 +77,6 @@ def _measure(
         load_merged_state(matcher, mixed(start, end, share))
         measured[share] = validate()
     return measured
-
-
-def _best_share(measured: Mapping[float, Metrics], select: str) -> float:
-    return max(measured, key=lambda share: (measured[share][select], -share))
 
 
 def _validate(context: StageContext, data: StageData) -> Metrics:

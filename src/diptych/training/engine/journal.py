@@ -44,6 +44,7 @@ class Journal(Callback):
                 "event": "epoch",
                 **(_trained(epoch) if epoch.epoch else {}),
                 "val": epoch.metrics,
+                **({"choice": epoch.choice.to_json()} if epoch.choice is not None else {}),
                 "best": epoch.is_best,
                 "seconds": round(epoch.seconds, 3),
             }

@@ -19,6 +19,7 @@ from diptych.training.context import StageContext, best_file
 from diptych.training.distributed.reader import ShareReader
 from diptych.training.engine.callbacks import StopTraining
 from diptych.training.engine.checkpoint import Position, save_objective_state, save_snapshot, snapshot_path
+from diptych.training.engine.choice import Choice, Metrics
 from diptych.training.engine.events import Checkpoint, EpochEnd, Message, Skipped, StageStart, StepEnd
 from diptych.training.engine.interpolation import interpolate_stage
 from diptych.training.engine.optimiser import current_rate, set_rate
@@ -184,15 +185,17 @@ class StageLoop:
 
     def _finish_epoch(self, seconds: float) -> None:
         """Validate, keep the best, write the epoch's line, and move to the start of the next epoch."""
-        self.step.finish_epoch()
-        metrics = self._validate()
-        epoch = self._epoch_end(metrics, self._keep_if_best(metrics), seconds)
+        choice = self.step.finish_epoch(self.stage.select, self._validate)
+        metrics = self._validate() if choice is None else choice.metrics
+        epoch = self._epoch_end(metrics, self._keep_if_best(metrics, choice), seconds, choice)
         position = self.position
         self._finished_steps += position.step
         self.position = position.next_epoch()
         is_last = not self._has_epochs_left
         self.position = replace(self.position, stage_done=is_last and self.stage.interpolate is None)
         self.callbacks.send(epoch)  # if a callback fails, the epoch has been finished nevertheless
+        if choice is not None and len(choice.measured) > 1:
+            self.callbacks.message(f"{choice.setting}: {choice}")
         if self._is_out_of_patience:
             message = f"no better {self.stage.select} on val for {self.stage.patience} epochs: stopped early"
             self.callbacks.message(message)
@@ -216,29 +219,30 @@ class StageLoop:
         """Make the best interpolation between the start and the best snapshot the best snapshot."""
         place = _place(self.position)
         found = interpolate_stage(self.context, self.data)
-        best = self.position.best if found is None else found.score
+        best = self.position.best if found is None else found.metrics[found.select]
         self.position = replace(self.position.next_epoch(), best=best, stage_done=True)
         if found is None:
             self.callbacks.message("the best snapshot is what the stage started from: nothing to interpolate")
         else:
-            record = {**place, "event": "interpolation", **found.to_json(), "message": str(found)}
-            self.callbacks.send(Message(str(found), record=record))
+            message = f"interpolated from the start (0) to the best epoch (1): {found}"
+            record = {**place, "event": "interpolation", **found.to_json(), "message": message}
+            self.callbacks.send(Message(message, record=record))
         self.save_snapshot()
 
-    def _keep_if_best(self, metrics: dict[str, float]) -> bool:
+    def _keep_if_best(self, metrics: Metrics, choice: Choice | None = None) -> bool:
         """Save the weights as the best if they are, and return whether they are."""
         score = metrics[self.stage.select]
         is_best = self.position.best is None or score > self.position.best
         if is_best:
-            self._save_best(metrics)
+            self._save_best(metrics, choice)
             self.position = replace(self.position, best=score, best_epoch=self.position.epoch)
         return is_best
 
-    def _validate(self) -> dict[str, float]:
+    def _validate(self) -> Metrics:
         self.model.matcher.eval()
         return self.data.validate(lambda _done, _total: self._stop_if_interrupted())
 
-    def _epoch_end(self, metrics: dict[str, float], is_best: bool, seconds: float) -> EpochEnd:
+    def _epoch_end(self, metrics: Metrics, is_best: bool, seconds: float, choice: Choice | None = None) -> EpochEnd:
         position, pairs = self.position, max(1, self.position.pairs)
         parameters = self.step.parameters.items()
         return EpochEnd(
@@ -260,13 +264,16 @@ class StageLoop:
             skipped_steps=position.overflows,
             collapsed_steps=position.stuck,
             score_range=self._score_range,
+            choice=choice,
         )
 
-    def _save_best(self, metrics: dict[str, float]) -> None:
+    def _save_best(self, metrics: Metrics, choice: Choice | None) -> None:
         if not self.training.ranks.is_first:
             return
         weights = best_file(self.training.run)
-        about = {**_place(self.position), "val": metrics}
+        about: dict[str, Any] = {**_place(self.position), "val": metrics}
+        if choice is not None:
+            about["choice"] = choice.to_json()
         save_matcher(weights, self.model.matcher, self.model.tokeniser, about)
         save_objective_state(weights, self.step)
         write_json(weights.with_name("metrics.json"), about)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -14,6 +14,7 @@ from diptych.models.matcher import Matcher
 from diptych.objectives.objective import Loss, Objective, ScoreSummary
 from diptych.training.distributed.encoding import seed_common
 from diptych.training.distributed.gradients import sum_gradients, take_gradients_of_first
+from diptych.training.engine.choice import Choice, Metrics, choose_solution
 from diptych.training.engine.chunks import chunked_gradients
 from diptych.training.engine.precision import BatchEncoder, LossScaler
 from diptych.training.engine.scoring import BatchScorer, tokens_to_device
@@ -87,13 +88,20 @@ class Step:
         self.scaler.backward(loss.total)
         return loss, self.objective.summary(scored)
 
-    def finish_epoch(self) -> None:
-        """Called after the last batch of an epoch."""
+    def finish_epoch(self, select: str, validate: Callable[[], Metrics]) -> Choice | None:
+        """Called after the last batch of an epoch; returns what was chosen by the metric `select` on val, if anything.
+
+        `validate` measures the matcher on val as it is now.
+        """
+        return None
 
 
 @dataclass(frozen=True)
 class ClosedFormStep(Step):
-    """Accumulates each batch and computes the weights at the end of the epoch, without gradients."""
+    """Accumulates each batch and computes the weights at the end of the epoch, without gradients.
+
+    If the matcher offers several solutions, the best on val is kept.
+    """
 
     @property
     def resumes_within_epoch(self) -> bool:
@@ -110,9 +118,9 @@ class ClosedFormStep(Step):
         zero = torch.zeros((), device=self.device)
         return Loss({self.objective.name: zero}), ScoreSummary(0.0, 0.0, torch.ones(len(batch)))
 
-    def finish_epoch(self) -> None:
+    def finish_epoch(self, select: str, validate: Callable[[], Metrics]) -> Choice:
         """Compute the weights."""
-        self.matcher.solve()
+        return choose_solution(self.matcher, select, validate)
 
 
 def _parameters(optimiser: Optimizer) -> Iterator[Tensor]:
