@@ -49,6 +49,13 @@ class NegativeScores:
 
 
 @dataclass(frozen=True)
+class NegativeOptions:
+    """How many of the images that were drawn for a pair count: those with the highest scores, all by default."""
+
+    most: int | None = None
+
+
+@dataclass(frozen=True)
 class PairRoles:
     """How each pair counts, (pairs,) each.
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from torch import Tensor
 from torch.nn.functional import relu
 
-from diptych.objectives.extras import NegativeScores, PairRoles, WithinScores
+from diptych.objectives.extras import NegativeOptions, NegativeScores, PairRoles, WithinScores
 from diptych.objectives.objective import Loss, Objective, ScoredPairs, ScoreSummary
 from diptych.settings import Count, Number
 
@@ -75,6 +75,10 @@ class Neighbourhood(Objective):
         """Scores within a modality only if a weight asks for them; drawn negatives are used if the stage draws any."""
         within = ("within",) if self.image_to_image > 0 or self.text_to_text > 0 else ()
         return (*within, "negatives", "roles")
+
+    def need_options(self, need: str) -> NegativeOptions | None:
+        """Of drawn negatives, only the hardest are needed."""
+        return NegativeOptions(self.most) if need == "negatives" else None
 
     def loss(self, batch: ScoredPairs) -> Loss:
         """The terms whose weight is not 0."""

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,3 +100,22 @@ def test_a_batch_says_the_same_as_its_numbers(drawn, missing, seed, kinds):
     if kinds == "none":
         assert drawn_negatives is None
         assert (len(said), len(shown)) == (len(own), len(set(images[kept].tolist())))
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), numbered), min_size=1, max_size=6), st.integers(1, 4), st.integers(0, 99))
+def test_a_batch_with_fewer_negatives_has_no_image_that_nobody_needs(drawn, most, seed):
+    random = np.random.default_rng(seed)
+    images, texts = np.array(drawn).T
+    negatives = DrawnNegatives(random.integers(-1, 8, (len(images), 4)), random.integers(-1, TEXTS, (len(images), 2)))
+    is_query = random.random((len(images), 2)) < 0.5
+    pairs = Pairs(images, texts, ()).with_extra(QueryDirections(is_query)).with_extra(negatives)
+    batch = numbered_reader(set()).read(pairs)
+    rows = batch.extras[DrawnNegatives]
+    fewer = batch.with_extra(replace(rows, images=rows.images[:, :most]))
+    expected = numbered_reader(set()).read(pairs.with_extra(replace(negatives, images=negatives.images[:, :most])))
+    for name in ("images", "image_of", "ids", "lengths", "text_of", "groups", "text_features"):
+        assert np.array_equal(getattr(fewer, name), getattr(expected, name)), name
+    for side in ("images", "texts"):
+        found = getattr(fewer.extras[DrawnNegatives], side)
+        assert np.array_equal(found, getattr(expected.extras[DrawnNegatives], side)), side
+    assert np.array_equal(fewer.extras[QueryDirections].is_query, is_query)

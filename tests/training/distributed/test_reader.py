@@ -1,5 +1,7 @@
 """The shares of a batch, put together, are the batch that one process reads."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -72,6 +74,43 @@ def test_the_shares_are_the_batch(drawn, missing, seed, together):
         features = in_order(shares, lambda batch: batch.text_features[: len(batch.share.own_texts)], order.text_order)
         assert np.array_equal(features, whole.text_features)
         assert sum(batch.share.own_pair_texts for batch in shares) == len(set(whole.text_of.tolist()))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 7), numbered), min_size=1, max_size=10),
+    st.sets(st.integers(0, 7), max_size=4),
+    st.integers(0, 99),
+    st.booleans(),
+)
+def test_the_shares_of_a_batch_with_fewer_negatives_are_that_batch(drawn, missing, seed, together):
+    pairs = pairs_with_negatives(drawn, seed)
+    read = numbered_reader(missing).read(pairs)
+    if not len(read):
+        return
+
+    def fewer(batch):
+        negatives = batch.extras[DrawnNegatives]
+        return batch.with_extra(replace(negatives, images=negatives.images[:, :1]))
+
+    def work(ranks):
+        reader = ShareReader(numbered_reader(missing), Agreement(ranks), together)
+        batch = reader.settle(reader.read(pairs))
+        narrowed = fewer(batch)
+        if together:  # the texts of pairs are still with their images
+            own = [shared.images[: len(shared.share.own_images)][shared.share.image_of] for shared in (batch, narrowed)]
+            assert np.array_equal(*own)
+        return narrowed
+
+    whole = fewer(read)
+    for count in (2, 3):
+        shares = on_threads(count, work)
+        for batch in shares:
+            assert len(batch.images)
+            assert np.array_equal(batch.extras[DrawnNegatives].images, whole.extras[DrawnNegatives].images)
+        share = shares[0].share
+        images = in_order(shares, lambda batch: batch.images[: len(batch.share.own_images)], share.image_order)
+        assert np.array_equal(images, whole.images)
+        assert sorted(np.concatenate(share.image_rows).tolist()) == list(range(len(whole.images)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 7), numbered), min_size=1, max_size=10), st.sets(st.integers(0, 7)))

@@ -1,5 +1,6 @@
 """What an objective is given of a batch, against scores of one image with one text at a time."""
 
+import copy
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Literal
@@ -29,6 +30,8 @@ from diptych.objectives.neighbourhood import Neighbourhood
 from diptych.objectives.objective import Loss, Objective
 from diptych.training.engine.step import ClosedFormStep
 from diptych.training.needs.need import find_need
+from diptych.training.needs.negatives import Negatives
+from diptych.training.needs.roles import Roles
 from diptych.training.prepare import make_step
 from diptych.training.recipe import Batches, Stage
 
@@ -259,6 +262,84 @@ def test_the_two_branch_loss_of_a_batch_is_that_of_a_loop_over_triplets(batch):
     assert loss.total.item() == pytest.approx(expected.item(), rel=1e-9, abs=1e-12)
     if expected.requires_grad:
         assert_same_gradients(ours, matcher, expected)
+
+
+def with_many_negatives(batch, seed):
+    """The batch with 9 drawn images for each pair, of 12 behind those of the pairs, some of which lack."""
+    random = np.random.default_rng(seed)
+    pairs = int(batch.image_of.max()) + 1
+    images = np.concatenate([batch.images[:pairs], random.standard_normal((12, 6))])
+    drawn = np.stack([pairs + random.permutation(12)[:9] for _ in range(len(batch))])
+    drawn[random.random(drawn.shape) < 0.2] = -1
+    return replace(batch, images=images, extras=batch.extras.add(DrawnNegatives(drawn)))
+
+
+class Counting:
+    """Counts the images that a matcher encodes with gradients, and without."""
+
+    def __init__(self, matcher):
+        self.counts = {True: 0, False: 0}
+        matcher.image_branch.register_forward_pre_hook(self.count)
+
+    def count(self, _, inputs):
+        self.counts[torch.is_grad_enabled()] += len(inputs[0])
+
+
+def stepped(matcher, objective, needs, batch):
+    """The loss and the gradients of one step."""
+    step = make_step(matcher, Stage(objective=objective), CPU, needs)
+    matcher.zero_grad()
+    loss, _ = step.gradients(batch)
+    return loss.total, gradients(matcher)
+
+
+@settings(max_examples=25)
+@given(batches(("none",)), st.integers(0, 99), st.integers(1, 8), st.sampled_from([0.01, 0.4, 2.0]))
+def test_a_first_pass_over_all_negatives_changes_neither_the_loss_nor_the_gradients(batch, seed, most, margin):
+    batch = with_many_negatives(batch, seed)
+    objective = Neighbourhood(margin=margin, most=most, image_to_text=1.5, text_to_image=3.0)
+    matcher = made(seed=3)
+    roles = Roles()
+    plain_loss, plain = stepped(matcher, objective, [Negatives(), roles], batch)
+    counted = Counting(matcher)
+    loss, found = stepped(matcher, objective, [Negatives(objective.need_options("negatives")), roles], batch)
+    assert counted.counts[False] == len(batch.images)
+    assert counted.counts[True] <= int(batch.image_of.max()) + 1 + most * len(batch)
+    torch.testing.assert_close(loss, plain_loss, rtol=1e-12, atol=1e-14)
+    assert found.keys() == plain.keys()
+    for name, gradient in found.items():
+        torch.testing.assert_close(gradient, plain[name], rtol=1e-9, atol=1e-12)
+
+
+@settings(max_examples=15)
+@given(batches(("none",)), st.integers(0, 99), st.integers(1, 8))
+def test_with_batch_norm_the_mini_batch_is_what_algorithm_1_keeps(batch, seed, most):
+    """Each triplet is looked at as in evaluation; then the step is that of the pairs and the kept negatives."""
+    batch, count = with_many_negatives(batch, seed), len(batch)
+    torch.manual_seed(5)
+    matcher = TwoBranchSettings(**{**BRANCHES, "batch_norm": True}).build().double()
+    for buffer in matcher.buffers():
+        buffer.add_(1)
+    plain, drawn = copy.deepcopy(matcher), batch.extras[DrawnNegatives]
+    looking = Plain(plain.eval(), batch)
+    kept = np.full((count, most), -1)
+    for pair, row in enumerate(drawn.images):
+        scores = {image: looking.score(image, looking.text_of[pair]) for image in row if image >= 0}
+        hardest = sorted(scores, key=scores.get, reverse=True)[:most]
+        kept[pair, : len(hardest)] = hardest
+    objective = Neighbourhood(margin=0.4, most=most)
+    options = objective.need_options("negatives")
+    needed = np.unique(np.concatenate([batch.image_of, kept[kept >= 0]]))
+    by_hand = replace(
+        batch,
+        images=batch.images[needed],
+        extras=batch.extras.add(DrawnNegatives(np.where(kept >= 0, np.searchsorted(needed, kept), -1))),
+    )
+    expected = stepped(plain.train(), objective, [Negatives(), Roles()], by_hand)
+    found = stepped(matcher.train(), objective, [Negatives(options), Roles()], batch)
+    assert matcher.image_branch.training
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(matcher.state_dict(), plain.state_dict())  # the running statistics
 
 
 @settings(max_examples=15)

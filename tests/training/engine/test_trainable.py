@@ -11,7 +11,7 @@ from diptych.models.towers.image.cnn import CNNSettings
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
 from diptych.models.towers.text.words import WordsSettings
-from diptych.training.engine.trainable import set_trainable, train_mode
+from diptych.training.engine.trainable import evaluation_mode, set_trainable, train_mode
 
 
 def test_parts_become_trainable_by_name():
@@ -85,3 +85,16 @@ def test_an_encoder_is_trained_only_if_it_is_named():
     assert trained("all") == trained("text") == trained("text", "project") == set()
     assert trained("all", "text.encoder") == trained("text.encoder") == {"0", "1"}
     assert trained("text", "text.encoder.blocks.1") == {"1"}
+
+
+def test_after_an_evaluation_every_module_is_in_the_mode_that_it_was_in():
+    image = CNNSettings(pixels=16, width=2)
+    matcher = VSESettings(joint=5, text=GRUSettings(hidden=5, word=3), image=image, words=9).build()
+    set_trainable(matcher, ("text",))
+    train_mode(matcher)
+    before = [module.training for module in matcher.modules()]
+    assert len(set(before)) == 2, "this test would prove nothing"
+    with pytest.raises(KeyError), evaluation_mode(matcher):
+        assert not any(module.training for module in matcher.modules())
+        raise KeyError
+    assert [module.training for module in matcher.modules()] == before

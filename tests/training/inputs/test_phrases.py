@@ -36,6 +36,7 @@ SMALL = [
     "model.text_layers=[64, 32]",
     "stage.1.batches.size=40",
     "stage.1.optimiser.rate=0.003",
+    "stage.1.objective.most=5",  # of about a dozen negatives per phrase, so that the hardest are selected
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from diptych.data.corpus import Floats, Integers
 from diptych.data.image_reader import ImageReader
 from diptych.data.sampling.extras import NO_EXTRAS, Extras
-from diptych.data.sampling.pairs import Pairs
+from diptych.data.sampling.pairs import PairExtra, Pairs
 from diptych.data.sampling.share import Share
 
 
@@ -70,6 +70,19 @@ class PairBatch:
     def text_repeats(self) -> bool:
         """Whether any text is in more than one pair; if none is, text k belongs to pair k."""
         return not np.array_equal(self.text_of, np.arange(len(self)))
+
+    def with_extra(self, extra: PairExtra) -> PairBatch:
+        """The batch with one extra replaced, without the images that nothing refers to any longer."""
+        extras, share = self.extras.add(extra), self.share
+        kept = _append_new(np.arange(int(self.image_of.max()) + 1), [each.images for each in extras])  # ascending
+        own = np.arange(len(self.images)) if share is None else share.own_images
+        images = self.images[: len(own)][np.isin(own, kept)]
+        return replace(
+            self,
+            images=images if len(images) else np.zeros_like(self.images[:1]),  # of a rank that has none left
+            extras=extras.map(lambda each: each.to_rows(partial(_rows, kept), lambda texts: texts)),
+            share=None if share is None else share.keep_images(kept),
+        )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +37,11 @@ class Share:
     def own_texts(self) -> Integers:
         """The rows of this rank's texts."""
         return self.text_rows[self.ranks.rank]
+
+    def keep_images(self, kept: Integers) -> Share:
+        """The share of a batch with these of its images only: rows in ascending order, among them all of pairs."""
+        rows = (np.searchsorted(kept, own[np.isin(own, kept)]) for own in self.image_rows)
+        return replace(self, image_rows=tuple(rows))  # images of pairs come first, so `image_of` stays as it is
 
     @cached_property
     def image_order(self) -> Integers:

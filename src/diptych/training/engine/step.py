@@ -17,8 +17,9 @@ from diptych.training.distributed.gradients import sum_gradients, take_gradients
 from diptych.training.engine.choice import Choice, Metrics, choose_solution
 from diptych.training.engine.chunks import chunked_gradients
 from diptych.training.engine.precision import BatchEncoder, LossScaler
-from diptych.training.engine.scoring import BatchScorer, tokens_to_device
-from diptych.training.needs.need import Need
+from diptych.training.engine.scoring import BatchScorer, encode_pairs, tokens_to_device
+from diptych.training.engine.trainable import evaluation_mode
+from diptych.training.needs.need import EncodedPairs, Need
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Step:
             return chunked_gradients(
                 encoder, self.objective, parameters, batch, self.chunk, device=self.device, backward=backward
             )
+        batch = self._narrowed(encoder, batch)
         for need in self.needs:
             need.before_step(batch, self.optimiser, self.device)
         score = BatchScorer(encoder, self.objective, self.needs, self.device, dict(self.parameters))
@@ -87,6 +89,18 @@ class Step:
         loss = replace(self.objective.loss(scored), model_terms=model_terms)
         self.scaler.backward(loss.total)
         return loss, self.objective.summary(scored)
+
+    @torch.no_grad()
+    def _narrowed(self, encoder: BatchEncoder, batch: PairBatch) -> PairBatch:
+        """The batch without what no need will use."""
+
+        def encode(batch: PairBatch) -> EncodedPairs:
+            with evaluation_mode(self.matcher):
+                return encode_pairs(encoder, batch, self.device)
+
+        for need in self.needs:
+            batch = need.narrow(batch, encode)
+        return batch
 
     def finish_epoch(self, select: str, validate: Callable[[], Metrics]) -> Choice | None:
         """Called after the last batch of an epoch; returns what was chosen by the metric `select` on val, if anything.

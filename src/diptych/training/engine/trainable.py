@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from torch import nn
 
@@ -67,6 +68,18 @@ def train_mode(matcher: Matcher) -> None:
     ]
     for module in frozen:
         module.eval()
+
+
+@contextmanager
+def evaluation_mode(matcher: Matcher) -> Iterator[None]:
+    """Evaluate for a while: then every module is in the mode again that it was in."""
+    modes = [(module, module.training) for module in matcher.modules()]
+    matcher.eval()
+    try:
+        yield
+    finally:
+        for module, is_training in modes:
+            module.training = is_training
 
 
 def check_part(matcher: Matcher, part: str, where: str) -> None:

@@ -12,6 +12,7 @@ other needs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -100,6 +101,13 @@ class Need(ABC):
         None lets the engine create one parameter per value. At most one need of an objective may do it itself.
         """
         return None
+
+    def narrow(self, batch: PairBatch, encode: Callable[[PairBatch], EncodedPairs]) -> PairBatch:
+        """The batch without what will not count; called first in each step, without gradients.
+
+        `encode` encodes a batch as in evaluation, without dropout and with the running statistics of batch norm.
+        """
+        return batch
 
     def before_step(self, batch: PairBatch, optimiser: Optimizer, device: torch.device) -> None:
         """Called before a batch is encoded."""
