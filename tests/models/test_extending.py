@@ -95,5 +95,5 @@ def test_the_table_of_capabilities_is_that_of_the_interface():
     text = (PAGES / "model.md").read_text(encoding="utf-8")
     declared = {name for name, value in vars(Matcher).items() if isinstance(value, property)}
     others = {"image_input", "pretrained", "pretrained_weights", "fitted_text_tower", "cached_text_tower"}
-    others |= {"shares_prefixes", "standardised_image_tower"}
+    others |= {"shares_prefixes", "standardised_images", "standardised_texts"}
     assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == declared - others

@@ -395,11 +395,12 @@ def test_what_needs_the_whole_training_set_cannot_stream(stage, words):
 
 
 @pytest.mark.parametrize("start", ["scratch", "runs/base"])
-@pytest.mark.parametrize("part", ["text", "image"])
+@pytest.mark.parametrize("part", ["text", "image", "branch"])
 def test_a_fitted_or_standardised_tower_of_a_stream_must_have_been_measured_before(part, start):
     layer = SimpleNamespace(standardises=True)
     towers = {"cached_text_tower": layer if part == "text" else None, "fitted_text_tower": None}
-    matcher = matcher_with(standardised_image_tower=layer if part == "image" else None, **towers)
+    towers["standardised_texts"] = layer if part == "branch" else None
+    matcher = matcher_with(standardised_images=layer if part == "image" else None, **towers)
     matcher.image_input = SimpleNamespace(kind="crops", regions=None, crops="10C")
     rule = next(rule for rule in MODEL_RULES if "stream" in rule.name)
     case = Case(Recipe(stage=(Stage(objective=Hinge(), start=start),)), 1, stream_corpus(), matcher)

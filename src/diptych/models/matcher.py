@@ -23,6 +23,7 @@ from typing_extensions import Self
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
 from diptych.models.layers.attention import Direction
+from diptych.models.layers.standardise import Standardised
 from diptych.models.tower import FittedTextTower, ImageTower, TextTower, TextTowerSettings, Tokens
 from diptych.settings import NamedSettings
 from diptych.text.tokenisers.tokeniser import Tokeniser
@@ -99,10 +100,19 @@ class Matcher(nn.Module, ABC):
         return next((tower.pretrained_weights for tower in towers), None)
 
     @property
-    def standardised_image_tower(self) -> ImageTower | None:
-        """The image tower whose vectors are standardised by statistics that training measures, if any."""
+    def standardised_images(self) -> Standardised | None:
+        """The layer that standardises vectors of images by statistics that training measures, if any.
+
+        Before they are measured it changes nothing, so the vectors are those that a tower ends in.
+        """
         towers = (part for part in self.modules() if isinstance(part, ImageTower))
-        return next((tower for tower in towers if tower.standardise is not None), None)
+        found = ((tower, tower.standardise) for tower in towers)
+        return next((Standardised(layer, tower) for tower, layer in found if layer is not None), None)
+
+    @property
+    def standardised_texts(self) -> Standardised | None:
+        """The same for vectors of texts, besides a text tower that standardises its features."""
+        return None
 
     @property
     def reads_maps(self) -> bool:

@@ -82,11 +82,12 @@ class Case:
         if not isinstance(self.corpus, StreamCorpus):
             return None
         texts, scratch = self.matcher.cached_text_tower, self.stage.start == "scratch"
-        images = self.matcher.standardised_image_tower
+        images, after_texts = self.matcher.standardised_images, self.matcher.standardised_texts
         reasons = {
             f"model.text: {self.fitted_tower!r} is fitted to all training texts": self.fitted_tower and scratch,
             "model.text: features are standardised by all training texts": scratch and texts and texts.standardises,
             "model.image: vectors are standardised by all training images": scratch and images,
+            "model.standardise: vectors are standardised by all training texts": scratch and after_texts,
             "model.image: reads features that come with the data": self.matcher.image_input.kind == "features",
             f"model.image: {self.region_method} stores the boxes of all training images": self.proposes_regions,
         }

@@ -6,9 +6,9 @@ from torch.nn.functional import normalize
 from diptych.models.layers.branch import Branch, linear, normed
 
 
-def branch(*layers, dropout=0.0, normalised=True, inputs=6):
+def branch(*layers, dropout=0.0, normalised=True, inputs=6, standardised=False):
     torch.manual_seed(0)
-    return Branch(inputs, layers, dropout, normalised)
+    return Branch(inputs, layers, dropout, normalised, standardised)
 
 
 def test_layers_relu_batch_norm_and_length_one():
@@ -75,6 +75,22 @@ def test_empty_places_of_a_set_stay_zeros_and_are_nothing_to_the_statistics(shap
     alone(sets[there])
     alone(sets[there])
     torch.testing.assert_close(alone.norm.running_mean, side.norm.running_mean)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 4), (2, 1, 4)], ids=str)
+def test_a_branch_may_standardise_what_it_reads_and_empty_places_stay_empty(shape):
+    side, plain = branch(7, 5, standardised=True), branch(7, 5)
+    vectors = torch.randn(*shape, 6)
+    if len(shape) > 1:
+        vectors[..., 2, :] = 0
+    assert torch.equal(side(vectors), plain(vectors)), "before anything is measured, nothing changes"
+    mean, deviation = torch.randn(6), torch.rand(6) + 0.5
+    side.standardise.measured(mean, deviation)
+    scaled = torch.where((vectors != 0).any(-1, keepdim=True), (vectors - mean) / deviation, 0.0)
+    made = side.eval()(vectors)
+    torch.testing.assert_close(made, plain.eval()(scaled))
+    assert not torch.allclose(made, plain(vectors))
+    assert {name.split(".")[0] for name, _ in side.named_parameters()} == {"layers", "norm"}
 
 
 def test_one_vector_has_no_statistics_of_its_own():

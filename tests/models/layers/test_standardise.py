@@ -1,6 +1,8 @@
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from diptych.models.layers.standardise import Standardise
+from diptych.models.layers.standardise import Standardise, Statistics
 
 
 def test_vectors_are_unchanged_before_statistics_are_measured():
@@ -25,3 +27,24 @@ def test_an_entry_that_never_changes_is_only_centred():
 
 def test_statistics_are_part_of_the_weights():
     assert set(Standardise(2).state_dict()) == {"mean", "deviation"}
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(0, 99), st.booleans())
+def test_statistics_of_blocks_are_those_of_the_whole(sizes, seed, in_sets):
+    """In sets, empty places do not count."""
+    random = torch.Generator().manual_seed(seed)
+    vectors = torch.randn(sum(sizes), *((3,) if in_sets else ()), 4, generator=random) * 3 + 1
+    if in_sets:
+        vectors[torch.rand(sum(sizes), 3, generator=random) < 0.4] = 0
+    statistics = Statistics(4, torch.device("cpu"))
+    for block in vectors.split(sizes):
+        statistics.add(block)
+    rows = vectors.flatten(0, -2)
+    rows = rows[rows.any(1)]
+    mean, deviation = statistics.result()
+    if len(rows):
+        torch.testing.assert_close(mean, rows.mean(0))
+        torch.testing.assert_close(deviation, rows.std(0, correction=0), atol=1e-5, rtol=1e-5)
+    else:
+        assert not mean.any()
+        assert not deviation.any()

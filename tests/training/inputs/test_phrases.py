@@ -125,6 +125,7 @@ TOWERS = f"image={{name='regions', side=160, regions={REGIONS}}}, text={{name='t
 OTHERS = {
     "pairs": [
         f"model={{name='similarity_net', image_layers=[16, 8], text_layers=[16, 8], dropout=0.2, fused=[8], {TOWERS}}}",
+        "model.standardise=true",
         "stage.1.objective={name='logistic'}",
         "stage.1.batches={size=40}",
         "stage.1.phrases={positives='all', rivals=1}",
@@ -159,11 +160,35 @@ def interrupted(name, corpus, stores, into):
     return {key.rsplit(".", 1)[1] for key in load_file(snapshot_path(into)) if key.startswith("optimiser.")}
 
 
-def test_pairs_one_by_one_with_momentum_and_dropout_resume_alike(corpus, stores, tmp_path):
+@pytest.fixture(scope="module")
+def in_pairs(corpus, stores, tmp_path_factory):
     recipe = load_recipe("phrases-scenes", OTHERS["pairs"])
-    whole = train(recipe, corpus, tmp_path / "whole", device="cpu", workers=0, features=stores)
-    assert interrupted("pairs", corpus, stores, tmp_path / "cut") == {"momentum_buffer"}
-    assert_same_run(whole, tmp_path / "cut")
+    return train(recipe, corpus, tmp_path_factory.mktemp("runs") / "pairs", device="cpu", workers=0, features=stores)
+
+
+def test_pairs_one_by_one_with_momentum_and_dropout_resume_alike(in_pairs, corpus, stores, tmp_path):
+    assert interrupted("pairs", corpus, stores, tmp_path) == {"momentum_buffer"}
+    assert_same_run(in_pairs, tmp_path)
+
+
+def test_branches_standardise_by_all_regions_and_phrases_of_the_training_photos(in_pairs, corpus, stores):
+    model, part = Model.load(in_pairs, "cpu", stores=stores), corpus.split("train")
+    values, _ = model.torch_engine.image_reader(part).read(np.arange(len(part.image_ids)))
+    regions = values[values.any(-1)]
+    assert len(regions) < values.shape[0] * values.shape[1], "no place is empty"
+    phrases = model.vocabulary.encode_all(find_mentions(part).phrases)
+    ids, lengths = phrases.batch(np.arange(len(phrases)))
+    with torch.inference_mode():
+        sides = {
+            "image": model.matcher.image(torch.from_numpy(regions)),
+            "text": model.matcher.text(Tokens(torch.from_numpy(ids), torch.from_numpy(lengths))),
+        }
+    for side, vectors in sides.items():
+        found = getattr(model.matcher, f"{side}_branch").standardise(vectors)
+        torch.testing.assert_close(found.mean(0), torch.zeros(found.shape[1]), atol=1e-4, rtol=0)
+        spread = found.std(0, correction=0)
+        assert (torch.isclose(spread, torch.ones(()), atol=1e-2) | (spread < 1e-4)).all(), side
+        assert torch.isclose(spread, torch.ones(()), atol=1e-2).float().mean() > 0.3  # many words are in no phrase
 
 
 def test_a_solved_stage_that_is_interrupted_in_its_pass_begins_it_again(solved, corpus, stores, tmp_path):

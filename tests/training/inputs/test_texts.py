@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 from diptych.data.formats.scenes import make_scenes
 from diptych.errors import RunError
 from diptych.model import Model
+from diptych.models.matchers.two_branch import TwoBranchSettings
 from diptych.models.matchers.vse import VSESettings
 from diptych.models.storage import load_tensors, save_tensors
+from diptych.models.tower import Tokens
 from diptych.models.towers.image.features import FeatureSettings
 from diptych.models.towers.text.fisher import FisherSettings
+from diptych.models.towers.text.mean import MeanSettings
 from diptych.models.towers.text.tfidf import TfidfSettings
 from diptych.text.tokenisers.token_table import TokenTable
 from diptych.text.vocabulary import Vocabulary
@@ -158,3 +161,32 @@ def test_training_reports_texts_without_a_known_word(tmp_path):
         )
         line = "kept 2 training texts without a known word, as good as empty to the model; the first is 'Xyzzy!'"
         assert callback.messages_with("known word") == [line] * told
+
+
+@pytest.mark.parametrize("text", ["tfidf", "mean", "fisher"])
+def test_a_branch_standardises_by_all_training_texts_however_they_are_encoded(text, tmp_path):
+    towers = {
+        "tfidf": TfidfSettings(),
+        "mean": MeanSettings(word=2),
+        "fisher": SETTINGS,  # whose vectors are computed once and stored
+    }
+    texts = ["red dog", "a red cat", "a dog", "cat dog cat", "red dog", "two cat"]
+    vocabulary = Vocabulary(("red", "dog", "cat", "two"), (4, 4, 4, 1), 1)
+    settings = TwoBranchSettings(
+        image=FeatureSettings(shape=(2,)), text=towers[text], words=len(vocabulary), image_layers=(3,), text_layers=(3,)
+    )
+    matcher = settings.model_copy(update={"standardise": True}).build()
+    for buffer in matcher.text.buffers():
+        torch.manual_seed(1)
+        buffer.copy_(torch.rand(buffer.shape) + 0.1 if buffer.is_floating_point() else torch.ones(buffer.shape))
+    model = Model.from_matcher(matcher, vocabulary, CPU)
+    StageTexts(model, tmp_path, lambda *_: None, print).standardise(texts)
+    ids, lengths = vocabulary.encode_all(texts).batch(np.arange(len(texts)))
+    vectors = matcher.text(Tokens(torch.from_numpy(ids), torch.from_numpy(lengths)))
+    layer = matcher.text_branch.standardise
+    torch.testing.assert_close(layer.mean, vectors.mean(0), atol=1e-6, rtol=1e-5)
+    spread = vectors.std(0, correction=0)
+    changes = spread > 1e-6
+    torch.testing.assert_close(layer.deviation[changes], spread[changes], rtol=1e-4, atol=1e-6)
+    assert changes.any()
+    assert (layer.mean != 0).any()

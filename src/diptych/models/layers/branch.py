@@ -3,6 +3,8 @@
     FC - ReLU - dropout - ... - FC - batch norm - L2        (Wang, Li, Lazebnik 2018, sections 3.2.1 and 5.3)
 
 One layer without batch norm is the paper's linear branch. Weights start as in VSE's projections: Xavier, zero bias.
+A branch may standardise its inputs first: of vectors of length one, every entry is small, and so are the gradients of
+the first layer.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 from diptych.models.layers.batch_norm import normed
 from diptych.models.layers.precision import normalize
 from diptych.models.layers.sets import present
+from diptych.models.layers.standardise import Standardise
 
 
 class Branch(nn.Module):
@@ -23,8 +26,11 @@ class Branch(nn.Module):
     In sets, (items, places, inputs), empty places stay zeros and do not count in the batch statistics.
     """
 
-    def __init__(self, inputs: int, layers: Sequence[int], dropout: float, normalised: bool) -> None:
+    def __init__(
+        self, inputs: int, layers: Sequence[int], dropout: float, normalised: bool, standardised: bool = False
+    ) -> None:
         super().__init__()
+        self.standardise = Standardise(inputs) if standardised else None
         steps: list[nn.Module] = []
         for size, outputs in pairwise((inputs, *layers)):
             if steps:
@@ -36,17 +42,19 @@ class Branch(nn.Module):
     def forward(self, vectors: Tensor) -> Tensor:
         """Map vectors, or sets of vectors, into the joint space."""
         if vectors.dim() == 2:
-            return normalize(self._normed(self.layers(vectors)), dim=1)
+            return normalize(self._before_l2(vectors), dim=1)
         sets = vectors.flatten(0, -3)
         there = present(sets)
-        joint = normalize(self._normed(self.layers(sets[there])), dim=1)
+        joint = normalize(self._before_l2(sets[there]), dim=1)
         everywhere = joint.new_zeros(*there.shape, joint.shape[1])
         everywhere[there] = joint
         return everywhere.view(*vectors.shape[:-1], joint.shape[1])
 
-    def _normed(self, vectors: Tensor) -> Tensor:
-        """Batch norm, if the branch has one."""
-        return vectors if self.norm is None else normed(self.norm, vectors)
+    def _before_l2(self, vectors: Tensor) -> Tensor:
+        """All but the normalisation of each vector."""
+        inputs = vectors if self.standardise is None else self.standardise(vectors)
+        outputs: Tensor = self.layers(inputs)
+        return outputs if self.norm is None else normed(self.norm, outputs)
 
 
 def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:

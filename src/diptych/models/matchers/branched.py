@@ -9,6 +9,7 @@ from torch import Tensor
 
 from diptych.errors import RecipeError
 from diptych.models.layers.branch import Branch
+from diptych.models.layers.standardise import Standardised
 from diptych.models.matchers.two_towers import TwoTowers, TwoTowerSettings
 from diptych.models.tower import Tokens
 from diptych.settings import Count, Flag, Number
@@ -20,13 +21,15 @@ class BranchSettings(TwoTowerSettings):
     """Towers and the sizes of the layers after them; the defaults are those of the paper's section 5.
 
     The last of `image_layers` and of `text_layers` is the size of the joint space. `dropout` follows each ReLU,
-    `batch_norm` the last layer.
+    `batch_norm` the last layer. `standardise` centres and scales each entry of what a branch reads, by its mean and
+    standard deviation over the training set. They are measured before training, so the towers should not be trained.
     """
 
     image_layers: Layers = (2048, 512)
     text_layers: Layers = (2048, 512)
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.5
     batch_norm: Flag = True
+    standardise: Flag = False
 
 
 class Branched(TwoTowers):
@@ -39,9 +42,21 @@ class Branched(TwoTowers):
                 f"model.image_layers ends in {settings.image_layers[-1]} and model.text_layers in "
                 f"{settings.text_layers[-1]}: both must end in the size of the joint space"
             )
-        options = settings.dropout, settings.batch_norm
+        options = settings.dropout, settings.batch_norm, settings.standardise
         self.image_branch = Branch(self.image.size, settings.image_layers, *options)
         self.text_branch = Branch(self.text.size, settings.text_layers, *options)
+
+    @property
+    def standardised_images(self) -> Standardised | None:
+        """What the branch of the images standardises, or else the image tower."""
+        layer = self.image_branch.standardise
+        return super().standardised_images if layer is None else Standardised(layer, self.image)
+
+    @property
+    def standardised_texts(self) -> Standardised | None:
+        """What the branch of the texts standardises."""
+        layer = self.text_branch.standardise
+        return None if layer is None else Standardised(layer, self.text)
 
     def encode_images(self, images: Tensor) -> Tensor:
         """Encode images: (images, joint), or (images, regions, joint) with zeros for missing regions."""

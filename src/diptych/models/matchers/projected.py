@@ -34,6 +34,7 @@ from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
 from diptych.models.layers.precision import normalize
+from diptych.models.layers.standardise import Standardised
 from diptych.models.matcher import EncodedBatch, Matcher, ModelSettings
 from diptych.models.tower import Tokens
 from diptych.models.unnormalised import Unnormalised
@@ -138,6 +139,16 @@ class Projected(Matcher):
     def pretrained(self) -> Backbone | None:
         """The base's backbone, if any."""
         return self.base.pretrained
+
+    @property
+    def standardised_images(self) -> Standardised | None:
+        """The base's."""
+        return self.base.standardised_images
+
+    @property
+    def standardised_texts(self) -> Standardised | None:
+        """The base's."""
+        return self.base.standardised_texts
 
     @property
     def reads_views(self) -> bool:

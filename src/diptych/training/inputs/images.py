@@ -19,11 +19,12 @@ from diptych.features.frozen_steps import frozen_steps
 from diptych.features.map_reader import map_reader
 from diptych.features.readers import InputReader, StoreOptions, image_reader
 from diptych.model import Model
+from diptych.models.layers.standardise import Statistics
 from diptych.progress import ProgressCallback
 from diptych.ranks import ALONE, Ranks
 from diptych.training.recipe import Stage
 
-AT_ONCE = 256  # images whose vectors are measured in one batch
+AT_ONCE = 256  # vectors that are measured in one batch
 
 
 class _Few(dict[int, tuple[int, int]]):
@@ -97,21 +98,18 @@ class StageImages:
 
     @torch.inference_mode()
     def standardise(self, corpus: Corpus) -> None:
-        """Measure the vectors of the training images for a tower that standardises them; they must not be yet."""
-        tower = self.model.matcher.standardised_image_tower
-        if tower is None or tower.standardise is None:
+        """Measure the vectors of the training images for a model that standardises them; they must not be yet."""
+        standardised, image_input = self.model.matcher.standardised_images, self.model.matcher.image_input
+        if standardised is None:
             return
-        tower.eval()
+        self.model.matcher.eval()
         reader, device = self.for_encoding(corpus), self.model.device
-        chunks = np.split(np.arange(len(corpus.image_ids)), range(AT_ONCE, len(corpus.image_ids), AT_ONCE))
-        sums, squares = torch.zeros(2, tower.size, dtype=torch.float64, device=device)
-        count = 0
+        at_once = AT_ONCE if image_input.regions is None else max(1, AT_ONCE // image_input.regions.count)
+        chunks = np.split(np.arange(len(corpus.image_ids)), range(at_once, len(corpus.image_ids), at_once))
+        statistics = Statistics(len(standardised.layer.mean), device)
         for values, _ in read_ahead(reader.read, chunks, self.workers):
-            vectors = tower(torch.from_numpy(values).to(device)).double()  # (images, size)
-            sums, squares, count = sums + vectors.sum(0), squares + vectors.square().sum(0), count + len(vectors)
-        mean = sums / max(count, 1)
-        deviation = (squares / max(count, 1) - mean.square()).clamp(min=0).sqrt()
-        tower.standardise.measured(mean.float(), deviation.float())
+            statistics.add(standardised.encode(torch.from_numpy(values).to(device)))
+        standardised.layer.measured(*statistics.result())
 
     def report_enlarged(self, reader: InputReader, image_ids: Sequence[str]) -> None:
         """Report the photos that are smaller than the crop, if the reader has met more of them since the last call."""

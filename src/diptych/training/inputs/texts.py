@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from diptych.data.corpus import Integers
 from diptych.errors import DataError, RunError
 from diptych.model import Model
+from diptych.models.layers.standardise import Standardised, Statistics
 from diptych.models.storage import load_tensors, save_tensors
 from diptych.models.text_inputs import TextInputs
 from diptych.models.tower import FittedTextTower, TextTowerSettings, Tokens
@@ -27,6 +28,7 @@ from diptych.text.word_vectors import WordVectors
 from diptych.training.inputs.text_features import TextFeatures, text_features
 
 TEXTS_AT_ONCE = 4096  # large batches, because each distinct word is computed once per batch
+MEASURED_AT_ONCE = 1024  # texts whose vectors are measured in one batch
 FIT_VERSION = 1  # increase it when fitting changes, so that no older fit is reused
 
 
@@ -139,13 +141,23 @@ class StageTexts:
         return TextInputs(table, self.features(table))
 
     def standardise(self, texts: Sequence[str]) -> None:
-        """Measure the features of the training texts for a tower that standardises them."""
-        tower = self.model.matcher.cached_text_tower
-        if tower is None or not tower.standardises:
-            return
-        table = self.model.tokeniser.encode_all(texts)
-        features = text_features(tower, table, self.model.device, self.stores, self.progress)
-        tower.standardise(*(value.to(self.model.device) for value in features.statistics()))
+        """Measure the training texts for a tower that standardises its features, or for a layer after the tower."""
+        tower, standardised = self.model.matcher.cached_text_tower, self.model.matcher.standardised_texts
+        if tower is not None and tower.standardises:
+            table = self.model.tokeniser.encode_all(texts)
+            features = text_features(tower, table, self.model.device, self.stores, self.progress)
+            tower.standardise(*(value.to(self.model.device) for value in features.statistics()))
+        if standardised is not None:
+            self._measure(standardised, self.inputs(texts))
+
+    @torch.inference_mode()
+    def _measure(self, standardised: Standardised, texts: TextInputs) -> None:
+        """Measure the vectors of texts; they must not be standardised yet."""
+        self.model.matcher.eval()
+        statistics = Statistics(len(standardised.layer.mean), self.model.device)
+        for rows in np.split(np.arange(len(texts.table)), range(MEASURED_AT_ONCE, len(texts.table), MEASURED_AT_ONCE)):
+            statistics.add(standardised.encode(texts.tokens(rows, self.model.device)))
+        standardised.layer.measured(*statistics.result())
 
 
 def _counted(rows: Integers) -> str:
