@@ -18,6 +18,7 @@ else:
 Flag = StrictBool
 Count = Annotated[int, Field(ge=1, strict=True)]  # 1 or more; neither 2.0 nor true
 Number = Annotated[float, Field(strict=True)]  # finite, an integer or a float
+Dropout = Annotated[Number, Field(ge=0, lt=1)]  # the share of entries that are dropped in training
 
 
 class Settings(BaseModel):

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diptych.models.layers.sets import as_one_group, count_order, group_by_count, present
+from diptych.models.layers.sets import as_one_group, count_order, group_by_count, mean_of_present, present
 
 
 def sets(there):
@@ -24,6 +24,13 @@ table = st.integers(1, 5).flatmap(
 @given(table)
 def test_a_place_is_empty_only_where_the_whole_row_is_zero(there):
     assert present(sets(there)).tolist() == there
+
+
+@given(table)
+def test_the_mean_is_that_of_the_present_vectors(there):
+    for item, mean in zip(sets(there), mean_of_present(sets(there)), strict=True):
+        torch.testing.assert_close(mean, item[item.any(1)].mean(0))
+    assert not mean_of_present(torch.zeros(2, 3, 4)).any()
 
 
 @given(table)

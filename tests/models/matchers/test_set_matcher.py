@@ -38,6 +38,33 @@ def test_regions_and_words_are_unit_vectors_and_missing_ones_are_zeros():
     torch.testing.assert_close(images[0], normalize(model.project(first), dim=1))
 
 
+def test_dropout_is_of_regions_and_words_in_training_only():
+    torch.manual_seed(0)
+    dropping = SETTINGS.model_copy(update={"dropout": 0.5, "text": WordSettings(word=3, dropout=0.5)}).build()
+    plain = matcher("t2i").eval()
+    plain.load_state_dict(dropping.state_dict())
+    for encoded, other in zip(encodings(dropping.eval()), encodings(plain), strict=True):
+        assert torch.equal(encoded, other)
+    images, texts = encodings(dropping.train())
+    others = encodings(plain)
+    assert not torch.allclose(images, others[0])
+    assert not torch.allclose(texts, others[1])
+    assert (images[1, 2:] == 0).all()
+    # All entries of a region may be dropped: it is then what the bias makes of it.
+    assert images.isfinite().all()
+
+
+def test_a_dropped_region_is_the_projection_of_its_other_entries():
+    model = SETTINGS.model_copy(update={"dropout": 0.25}).build().train()
+    torch.manual_seed(1)
+    regions = torch.randn(2, 4, 6)
+    torch.manual_seed(7)
+    found = model.encode_images(regions)
+    torch.manual_seed(7)
+    kept = torch.nn.functional.dropout(torch.ones(2, 4, 6), 0.25)  # 0 or 4/3
+    torch.testing.assert_close(found, normalize(model.project(regions * kept), dim=2))
+
+
 def test_the_scores_of_two_directions_are_added():
     both = matcher("t2i", "i2t")
     images, texts = encodings(both)

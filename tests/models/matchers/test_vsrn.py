@@ -94,6 +94,24 @@ def test_images_follow_the_equations_in_values_and_gradients(counts, normalised)
     torch.testing.assert_close(got, wanted, rtol=1e-6, atol=1e-9)
 
 
+def test_dropout_is_of_regions_and_words_in_training_only():
+    dropping = matcher_of(dropout=0.5, text=GRUSettings(hidden=JOINT, word=3, dropout=0.5))
+    plain = matcher_of().eval()
+    plain.load_state_dict(dropping.state_dict())
+    regions = regions_of((3, 1, 4))
+    assert torch.equal(dropping.eval().encode_images(regions), plain.encode_images(regions))
+    assert torch.equal(dropping.encode_texts(TOKENS), plain.encode_texts(TOKENS))
+    dropping.text.train()
+    assert not torch.allclose(dropping.encode_texts(TOKENS), plain.encode_texts(TOKENS))
+    dropping.training = True  # and not its batch norms
+    assert not torch.allclose(dropping.encode_images(regions), plain.encode_images(regions))
+    torch.manual_seed(3)
+    found = dropping.encode_images(regions_of((4, 4)))
+    torch.manual_seed(3)
+    kept = torch.nn.functional.dropout(torch.ones(8, SIZE), 0.5).view(2, 4, SIZE)
+    torch.testing.assert_close(found, plain.encode_images(regions_of((4, 4)) * kept))
+
+
 def test_texts_and_scores_are_those_of_an_embedding_model():
     matcher = matcher_of().eval()
     images, texts = matcher.encode_images(regions_of((3, 4, 2))), matcher.encode_texts(TOKENS)

@@ -20,6 +20,11 @@ def present(sets: Tensor) -> Tensor:
     return lengths > 0
 
 
+def mean_of_present(sets: Tensor) -> Tensor:
+    """The mean of each item's vectors, without empty places: (items, size); zero for an item without any."""
+    return sets.sum(1) / present(sets).sum(1, keepdim=True).clamp(min=1)
+
+
 class Group(NamedTuple):
     """Items that are processed together: `vectors` (places, items, size), and which are `there`, None for all."""
 

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from diptych.models.layers.precision import normalize
 from diptych.models.layers.prefix_gru import PrefixTree, prefix_states
+from diptych.models.layers.word_dropout import dropped_words
 from diptych.models.tower import Tokens, load_word_embedding
-from diptych.settings import Count, Settings
+from diptych.settings import Count, Dropout, Settings
 from diptych.text.tokenisers.token_table import PAD
 
 
 class WordSettings(Settings):
-    """The size of the word embedding; the GRU's state has the size of the joint space."""
+    """The size of the word embedding; the GRU's state has the size of the joint space.
+
+    `dropout` applies to the word vectors in training; the papers have none.
+    """
 
     word: Count = 300
+    dropout: Dropout = 0.0
 
 
 class WordStates(nn.Module):
@@ -31,11 +37,11 @@ class WordStates(nn.Module):
 
     shares_prefixes = True
 
-    def __init__(self, words: int, word_size: int, size: int) -> None:
+    def __init__(self, words: int, word_size: int, size: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.words = nn.Embedding(words, word_size, padding_idx=PAD)
         self.gru = nn.GRU(word_size, size, batch_first=True, bidirectional=True)
-        self.size = size
+        self.size, self.dropout = size, dropout
         nn.init.uniform_(self.words.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tokens) -> Tensor:
@@ -47,9 +53,9 @@ class WordStates(nn.Module):
         mirror = torch.where(there, tokens.lengths[:, None] - 1 - steps, steps)  # each text reversed
         forward = PrefixTree.from_ids(tokens.ids, tokens.lengths)
         backward = PrefixTree.from_ids(tokens.ids.gather(1, mirror), tokens.lengths)
-        weights = list(self.gru.parameters())
-        ahead = prefix_states(forward, self.words.weight, *weights[:4])  # (nodes, size)
-        back = prefix_states(backward, self.words.weight, *weights[4:])
+        weights, words = list(self.gru.parameters()), dropped_words(self.words, self.dropout)
+        ahead = prefix_states(forward, words, *weights[:4])  # (nodes, size)
+        back = prefix_states(backward, words, *weights[4:])
         states = ahead.index_select(0, forward.path[there]) + back.index_select(
             0, backward.path.gather(1, mirror)[there]
         )
@@ -59,7 +65,7 @@ class WordStates(nn.Module):
 
     def plain(self, tokens: Tokens) -> Tensor:
         """The same with `torch.nn.GRU`, which is faster on a GPU."""
-        vectors = self.words(tokens.ids)
+        vectors = embedding(tokens.ids, dropped_words(self.words, self.dropout), PAD)
         packed = pack_padded_sequence(vectors, tokens.lengths.cpu(), batch_first=True, enforce_sorted=False)
         states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=tokens.ids.shape[1])
         both = normalize(states[:, :, : self.size] + states[:, :, self.size :], dim=2)

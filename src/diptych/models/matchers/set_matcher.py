@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
+from torch.nn.functional import dropout
 from typing_extensions import Self
 
 from diptych.features.backbone import Backbone
@@ -14,13 +15,17 @@ from diptych.models.layers.word_states import WordSettings, WordStates
 from diptych.models.matcher import Matcher, ModelSettings
 from diptych.models.tower import NamedRegionTower, Tokens
 from diptych.models.towers.region.features import RegionFeatureSettings
-from diptych.settings import Count
+from diptych.settings import Count, Dropout
 
 
 class SetSettings(ModelSettings):
-    """The size of the joint space, the region tower and the word states."""
+    """The size of the joint space, the region tower and the word states.
+
+    `dropout` applies to the region tower's vectors in training; the papers have none.
+    """
 
     joint: Count = 1024
+    dropout: Dropout = 0.0
     image: NamedRegionTower = RegionFeatureSettings()
     text: WordSettings = WordSettings()
     words: int = 0
@@ -40,9 +45,10 @@ class SetMatcher(Matcher):
     def __init__(self, settings: SetSettings, rule: Attention, *directions: Direction) -> None:
         super().__init__()
         self.rule, self.directions = rule, directions
+        self.dropout = settings.dropout
         self.image = settings.image.build()
         self.project = nn.Linear(self.image.size, settings.joint)
-        self.text = WordStates(settings.words, settings.text.word, settings.joint)
+        self.text = WordStates(settings.words, settings.text.word, settings.joint, settings.text.dropout)
         nn.init.xavier_uniform_(self.project.weight)
         nn.init.zeros_(self.project.bias)
 
@@ -69,7 +75,7 @@ class SetMatcher(Matcher):
     def encode_images(self, images: Tensor) -> Tensor:
         """Encode images: (images, regions, joint), with zeros for missing regions."""
         regions: Tensor = self.image(images)
-        joint = normalize(self.project(regions), dim=2)
+        joint = normalize(self.project(dropout(regions, self.dropout, self.training)), dim=2)
         return joint * present(regions)[:, :, None]  # the bias would turn a missing region into a vector
 
     def encode_texts(self, tokens: Tokens) -> Tensor:

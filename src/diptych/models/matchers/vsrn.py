@@ -22,6 +22,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.functional import dropout
 from typing_extensions import Self
 
 from diptych.errors import RecipeError
@@ -34,14 +35,18 @@ from diptych.models.matcher import EncodedBatch, Matcher, ModelSettings
 from diptych.models.tower import NamedRegionTower, NamedTextTower, Tokens
 from diptych.models.towers.region.features import RegionFeatureSettings
 from diptych.models.towers.text.gru import GRUSettings
-from diptych.settings import Count, Flag
+from diptych.settings import Count, Dropout, Flag
 
 
 class VSRNSettings(ModelSettings):
-    """Sizes and options; the defaults are the paper's sizes."""
+    """Sizes and options; the defaults are the paper's sizes.
+
+    `dropout` applies to the region tower's vectors in training; the paper has none.
+    """
 
     name: Literal["vsrn"] = "vsrn"
     joint: Count = 2048
+    dropout: Dropout = 0.0
     image: NamedRegionTower = RegionFeatureSettings()
     normalise_regions: Flag = True
     blocks: Annotated[int, Field(ge=0, strict=True)] = 4
@@ -157,7 +162,7 @@ class VSRN(Matcher):
     def _reason(self, images: Tensor) -> tuple[Tensor, Layout]:
         """The regions after reasoning as unit vectors, (rows, joint), and their layout."""
         rows, layout = Layout.from_regions(self.image(images))
-        rows = self.project(rows)
+        rows = self.project(dropout(rows, self.settings.dropout, self.training))
         if self.settings.normalise_regions:
             rows = normalize(rows, dim=1)
         for block in self.reason:

@@ -9,7 +9,7 @@ from torch import Tensor
 from diptych.errors import DataError
 from diptych.features.image_input import ImageInput
 from diptych.models.layers.precision import normalize
-from diptych.models.layers.sets import present
+from diptych.models.layers.sets import mean_of_present
 from diptych.models.tower import ImageTower, ImageTowerSettings
 from diptych.settings import Flag
 
@@ -46,5 +46,5 @@ class StoredFeatures(ImageTower):
 
     def forward(self, images: Tensor) -> Tensor:
         """Encode (images, size) or (images, regions, size): (images, size)."""
-        vectors = images if images.dim() == 2 else images.sum(1) / present(images).sum(1, keepdim=True).clamp(min=1)
+        vectors = images if images.dim() == 2 else mean_of_present(images)
         return normalize(vectors, dim=1) if self.normalise else vectors
