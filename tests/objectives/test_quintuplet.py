@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from diptych import registry
 from diptych.data.sampling.extras import Extras
-from diptych.errors import RecipeError
-from diptych.objectives.extras import OfflineScores
+from diptych.errors import RecipeError, ScoreError
+from diptych.objectives.extras import OfflineScores, RampOptions, RampShare
+from diptych.objectives.hinge import Hinge
 from diptych.objectives.objective import Objective, ScoredPairs
 from diptych.objectives.quintuplet import Quintuplet
 
@@ -22,10 +23,10 @@ def offline_of(values, drawn=None, apart=None):
     return OfflineScores(*columns, drawn, torch.tensor(apart) if apart is not None else drawn)
 
 
-def scored(scores, groups, offline):
+def scored(scores, groups, offline, *others):
     groups = torch.tensor(groups)
     return ScoredPairs(
-        torch.as_tensor(scores, dtype=torch.float64), groups[:, None] == groups[None, :], Extras(offline)
+        torch.as_tensor(scores, dtype=torch.float64), groups[:, None] == groups[None, :], Extras(offline, *others)
     )
 
 
@@ -114,6 +115,33 @@ def test_value_equals_the_equations(batch, way):
     assert loss.total.item() == pytest.approx(sum(expected.values()), abs=1e-9)
 
 
+@pytest.mark.parametrize("way", [way for name, way in WAYS.items() if name != "only offline"], ids=str)
+@settings(max_examples=20)
+@given(batch=batches(), share=st.floats(0, 1))
+def test_a_ramp_leads_from_plain_hinges_to_the_equations(batch, way, share):
+    """(1 - r) x max of hinges + r x the whole loss, in its value and in the gradient of every score."""
+    scores, groups, values, drawn, apart = batch
+    how, plain = Quintuplet(**way, offline_ramp={}), Quintuplet(**way)
+    found = how.loss(scored(scores, groups, offline_of(values, drawn, apart), RampShare(share)))
+    unweighted = plain.model_copy(update={"adaptive": "none"})
+    online = reference(scores, groups, values, drawn, apart, unweighted)["online"]
+    whole = sum(reference(scores, groups, values, drawn, apart, plain).values())
+    assert found.total.item() == pytest.approx((1 - share) * online + share * whole, abs=1e-9)
+
+
+@pytest.mark.parametrize(("share", "other"), [(0.0, Hinge()), (1.0, Quintuplet())], ids=["max of hinges", "Eq. 5"])
+@given(batch=batches())
+def test_the_ends_of_a_ramp_have_the_gradients_of_their_objectives(batch, share, other):
+    scores, groups, values, drawn, apart = batch
+    gradients = []
+    for how in (Quintuplet(offline_ramp={"after": 10}), other):
+        table = torch.tensor(scores, dtype=torch.float64, requires_grad=True)
+        made = scored(table, groups, offline_of(values, drawn, apart), RampShare(share))
+        how.loss(made).total.backward()
+        gradients.append(table.grad)
+    torch.testing.assert_close(*gradients)
+
+
 def sides(scores, far):
     """One pair's image side with the hardest text of a batch of two: S(i, t), S(i, t_on), S(i, t_off)."""
     own, near = scores
@@ -176,15 +204,61 @@ def test_equal_scores_are_a_trap_that_is_noticed(way):
     assert "sum of hinges" in how.collapse_hint
 
 
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("way", [way for name, way in WAYS.items() if name != "only offline"], ids=str)
+def test_equal_scores_are_a_trap_anywhere_on_a_ramp(way, share):
+    how = Quintuplet(**way, offline_ramp={})
+    batch = scored(torch.full((4, 4), 0.7), range(4), offline_of([[0.7] * 4] * 4), RampShare(share))
+    total = how.loss(batch).total.item()
+    assert how.has_collapsed(how.summary(batch), total)
+    assert not how.has_collapsed(how.summary(batch), 0.9 * 4 * how._online_plateau)
+    assert not how.has_collapsed(how.summary(batch), 4 * 10.0)
+
+
+def test_a_ramp_declares_what_it_needs():
+    assert Quintuplet().needs == ("offline",)
+    assert Quintuplet().need_options("offline") is None
+    how = Quintuplet(offline_ramp={"after": "plateau", "steps": 7}, margin=0.3)
+    assert how.needs == ("offline", "ramp")
+    assert how.need_options("offline") is None
+    found = how.need_options("ramp")
+    assert (found.steps, found.after, found.term) == (7, None, "online")
+    assert found.below == pytest.approx(0.9 * 2 * 0.3)
+    assert Quintuplet(offline_ramp={}, squared=True).need_options("ramp").below == pytest.approx(0.9 * 2 * 0.04)
+    later = Quintuplet(offline_ramp={"after": 40}, margin=0.0).need_options("ramp")
+    assert later == RampOptions(300, 40, "online", 0.0)
+
+
+def test_a_caller_is_told_about_the_share():
+    how, far = Quintuplet(offline_ramp={}), offline_of([[0.5, 0.1]] * 4)
+    table = torch.eye(2, dtype=torch.float64)
+    with pytest.raises(ScoreError, match=r"Quintuplet needs more than scores; pass extras=\[RampShare\(...\)\]"):
+        how(table, extras=[far])
+    with pytest.raises(ScoreError, match=r"RampShare\(1.5\): pass a share from 0 to 1"):
+        how(table, extras=[far, RampShare(1.5)])
+    whole, half, none = (how(table, extras=[far, RampShare(share)]).item() for share in (1.0, 0.5, 0.0))
+    assert whole == pytest.approx(Quintuplet()(table, extras=[far]).item())
+    assert none == pytest.approx(Hinge()(table).item())
+    assert half == pytest.approx((whole + none) / 2)
+
+
 @pytest.mark.parametrize(
     ("table", "words"),
     [
+        ({"offline_ramp": {"after": "platau"}}, r"offline_ramp\.after = 'platau': use 'plateau' or a number of steps"),
+        ({"offline_ramp": {"after": -1}}, "use 'plateau' or a number of steps, 0 or more"),
+        ({"offline_ramp": {"after": 1.5}}, "use 'plateau' or a number of steps, 0 or more"),
+        ({"offline_ramp": {"after": True}}, "use 'plateau' or a number of steps, 0 or more"),
+        ({"offline_ramp": {"stps": 3}}, r"'offline_ramp\.stps'; did you mean 'steps'"),
+        ({"offline_ramp": {"steps": 0}}, r"offline_ramp\.steps"),
+        ({"offline_ramp": {}, "online": False}, "leave it out, or online = false"),
+        ({"offline_ramp": {}, "margin": 0}, "without a margin there is no plateau"),
         ({"alpha": 0}, "alpha"),
         ({"derived": "both"}, "derived"),
         ({"adaptive": "online"}, "adaptive"),
         ({"margins": 0.1}, "margin"),
     ],
-    ids=["no alpha", "derived", "adaptive", "unknown"],
+    ids=str,
 )
 def test_what_is_no_setting_is_refused(table, words):
     with pytest.raises(RecipeError, match=words):

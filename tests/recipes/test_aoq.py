@@ -157,6 +157,7 @@ FINAL = {
     "alpha": 0.3,
     "beta": 1.5,
     "squared": False,
+    "offline_ramp": None,
 }
 # What the end of a name promises: how the objective differs from Eq. 5 with its final numbers.
 OBJECTIVES = {

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         NegativeScores,
         OfflineScores,
         PairRoles,
+        RampShare,
         WithinScores,
     )
     from diptych.objectives.hinge import Hinge
@@ -32,7 +33,15 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "contrastive": ("Contrastive",),
-    "extras": ("ClassOptions", "ClassifierInputs", "NegativeScores", "OfflineScores", "PairRoles", "WithinScores"),
+    "extras": (
+        "ClassOptions",
+        "ClassifierInputs",
+        "NegativeScores",
+        "OfflineScores",
+        "PairRoles",
+        "RampShare",
+        "WithinScores",
+    ),
     "hinge": ("Hinge",),
     "instance": ("Instance",),
     "logistic": ("Logistic",),
@@ -66,6 +75,7 @@ __all__ = [
     "PairRoles",
     "Queries",
     "Quintuplet",
+    "RampShare",
     "Ranking",
     "ScoreSummary",
     "ScoredPairs",

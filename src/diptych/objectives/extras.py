@@ -93,6 +93,27 @@ class ClassifierInputs:
 
 
 @dataclass(frozen=True)
+class RampShare:
+    """How far a part of the objective has been ramped up in this step: from 0, not at all, to 1, in full."""
+
+    share: float
+
+
+@dataclass(frozen=True)
+class RampOptions:
+    """When a ramp begins, and how many steps it takes.
+
+    It begins after `after` steps of the stage or, if that is None, once the smoothed value per pair of the loss term
+    `term` is below `below`.
+    """
+
+    steps: int
+    after: int | None
+    term: str
+    below: float
+
+
+@dataclass(frozen=True)
 class ClassOptions:
     """How the training groups become classes.
 

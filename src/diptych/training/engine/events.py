@@ -108,7 +108,8 @@ class EpochEnd:
     """An epoch has finished and was validated; if `is_best`, its weights are those in best/ now.
 
     `metrics` were measured on val, and `summary` states the most important of them. `loss` and `terms` are means per
-    pair; `learned` holds single parameters of the objective, such as a temperature, and `class_error` percentages.
+    pair; `learned` holds single numbers of the objective that change in training, such as a learned temperature, and
+    `class_error` percentages.
     `precision` is that of the towers; in float16, `skipped_steps` had gradients that overflowed, and moved nothing.
     `collapsed_steps` says how many steps in a row have looked collapsed to the objective, and `score_range` is the
     difference of the highest and the lowest score of the last batch (NaN if none was trained since a resume).

@@ -244,7 +244,9 @@ class StageLoop:
 
     def _epoch_end(self, metrics: Metrics, is_best: bool, seconds: float, choice: Choice | None = None) -> EpochEnd:
         position, pairs = self.position, max(1, self.position.pairs)
-        parameters = self.step.parameters.items()
+        learned = {name: float(one.detach()) for name, one in self.step.parameters.items() if one.numel() == 1}
+        for need in self.step.needs:
+            learned |= need.reported()
         return EpochEnd(
             position.stage,
             position.epoch,
@@ -256,7 +258,7 @@ class StageLoop:
             loss=self._mean_loss() if position.epoch else math.nan,
             terms={name: value / pairs for name, value in position.sums.items()},
             rate=current_rate(self.step.optimiser) if position.epoch else 0.0,
-            learned={name: float(value.detach()) for name, value in parameters if value.numel() == 1},
+            learned=learned,
             class_error={name: 100 * wrong / pairs for name, wrong in position.errors.items()},
             is_best=is_best,
             seconds=seconds,

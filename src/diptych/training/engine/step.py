@@ -88,6 +88,8 @@ class Step:
         scored, model_terms = score(batch)
         loss = replace(self.objective.loss(scored), model_terms=model_terms)
         self.scaler.backward(loss.total)
+        for need in self.needs:
+            need.after_loss(batch, loss)
         return loss, self.objective.summary(scored)
 
     @torch.no_grad()

@@ -28,6 +28,7 @@ from diptych.data.sampling.batch import PairBatch
 from diptych.data.sampling.pairs import EpochExtension
 from diptych.errors import PluginError, RecipeError, did_you_mean
 from diptych.models.matcher import EncodedBatch
+from diptych.objectives.objective import Loss
 
 if TYPE_CHECKING:
     from diptych.training.context import StageContext
@@ -117,6 +118,10 @@ class Need(ABC):
     def supply(self, batch: PairBatch, pairs: EncodedPairs) -> Any:
         """The value that the objective looks up by its type in `extras`; None if this stage does not draw it."""
 
+    def after_loss(self, batch: PairBatch, loss: Loss) -> None:
+        """Called with the loss of a batch before the optimiser's step, on all ranks."""
+        return
+
     def after_step(self, optimiser: Optimizer) -> None:
         """Called after the optimiser's step."""
         return
@@ -128,6 +133,10 @@ class Need(ABC):
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Resume with the tensors of a snapshot."""
         return
+
+    def reported(self) -> dict[str, float]:
+        """Numbers for the epoch's line in the journal, by name."""
+        return {}
 
     def saved_with_weights(self, parameters: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """What to save beside the best weights for a later stage: tensors, and a header."""
