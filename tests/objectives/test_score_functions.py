@@ -87,6 +87,7 @@ def test_bfan_scores():
     [
         (scan_scores, SCANSettings, {}),
         (scan_scores, SCANSettings, {"direction": "i2t", "smooth": 4.0, "lse": 5.0}),
+        (scan_scores, SCANSettings, {"pool": "lme"}),
         (scan_scores, SCANSettings, {"norm": "l1norm", "pool": "max"}),
         (bfan_scores, BFANSettings, {}),
         (bfan_scores, BFANSettings, {"focal": "prob", "smooth": 10.0}),

@@ -1,5 +1,6 @@
 """The blocks against loops over single pairs that form every attended vector, in double precision and in single."""
 
+import math
 from itertools import product
 
 import pytest
@@ -12,7 +13,7 @@ from diptych.models.layers import attention
 from diptych.models.layers.attention import Attention
 
 NORMS = ["clipped_l2norm", "clipped_l1norm", "clipped", "l2norm", "l1norm", "softmax", "none"]
-POOLS = ["lse", "mean", "max", "sum"]
+POOLS = ["lse", "lme", "mean", "max", "sum"]
 
 
 def plain_norm(norm, row):
@@ -41,6 +42,8 @@ def focused(focal, weights):
 def plain_pool(rule, cosines):
     if rule.pool == "lse":
         return (rule.lse * cosines).exp().sum().log() / rule.lse
+    if rule.pool == "lme":
+        return (rule.lse * cosines).exp().mean().log() / rule.lse
     return {"mean": torch.mean, "max": torch.max, "sum": torch.sum}[rule.pool](cosines)
 
 
@@ -159,15 +162,40 @@ def test_single_precision_is_exact_to_1e_5(directions, missing):
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("directions", [("t2i",), ("i2t",)], ids="+".join)
+def test_more_of_the_same_raises_a_sum_but_not_a_mean_of_exponentials(directions):
+    """A text whose words, or an image whose regions, all occur twice: the norm over queries is left out."""
+    torch.manual_seed(0)
+    image, text = (normalize(torch.randn(1, 3, 8, dtype=torch.float64), dim=2) for _ in range(2))
+    twice = (image, text.repeat(1, 2, 1)) if directions == ("t2i",) else (image.repeat(1, 2, 1), text)
+    for pool, more in (("lse", math.log(2) / 6), ("lme", 0.0)):
+        rule = Attention(norm="clipped", pool=pool, lse=6.0)
+        difference = rule.score(*twice, *directions) - rule.score(image, text, *directions)
+        assert difference.item() == pytest.approx(more, abs=1e-12)
+
+
+@pytest.mark.parametrize("directions", [("t2i",), ("i2t",), ("t2i", "i2t")], ids="+".join)
+def test_gradients_of_the_mean_of_exponentials_are_those_of_finite_differences(directions):
+    torch.manual_seed(0)
+    there = torch.tensor([[True, True, True, False], [True, True, True, True]])
+    raw_images, raw_texts = (torch.randn(2, places, 5, dtype=torch.float64, requires_grad=True) for places in (4, 3))
+    rule = Attention(pool="lme", smooth=4.0)
+
+    def score(images, texts):
+        return rule.score(encoded(images, there), encoded(texts, inside([3, 2])), *directions)
+
+    assert torch.autograd.gradcheck(score, (raw_images, raw_texts))
+
+
 @pytest.mark.parametrize("limit", ["TEXTS", "PRODUCT", "BLOCK"])
-@pytest.mark.parametrize("focal", [None, "equal"])
-def test_small_blocks_change_nothing(monkeypatch, limit, focal):
+@pytest.mark.parametrize(("focal", "pool"), [(None, "lse"), (None, "lme"), ("equal", "lse")])
+def test_small_blocks_change_nothing(monkeypatch, limit, focal, pool):
     torch.manual_seed(0)
     regions = torch.ones(5, 4, dtype=torch.bool)
     regions[2, 1:] = False
     images = encoded(torch.randn(5, 4, 8, dtype=torch.float64), regions)
     texts = encoded(torch.randn(7, 6, 8, dtype=torch.float64), inside([3, 6, 3, 2, 6, 6, 3]))
-    rule = Attention(focal=focal)
+    rule = Attention(focal=focal, pool=pool)
     before = rule.score(images, texts, "t2i", "i2t")
     monkeypatch.setattr(attention, limit, 2)
     torch.testing.assert_close(rule.score(images, texts, "t2i", "i2t"), before)

@@ -27,7 +27,7 @@ from diptych.settings import Number
 
 Direction = Literal["t2i", "i2t"]
 Norm = Literal["clipped_l2norm", "clipped_l1norm", "clipped", "l2norm", "l1norm", "softmax", "none"]
-PoolName = Literal["lse", "mean", "max", "sum"]
+PoolName = Literal["lse", "lme", "mean", "max", "sum"]
 Focal = Literal["equal", "prob"]
 Positive = Annotated[Number, Field(gt=0)]
 
@@ -46,7 +46,8 @@ class Attention:
     Scores are normalised over the queries, `smooth` sharpens the softmax over the context, and `focal` keeps, for each
     query, the context with a weight above the mean (`equal`), or above the mean weighted by the root of the weights
     (`prob`). If none would be kept, as with a single vector or equal weights, all are. `pool` reduces the cosines of
-    all queries to one score; `lse` is the sharpness of log(sum exp(lse c)) / lse.
+    all queries to one score; `lse` is the sharpness of log(sum exp(lse c)) / lse, which grows with the number of
+    queries, and of the pool `lme`, log(mean exp(lse c)) / lse, which does not.
     """
 
     norm: Norm = "clipped_l2norm"
@@ -179,16 +180,25 @@ class Attention:
     def _pooled(self, cosines: Tensor, queries: Tensor | None) -> Tensor:
         """Pool (sets, queries, items) to (sets, items), over the queries that are present."""
         if queries is not None:
-            beside = -torch.inf if self.pool in ("lse", "max") else 0
+            beside = 0 if self.pool in ("mean", "sum") else -torch.inf
             cosines = cosines.masked_fill(~queries.squeeze(1), beside)
         if self.pool == "lse":
             return (cosines * self.lse).logsumexp(1) / self.lse
         if self.pool == "max":
             return cosines.amax(1)
-        total = cosines.sum(1)
         if self.pool == "sum":
-            return total
-        return total / (cosines.shape[1] if queries is None else queries.sum(2).squeeze(1))
+            return cosines.sum(1)
+        count = _count(cosines, queries)
+        if self.pool == "lme":
+            return ((cosines * self.lse).logsumexp(1) - count.log()) / self.lse
+        return cosines.sum(1) / count
+
+
+def _count(cosines: Tensor, queries: Tensor | None) -> Tensor:
+    """The number of queries of each item, at least 1; it broadcasts to (sets, items)."""
+    if queries is None:
+        return cosines.new_tensor(cosines.shape[1])
+    return queries.sum(2).squeeze(1).clamp(min=1).to(cosines.dtype)
 
 
 def _times(values: Tensor, factors: Tensor) -> Tensor:
