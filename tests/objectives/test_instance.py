@@ -169,6 +169,88 @@ def test_gradients_equal_those_of_the_equations(at_once, bias, correction):
         )
 
 
+def cosine_logits(feature, batch, temperature):
+    """The cosine of a feature with each class over the temperature, plus what a sample adds."""
+    length, logits = math.hypot(*feature), []
+    for row in batch.parameters[CLASSIFIER].tolist():
+        product = math.fsum(w * f for w, f in zip(row, feature, strict=True))
+        logits.append(product / (length * math.hypot(*row)) / temperature)
+    correction = batch.extras[ClassifierInputs].logit_correction
+    return logits if correction is None else [a + b for a, b in zip(logits, correction.tolist(), strict=True)]
+
+
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 7),
+    st.sampled_from([0.05, 0.3, 2.0]),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([None, 1, 2, 9]),
+)
+def test_with_a_temperature_the_logits_are_cosines(seed, pairs, temperature, learned, correction, at_once):
+    batch = made(seed, pairs, correction=correction)
+    start = 0.5 if learned else temperature
+    objective = Instance(temperature=start, learn_temperature=learned, classes_at_once=at_once)
+    parameters = batch.parameters | ({"log_temperature": torch.tensor(math.log(temperature))} if learned else {})
+    loss = objective.loss(replace(batch, parameters=parameters))
+    found = batch.extras[ClassifierInputs]
+    for name, features, of in (("visual", found.images, found.image_of), ("textual", found.texts, found.text_of)):
+        lost, wrong = [], 0
+        for pair, row in enumerate(of.tolist()):
+            logits = cosine_logits(features[row].tolist(), batch, temperature)
+            own = logits[int(found.classes[pair])]
+            highest = max(logits)
+            lost.append(highest - own + math.log(math.fsum(math.exp(logit - highest) for logit in logits)))
+            wrong += sum(each >= own for each in logits) != 1
+        assert loss.terms[name].item() == pytest.approx(math.fsum(lost) / len(lost), rel=1e-6, abs=1e-7)
+        assert loss.error_rates[name].item() == pytest.approx(wrong / len(lost), abs=1e-6)
+
+
+@pytest.mark.parametrize("at_once", [None, 2])
+@pytest.mark.parametrize("correction", [False, True], ids=["all classes", "some classes"])
+def test_gradients_of_cosines_are_those_of_finite_differences(at_once, correction):
+    batch = made(3, correction=correction)
+    objective = Instance(temperature=0.2, learn_temperature=True, classes_at_once=at_once, textual=0.5)
+    logarithm = torch.tensor(math.log(0.15), dtype=torch.float64, requires_grad=True)
+
+    def total(images, texts, classifier, logarithm):
+        found = replace(batch.extras[ClassifierInputs], images=images, texts=texts)
+        parameters = {CLASSIFIER: classifier, "log_temperature": logarithm}
+        return objective.loss(replace(batch, extras=Extras(found), parameters=parameters)).total
+
+    inputs = [leaf for leaf in leaves(batch)[1:] if leaf is not None]
+    assert torch.autograd.gradcheck(total, (*inputs, logarithm))
+
+
+def test_with_cosines_no_length_counts():
+    batch = made(2)
+    objective = Instance(temperature=0.1)
+    found = batch.extras[ClassifierInputs]
+    longer = replace(found, images=3 * found.images, texts=found.texts / 7)
+    grown = {CLASSIFIER: batch.parameters[CLASSIFIER] * torch.tensor([[0.1], [2.0], [5.0], [1.0], [30.0]])}
+    other = replace(batch, extras=Extras(longer), parameters=grown)
+    torch.testing.assert_close(objective.loss(other).total, objective.loss(batch).total)
+    assert not torch.isclose(Instance().loss(other).total, Instance().loss(batch).total)
+
+
+def test_a_learned_temperature_is_a_parameter_with_a_bound():
+    sizes = ObjectiveContext(SIZE, {"classes": 5})
+    assert list(Instance(temperature=0.1).initial_parameters(sizes)) == [CLASSIFIER]
+    objective = Instance(temperature=0.1, learn_temperature=True)
+    started = objective.initial_parameters(sizes)
+    assert started["log_temperature"].item() == pytest.approx(math.log(0.1))
+    batch = made(1)
+    values = [
+        objective.loss(replace(batch, parameters=batch.parameters | {"log_temperature": torch.tensor(low)})).total
+        for low in (math.log(0.01), -20.0)
+    ]
+    torch.testing.assert_close(*values)
+    module = objective.as_module(classes=5, embedding_dim=SIZE)
+    images, texts = torch.randn(4, SIZE), torch.randn(4, SIZE)
+    module(images=images, texts=texts, classes=[0, 1, 2, 3]).backward()
+    assert module.log_temperature.grad.abs() > 0
+
+
 def test_an_image_in_several_pairs_counts_once_for_each():
     batch = made(0, pairs=5, images=1)
     assert len(batch.extras[ClassifierInputs].images) == 1
@@ -281,6 +363,9 @@ def test_a_classifier_keeps_it_out_of_the_trap(rank):
         ({"clusters": 1}, "clusters = 1"),
         ({"classes_at_once": 0}, "classes_at_once = 0"),
         ({"bais": True}, "did you mean 'bias'"),
+        ({"temperature": 0}, "temperature = 0"),
+        ({"temperature": 0.1, "bias": True}, "cosines of the classes have no bias; leave out bias or temperature"),
+        ({"learn_temperature": True}, "set the temperature that learning begins with"),
     ],
     ids=str,
 )

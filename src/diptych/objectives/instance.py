@@ -6,17 +6,19 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 from typing_extensions import Self
 
 from diptych.errors import ScoreError
+from diptych.models.layers.precision import normalize
 from diptych.objectives.extras import ClassifierInputs, ClassOptions
 from diptych.objectives.hinge import Hinge, Negatives
 from diptych.objectives.input_checks import checks_values
 from diptych.objectives.objective import Loss, Objective, ObjectiveContext, ScoredPairs, ScoreSummary
 from diptych.objectives.softmax import class_losses
+from diptych.objectives.temperature import MIN_TEMPERATURE, initial_log_temperature, learned_temperature
 from diptych.settings import Count, Flag, Number
 
 Weight = Annotated[Number, Field(ge=0)]
@@ -46,6 +48,10 @@ class Instance(Objective):
     - `rank`, `visual`, `textual`: the weights of the terms; a term with weight 0 is not computed.
     - `margin`, `negatives`: of the ranking term, as for `Hinge`.
     - `bias`: adds a bias to the classifier.
+    - `temperature`: classifies by cosines: f and the columns of W are divided by their lengths, and the logits by the
+      temperature. By default the logits are the inner products of Eq. 5. With cosines, classifying and ranking agree on
+      what a good embedding is, and no class gains by its length.
+    - `learn_temperature`: makes the temperature a parameter.
     - `sampled`: how many classes each step compares with; by default all.
     - `classes_at_once`: how many classes are computed at a time, which bounds the memory and changes nothing else.
     - `clusters`: joins the groups into this many classes, by K-means of their images' features; by default one class
@@ -59,9 +65,25 @@ class Instance(Objective):
     margin: Weight = 1.0
     negatives: Negatives = "next"
     bias: Flag = False
+    temperature: Annotated[Number, Field(ge=MIN_TEMPERATURE)] | None = None
+    learn_temperature: Flag = False
     sampled: Annotated[int, Field(ge=2, strict=True)] | None = None
     classes_at_once: Count | None = None
     clusters: Annotated[int, Field(ge=2, strict=True)] | None = None
+
+    @field_validator("temperature")
+    @classmethod
+    def _without_bias(cls, temperature: float | None, fields: ValidationInfo) -> float | None:
+        if temperature is not None and fields.data.get("bias"):
+            raise PydanticCustomError("bias", "cosines of the classes have no bias; leave out bias or temperature")
+        return temperature
+
+    @field_validator("learn_temperature")
+    @classmethod
+    def _begins_somewhere(cls, is_learned: bool, fields: ValidationInfo) -> bool:
+        if is_learned and fields.data.get("temperature") is None:
+            raise PydanticCustomError("learned", "set the temperature that learning begins with, such as 0.05")
+        return is_learned
 
     @model_validator(mode="after")
     def _has_terms(self) -> Self:
@@ -115,13 +137,15 @@ class Instance(Objective):
         return Loss(terms, is_mean=True, error_rates=error_rates)
 
     def initial_parameters(self, context: ObjectiveContext) -> dict[str, Tensor]:
-        """The classifier's weights, one row per class, and its bias if it has one."""
+        """The classifier's weights, one row per class, and its bias or learned temperature if it has one."""
         if not self._classifies:
             return {}
         classes = context.sizes["classes"]
         if not context.embedding_dim:
             raise ScoreError("Instance classifies embeddings, so it needs their size: as_module(embedding_dim=...)")
         parameters = {CLASSIFIER: nn.init.xavier_uniform_(torch.empty(classes, context.embedding_dim))}
+        if self.temperature is not None and self.learn_temperature:
+            parameters |= initial_log_temperature(self.temperature)
         return parameters | ({BIAS: torch.zeros(classes)} if self.bias else {})
 
     def has_collapsed(self, batch: ScoreSummary, total: float) -> bool:
@@ -159,8 +183,7 @@ class Instance(Objective):
         ]
         # Both sides in one call: the classifier is large, and so gets one gradient instead of two that are added.
         losses, wrong = class_losses(
-            torch.cat([features for _, _, features, _ in weighted]),
-            parameters[CLASSIFIER],
+            *self._compared(torch.cat([features for _, _, features, _ in weighted]), parameters),
             parameters.get(BIAS),
             torch.cat(classes),
             inputs.logit_correction,
@@ -170,3 +193,12 @@ class Instance(Objective):
         for name, weight, features, rows in weighted:
             yield name, weight, losses[start + rows], wrong[start + rows]
             start += len(features)
+
+    def _compared(self, features: Tensor, parameters: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The features and the classifier's rows, whose inner products are the logits."""
+        rows = parameters[CLASSIFIER]
+        if self.temperature is None:
+            return features, rows
+        learned = self.learn_temperature
+        temperature = learned_temperature(parameters, self.temperature) if learned else self.temperature
+        return normalize(features, dim=1) / temperature, normalize(rows, dim=1)

@@ -6,6 +6,7 @@ Scores are divided by the temperature: the lower it is, the more the hardest neg
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 import torch
@@ -23,6 +24,20 @@ MIN_TEMPERATURE = 1e-4
 # A learned temperature stays above this value, as CLIP's does, unless it starts below.
 MIN_LEARNED_TEMPERATURE = 0.01
 
+LOG_TEMPERATURE = "log_temperature"  # the name of the parameter
+
+
+def initial_log_temperature(temperature: float) -> dict[str, Tensor]:
+    """The parameter of a learned temperature: its logarithm."""
+    return {LOG_TEMPERATURE: torch.tensor(math.log(temperature))}
+
+
+def learned_temperature(parameters: Mapping[str, Tensor], start: float) -> Tensor:
+    """The learned temperature, within its bound."""
+    learned, lowest = parameters[LOG_TEMPERATURE], math.log(min(MIN_LEARNED_TEMPERATURE, start))
+    bounded = learned + (learned.clamp(min=lowest) - learned).detach()  # keeps its gradient at the bound
+    return bounded.exp()
+
 
 class Tempered(Ranking):
     """An objective whose scores are divided by a temperature; `learn_temperature` makes it a parameter."""
@@ -33,7 +48,7 @@ class Tempered(Ranking):
 
     def initial_parameters(self, context: ObjectiveContext) -> dict[str, Tensor]:
         """The logarithm of the temperature, if it is learned."""
-        return {"log_temperature": torch.tensor(math.log(self.temperature))} if self.learn_temperature else {}
+        return initial_log_temperature(self.temperature) if self.learn_temperature else {}
 
     def relative_logits(self, queries: Queries, scores: Tensor) -> Tensor:
         """(score - score of the positive) / temperature, in single precision.
@@ -43,12 +58,7 @@ class Tempered(Ranking):
         above = at_least_float32(scores) - at_least_float32(queries.positive_scores)
         if not self.learn_temperature:
             return above.div_(self.temperature)
-        learned, lowest = (
-            queries.parameters["log_temperature"],
-            math.log(min(MIN_LEARNED_TEMPERATURE, self.temperature)),
-        )
-        bounded = learned + (learned.clamp(min=lowest) - learned).detach()  # keeps its gradient at the bound
-        return above / bounded.exp()
+        return above / learned_temperature(queries.parameters, self.temperature)
 
     def candidate_logits(self, queries: Queries) -> Tensor:
         """The relative logits of each query's negatives, and of its positive, which is 0: (queries, pairs)."""

@@ -185,6 +185,23 @@ def test_the_classifier_decays_and_its_bias_does_not(optimiser, sampled):
     assert {name: tuple(saved[name].shape) for name in (CLASSIFIER, BIAS)} == {CLASSIFIER: (7, 5), BIAS: (7,)}
 
 
+@pytest.mark.parametrize("sampled", [None, 3], ids=["all", "sampled"])
+def test_a_learned_temperature_is_trained_kept_and_no_row_of_the_classifier(sampled):
+    torch.manual_seed(0)
+    objective = Instance(temperature=0.1, learn_temperature=True, sampled=sampled)
+    stage = Stage(objective=objective, optimiser=Optimiser(name="sgd", rate=0.1))
+    need = Classes(GroupClasses(np.arange(7), np.arange(7)), objective.need_options("classes"))
+    step = make_step(embedding_model(), stage, torch.device("cpu"), [need])
+    before = step.parameters["log_temperature"].item()
+    ids, lengths, rows = np.array([[1, 4, 2], [1, 5, 2]]), np.array([3, 3]), np.arange(2)
+    step(PairBatch(np.random.default_rng(0).standard_normal((2, 6), np.float32), rows, ids, lengths, rows, rows + 4))
+    saved, _ = need.saved_with_weights(dict(step.parameters))
+    assert saved["log_temperature"].item() == step.parameters["log_temperature"].item() != before
+    assert saved[CLASSIFIER].shape == (7, SIZE)
+    assert set(step.parameters) == {CLASSIFIER, "log_temperature"}
+    assert len(step.parameters[CLASSIFIER]) == (sampled or 7)
+
+
 def test_a_step_classifies_each_pair_as_its_group_says():
     # Pairs of three images, two of one group; texts in several pairs; groups with numbers of their own.
     torch.manual_seed(0)

@@ -99,8 +99,9 @@ class Classes(Need):
                 tensor.copy_(self._saved.parameters[name])
         if self._options.sampled is None or self._options.sampled >= self.size:
             return None
-        self._sampled = SampledClassifier(initial, self._options.sampled)
-        return self._sampled.rows
+        self._sampled = SampledClassifier(_tables(initial), self._options.sampled)
+        numbers = {name: nn.Parameter(one) for name, one in initial.items() if not one.dim()}
+        return nn.ParameterDict({**self._sampled.rows, **numbers})
 
     def before_step(self, batch: PairBatch, optimiser: Optimizer, device: torch.device) -> None:
         """Look up the class of each pair; with `sampled`, draw the classes to compare with."""
@@ -143,8 +144,13 @@ class Classes(Need):
 
     def saved_with_weights(self, parameters: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The whole classifier and its classes."""
-        classifier = parameters if self._sampled is None else self._sampled.tables
-        return {**classifier, **self._classes.tensors()}, {"classes": self.size}
+        tables = {} if self._sampled is None else self._sampled.tables
+        return {**parameters, **tables, **self._classes.tensors()}, {"classes": self.size}
+
+
+def _tables(parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters with a row per class; a temperature has none."""
+    return {name: table for name, table in parameters.items() if table.dim()}
 
 
 def _make_classes(context: StageContext, options: ClassOptions) -> GroupClasses:
