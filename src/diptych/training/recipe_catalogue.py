@@ -108,9 +108,9 @@ class Catalogue:
         return self.papers[self.definitions[name].file.partition("/")[0]]
 
     def profiles_of(self, name: str) -> Mapping[str, Profile]:
-        """The profiles that a recipe can be asked for with; one that is named after a profile has it already."""
+        """The profiles that a recipe can be asked for with; one that is named after a profile has none."""
         profiles = self.paper_of(name).profiles
-        return {key: profile for key, profile in profiles.items() if not name.endswith(f"-{key}")}
+        return {} if any(name.endswith(f"-{key}") for key in profiles) else profiles
 
     def all_names(self) -> list[str]:
         """The names of all definitions, and of each with its profiles."""

@@ -112,6 +112,21 @@ def test_dropout_is_of_regions_and_words_in_training_only():
     torch.testing.assert_close(found, plain.encode_images(regions_of((4, 4)) * kept))
 
 
+def test_memory_is_where_the_gru_over_regions_begins():
+    plain, made = matcher_of(), matcher_of(memory=20)
+    changed = {
+        name
+        for name, value in made.named_parameters()
+        if name.startswith(("project", "gather")) and not torch.equal(value, plain.get_parameter(name))
+    }
+    assert changed == {"gather.bias_ih_l0", "gather.bias_hh_l0"}
+    gate = made.gather.bias_hh_l0[JOINT : 2 * JOINT].exp()
+    assert gate.min() >= 1
+    assert gate.max() <= 19
+    with pytest.raises(RecipeError, match="memory"):
+        VSRNSettings(memory=1)
+
+
 def test_texts_and_scores_are_those_of_an_embedding_model():
     matcher = matcher_of().eval()
     images, texts = matcher.encode_images(regions_of((3, 4, 2))), matcher.encode_texts(TOKENS)

@@ -11,7 +11,9 @@ Relation to others: without reasoning blocks and decoder it is VSE with a GRU ov
 code, the maps of a block have biases and a batch norm that starts at zero, and the decoder's loss
 (`generation.weight`) is a sum over words and a mean over captions, beside a ranking loss that is a sum over pairs.
 Unlike there, vectors are normalised region by region (there, component by component across regions), missing regions
-never count, and captions are computed to their own length. `normalise_regions = false` omits the first normalisation,
+never count, and captions are computed to their own length. A GRU that begins as torch's sees little but the last two or
+three regions, in a grid the lower right corner, until it has learned to remember: with `memory`, it begins with a state
+that holds all of them (`layers.gru_memory`), and learns faster. `normalise_regions = false` omits the first normalisation,
 as that code does for Flickr30K; its extra batch norm of f(i) for that data is omitted here.
 """
 
@@ -29,6 +31,7 @@ from diptych.errors import RecipeError
 from diptych.features.backbone import Backbone
 from diptych.features.image_input import ImageInput
 from diptych.models.layers.captioner import Captioner, Generation
+from diptych.models.layers.gru_memory import remember
 from diptych.models.layers.precision import normalize
 from diptych.models.layers.region_reasoning import Layout, RegionGraph
 from diptych.models.matcher import EncodedBatch, Matcher, ModelSettings
@@ -41,7 +44,9 @@ from diptych.settings import Count, Dropout, Flag
 class VSRNSettings(ModelSettings):
     """Sizes and options; the defaults are the paper's sizes.
 
-    `dropout` applies to the region tower's vectors in training; the paper has none.
+    `dropout` applies to the region tower's vectors in training; the paper has none. `memory` is the number of regions
+    that the GRU over regions remembers when training begins; by default it begins as torch's, which forgets half of
+    its state with each region.
     """
 
     name: Literal["vsrn"] = "vsrn"
@@ -49,6 +54,7 @@ class VSRNSettings(ModelSettings):
     dropout: Dropout = 0.0
     image: NamedRegionTower = RegionFeatureSettings()
     normalise_regions: Flag = True
+    memory: Annotated[int, Field(ge=2, strict=True)] | None = None
     blocks: Annotated[int, Field(ge=0, strict=True)] = 4
     text: NamedTextTower = GRUSettings(hidden=2048)
     generation: Generation = Generation()
@@ -80,6 +86,8 @@ class VSRN(Matcher):
         nn.init.zeros_(self.project.bias)
         self.reason = nn.ModuleList(RegionGraph(joint) for _ in range(settings.blocks))
         self.gather = nn.GRU(joint, joint, batch_first=True)
+        if settings.memory is not None:
+            remember(self.gather, settings.memory)
         self.text = settings.text.build(settings.words)
         self.captioner = Captioner(generation, joint, settings.words) if generation.weight else None
         if self.text.size != joint:
