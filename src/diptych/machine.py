@@ -1,14 +1,16 @@
-"""The machine: which device to use, how many cores, memory that is kept for reuse, and a Ctrl-C that can wait."""
+"""The machine: its name, which device to use, how many cores, memory kept for reuse, and a Ctrl-C that can wait."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -51,6 +53,15 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def machine_name() -> str:
+    """The processor and the number of cores, which measured times belong to; not the name of the host."""
+    cpu = platform.processor() or platform.machine()
+    with suppress(OSError):  # only on Linux
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), cpu)
+    return f"{cpu}, {available_cores()} cores"
 
 
 def keep_freed_memory() -> bool:

@@ -29,7 +29,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 # One module each, which has a `command`, or an `app` of several; the order is that of the help.
 COMMANDS = (
-    *("features", "train", "sweep", "make", "fuse", "mine", "evaluate", "calibrate", "compare"),
+    *("features", "train", "sweep", "reproduce", "make", "fuse", "mine", "evaluate", "calibrate", "compare"),
     *("encode", "open", "index", "watch", "search", "album", "serve", "localize", "explain", "export"),
     *("data", "recipes", "doctor", "demo"),
 )

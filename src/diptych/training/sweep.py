@@ -136,7 +136,7 @@ class _RunSet:
             _key(recipe.first(stages))
             for recipe in self.runs.values()
             for stages in range(1, len(recipe.stage) + 1)
-            if _can_be_shared(recipe, stages)
+            if can_be_shared(recipe, stages)
         )
 
     def _shared_stages(self, recipe: Recipe, below: int) -> int:
@@ -144,7 +144,7 @@ class _RunSet:
         for stages in range(min(below - 1, len(recipe.stage)), 0, -1):
             together, further = (self._sharing[_key(recipe.first(count))] for count in (stages, stages + 1))
             runs_differ_after = stages == len(recipe.stage) or further < together
-            if together > 1 and runs_differ_after and _can_be_shared(recipe, stages):
+            if together > 1 and runs_differ_after and can_be_shared(recipe, stages):
                 return stages
         return 0
 
@@ -182,7 +182,7 @@ def _key(recipe: Recipe) -> str:
     return hashlib.sha256(recipe.to_toml().encode()).hexdigest()
 
 
-def _can_be_shared(recipe: Recipe, stages: int) -> bool:
+def can_be_shared(recipe: Recipe, stages: int) -> bool:
     """Whether the first stages train alone as they do in the whole recipe, so that the others can continue them."""
     # The vocabulary is counted on the splits of all stages.
     return recipe.stage[0].start != "scratch" or _splits(recipe.stage[stages:]) <= _splits(recipe.stage[:stages])
