@@ -52,6 +52,8 @@ def command(
 
     Runs that were trained on phrases are compared by phrase localisation, in a table without a page.
 
+    A folder of `diptych train --seeds` stands for its runs: folders are compared seed by seed, and pooled over seeds.
+
     Examples:
 
         diptych compare runs/vse0 runs/vsepp
@@ -59,21 +61,31 @@ def command(
         diptych compare runs/vsepp runs/convse runs/convsepp --data data/coco --folds 5 --into table.md
 
         diptych compare runs/a runs/b --split val --into runs/ab.html --into runs/ab.json
+
+        diptych compare runs/vse0-seeds runs/vsepp-seeds --into seeds.md
     """
     from diptych.machine import keep_freed_memory
     from diptych.report.comparison.compare import check_comparable
+    from diptych.report.comparison.seeds import has_seeds, seed_runs
     from diptych.training.recipe_loader import trained_on_phrases
 
-    check_comparable(runs)
-    on_phrases = any(map(trained_on_phrases, runs))
-    files = into or ([] if on_phrases else [_PAGE])
+    with_seeds = any(map(has_seeds, runs))
+    if not with_seeds:
+        check_comparable(runs)
+    on_phrases = not with_seeds and any(map(trained_on_phrases, runs))
+    files = into or ([] if on_phrases or with_seeds else [_PAGE])
     for file in files:
         _check_file(file)
+    if with_seeds:
+        _check_without_page(runs[0], "holds several seeds", files)
     if on_phrases:
         _check_for_phrases(runs[0], folds, files)
     keep_freed_memory()
-    corpus = None if data is None else open_data(data, runs=runs)
-    if on_phrases:
+    seeds = [run for folder in runs for run in seed_runs(folder).values()] if with_seeds else runs
+    corpus = None if data is None else open_data(data, runs=seeds)
+    if with_seeds:
+        output = _compare_seeds(runs, corpus, split, folds, features, device, thread_count(workers))
+    elif on_phrases:
         output = _compare_phrases(runs, corpus, split, features, device, thread_count(workers))
     else:
         output = _compare_retrieval(runs, corpus, split, folds, seed, features, device, thread_count(workers))
@@ -155,15 +167,52 @@ def _compare_phrases(
     return _Output(comparison.notes, comparison.render(), content, writers)
 
 
+def _compare_seeds(
+    folders: list[Path], corpus: Corpus | None, split: str, folds: int, features: Path, device: str, workers: int
+) -> _Output:
+    from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
+    from diptych.evaluation.metrics.recall import CUTOFFS
+    from diptych.evaluation.metrics.significance import draw_metrics
+    from diptych.evaluation.runs import evaluate_encoded
+    from diptych.files import write_json, write_text
+    from diptych.model import Model
+    from diptych.report.comparison.seeds import MeasuredRun, compare_seeds
+    from diptych.training.recipe_loader import trained_on_phrases
+
+    def measure(run: Path, corpus: Corpus) -> MeasuredRun:
+        model = Model.load(run, device, stores=features)
+        with progress_bar(f"measuring {run}") as progress:
+            if trained_on_phrases(run):
+                found = evaluate_phrases(model, corpus, split, workers=workers, progress=progress)
+                print_skipped(found.skipped)
+                return found.metrics, dict(zip(found.metrics, found.bootstrap_metrics.T, strict=True))
+            encoded = model.encode_corpus(corpus.split(split).matched(), workers, progress)
+        print_skipped(encoded.skipped)
+        result = evaluate_encoded([encoded], folds=folds, average_precision=False)
+        intervals = result.intervals
+        return result.metrics.to_json(), draw_metrics(result.folds, CUTOFFS, intervals.draws, intervals.seed)
+
+    comparison = compare_seeds(folders, corpus, split, measure)
+    content = comparison.to_json()
+    writers = {
+        ".md": lambda file: write_text(file, comparison.to_markdown()),
+        ".json": lambda file: write_json(file, content),
+    }
+    return _Output(comparison.notes, comparison.render(), content, writers)
+
+
 def _check_for_phrases(run: Path, folds: int, files: Sequence[Path]) -> None:
     """Raise a RunError for what the comparison of phrase localisation does not support."""
     if folds > 1:
         raise RunError(f"{run}: was trained on phrases, which are compared without folds; remove --folds")
+    _check_without_page(run, "was trained on phrases", files)
+
+
+def _check_without_page(run: Path, why: str, files: Sequence[Path]) -> None:
     for file in files:
         if file.suffix.lower() == ".html":
             raise RunError(
-                f"{run}: was trained on phrases, for which there is no page; "
-                f"name a file that ends in .md or .json, not {file}"
+                f"{run}: {why}, for which there is no page; name a file that ends in .md or .json, not {file}"
             )
 
 
