@@ -93,7 +93,8 @@ def format_effect(value: float, metric: str) -> str:
     """
     if metric in RATIOS:
         return f"×{value:.2f}"
-    return f"{value + 0.0:+.{3 if metric in _SMALL_UNITS else 1}f}".replace("-", MINUS)
+    digits = 3 if metric in _SMALL_UNITS else 1
+    return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", MINUS)  # no negative zero
 
 
 def _interval(interval: Interval | None, metric: str) -> str:

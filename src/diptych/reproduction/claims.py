@@ -230,7 +230,8 @@ def _read(path: Traversable, name: str) -> ClaimFile:
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"claims/{name}: not valid TOML: {error}") from None
     except ValidationError as error:
-        raise RecipeError(f"claims/{name}: {first_error(error, ClaimFile)}") from None
+        entry = " ".join(str(part) for part in error.errors()[0]["loc"][:2])  # such as "claim max-beats-sum"
+        raise RecipeError(f"claims/{name}: {entry}: {first_error(error, ClaimFile)}") from None
 
 
 def all_claims(files: dict[str, ClaimFile] | None = None) -> list[NamedClaim]:

@@ -27,8 +27,8 @@ from diptych.report.comparison.tables import NOT_SIGNIFICANT, escape_markdown, m
 from diptych.report.sweep_tables import column_headings
 
 LEGEND = (
-    "Mean over seeds (standard deviation), and the difference from {baseline}: * if its interval over queries (q), pooled "
-    "over seeds, and its interval over seeds (s) both exclude 0, otherwise n.s. (not significant); both are 95%."
+    "Mean over seeds (standard deviation), and the difference from {baseline}: * if its interval over queries (q), "
+    "pooled over seeds, and its interval over seeds (s) both exclude 0, otherwise n.s. (not significant); both are 95%."
 )
 
 # The metrics of a run, and their values in each draw of groups, (draws,), under the same names.
