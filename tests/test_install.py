@@ -32,6 +32,7 @@ WORKS = [
     "index status photos.diptych",
     "album list photos.diptych",
     "recipes list",
+    "reproduce --list",
     "search photos.diptych red circle",
 ]
 NEEDS_TORCH = [
@@ -49,6 +50,7 @@ NEEDS_TORCH = [
     "mine starter scenes:train=4,val=4,test=4 --into mined",
     "recipes find --paper vsepp",
     "recipes show scenes",
+    "reproduce all --data scenes:train=4,val=4,test=4",
     "search photos.diptych red circle --device cuda",
     "sweep scenes scenes:train=4,val=4,test=4 --over seed=1,2",
     "train scenes scenes:train=4,val=4,test=4 --into run",

@@ -1,3 +1,4 @@
+import platform
 import signal
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from diptych.errors import DiptychError
-from diptych.machine import available_cores, choose_device, interrupt_event, keep_freed_memory
+from diptych.machine import available_cores, choose_device, interrupt_event, keep_freed_memory, machine_name
 
 
 def test_devices():
@@ -60,3 +61,9 @@ def test_other_threads_leave_the_signals_alone():
 def test_torch_is_not_imported():
     program = "import sys, diptych.machine; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_name_of_the_machine_is_that_of_its_processor_not_of_its_host():
+    name = machine_name()
+    assert name.endswith(f", {available_cores()} cores")
+    assert (platform.node() or "no name") not in name

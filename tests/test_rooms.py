@@ -27,11 +27,25 @@ MAY_IMPORT = {
     "index": MODELS | {"model", "evaluation"},
     "training": MODELS | {"model", "objectives", "evaluation", "mining"},
     "report": MODELS | {"model", "objectives", "evaluation", "mining", "training", "index"},
+    "claims": set(),
+    "reproduction": MODELS | {"model", "evaluation", "mining", "training", "report"},
     "serve": MODELS | {"model", "evaluation", "index"},
     "client": FOUNDATION | {"data", "index", "serve"},
     "recipes": set(),
     "starter": set(),
-    "cli": MODELS | {"model", "objectives", "evaluation", "mining", "index", "training", "report", "serve", "recipes"},
+    "cli": MODELS
+    | {
+        "model",
+        "objectives",
+        "evaluation",
+        "mining",
+        "index",
+        "training",
+        "report",
+        "reproduction",
+        "serve",
+        "recipes",
+    },
 }
 
 

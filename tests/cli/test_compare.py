@@ -4,11 +4,15 @@ import json
 import shutil
 
 import pytest
+from typer.testing import CliRunner
 
+from diptych.cli.main import app
 from diptych.data.open import open_corpus
 from diptych.data.origin import Origin
 from diptych.evaluation.localisation.evaluate_phrases import evaluate_phrases
 from diptych.evaluation.localisation.phrase_metrics import paired_phrase_difference
+from diptych.evaluation.metrics.paired_difference import paired_difference
+from diptych.evaluation.runs import evaluate
 from diptych.training.recipe_loader import load_recipe
 from diptych.training.train import train
 
@@ -129,3 +133,25 @@ def test_what_a_comparison_of_phrases_does_not_support(phrase_runs, tmp_path, re
     (tmp_path / "other").mkdir()
     line = refused("other", phrase_runs[0])
     assert line == f"other: was not trained on phrases, but {phrase_runs[0]} was; compare runs of the same task"
+
+
+def test_folders_of_seeds_are_compared_seed_by_seed(tmp_path, invoke, refused):
+    tiny = [word for setting in [*TINY, "stage.2.epochs=1"] for word in ("--set", setting)]
+    for name in ("sum", "max"):
+        words = ("--seeds", "2", "--into", name, *tiny, "--set", f"stage.2.objective.negatives={name}")
+        found = CliRunner().invoke(app, ["train", "scenes", SCENES, "--device", "cpu", "--workers", "0", *words])
+        assert found.exit_code == 0, found.output
+    found = invoke("sum", "max", "--into", "c.md", "--into", "c.json", "--json")
+    content = json.loads(found.stdout)
+    assert content == json.loads((tmp_path / "c.json").read_text())
+    runs = [[evaluate(f"{name}/seed-{seed}", SCENES, device="cpu") for seed in (0, 1)] for name in ("sum", "max")]
+    for recipe, results in zip(content["recipes"], runs, strict=True):
+        assert recipe["runs"]["seed-1"] == results[1].metrics.to_json()
+    pairs = [paired_difference(first.folds, second.folds) for first, second in zip(*runs, strict=True)]
+    difference = content["recipes"][1]["difference"]["rsum"]
+    assert difference["by_seed"] == pytest.approx([pair.rsum.value for pair in pairs])
+    assert "| max − sum |" in (tmp_path / "c.md").read_text()
+    assert "seed-0, seed-1" in invoke("sum", "max").stdout
+    assert not (tmp_path / "compare.html").exists()
+    assert "ends in .md or .json, not c.html" in refused("sum", "max", "--into", "c.html")
+    assert "is not a folder of runs with several seeds" in refused("sum", "max/seed-0")

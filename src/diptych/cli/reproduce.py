@@ -67,11 +67,7 @@ def command(
 
         diptych reproduce vsepp dual_path --data dataset_flickr8k.json --budget 3h --jobs 2
     """
-    from diptych.cli.open_data import open_data, split_rule
-    from diptych.machine import keep_freed_memory
     from diptych.reproduction.claims import find_claims
-    from diptych.reproduction.reproduce import ReproductionRequest, reproduce
-    from diptych.reproduction.timetable import read_duration
 
     named = find_claims(claims or ["all"])
     if list_:
@@ -79,6 +75,11 @@ def command(
         return
     if data is None or not claims:
         raise RecipeError("name the claims and the corpus: diptych reproduce all --data DATA (or --list the claims)")
+    from diptych.cli.open_data import open_data, split_rule
+    from diptych.machine import keep_freed_memory
+    from diptych.reproduction.reproduce import ReproductionRequest, reproduce
+    from diptych.reproduction.timetable import read_duration
+
     seconds = None if budget is None else read_duration(budget)
     keep_freed_memory()
     request = ReproductionRequest(
