@@ -34,18 +34,8 @@ MAY_IMPORT = {
     "recipes": set(),
     "starter": set(),
     "cli": MODELS
-    | {
-        "model",
-        "objectives",
-        "evaluation",
-        "mining",
-        "index",
-        "training",
-        "report",
-        "reproduction",
-        "serve",
-        "recipes",
-    },
+    | {"model", "objectives", "evaluation", "mining", "index", "training", "report", "serve", "recipes"}
+    | {"reproduction"},
 }
 
 
