@@ -66,6 +66,10 @@ class ReproductionRequest:
         plan = self._plan(ordered)
         return plan, Timetable.of(plan, self._speeds(plan), self.jobs)
 
+    def everything(self) -> Plan:
+        """The plan of all claims, in the order of their files."""
+        return self._plan(find_claims(["all"]))
+
     def _plan(self, named: Sequence[NamedClaim]) -> Plan:
         seeds = range(self.seeds)
         return make_plan(named, self.corpus, self.into, seeds=seeds, profile=self.profile, vectors=self.vectors)
@@ -112,7 +116,7 @@ def reproduce(
 
 
 def results(request: ReproductionRequest, plan: Plan, outcome: Outcome | None = None) -> list[ClaimResult]:
-    """The claims of a plan, judged by the records that are there, in the order of their files."""
+    """The claims of a plan, and all others that earlier calls have measured, judged by the records that are there."""
     records = request.into / RECORDS
     loaded: dict[str, Record] = {}
 
@@ -121,9 +125,9 @@ def results(request: ReproductionRequest, plan: Plan, outcome: Outcome | None = 
             loaded[key] = Record.load(records, key)
         return loaded.get(key)
 
-    order = {claim.id: number for number, claim in enumerate(find_claims(["all"]))}
-    claims = sorted(plan.claims, key=lambda claim: order[claim.named.id])
-    return [judge(claim, load, _failure(plan, claim, outcome)) for claim in claims]
+    wanted = {claim.named.id for claim in plan.claims}
+    judged = [judge(claim, load, _failure(plan, claim, outcome)) for claim in request.everything().claims]
+    return [result for result in judged if result.measured or result.named.id in wanted]
 
 
 def _failure(plan: Plan, claim: PlannedClaim, outcome: Outcome | None) -> str | None:
