@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from diptych.data.formats.scenes import make_scenes
-from diptych.errors import RecipeError, RunError
+from diptych.errors import RecipeError
 from diptych.reproduction.claims import find_claims
 from diptych.reproduction.jobs import perform
 from diptych.reproduction.plan import make_plan
@@ -119,10 +118,3 @@ def test_ctrl_c_stops_the_workers_too(tiny_claims, corpus, place):
         perform(made, place, Recording(lambda _: timer.is_alive() or timer.start()), jobs=2)
     perform(plan(tiny_claims, corpus, place, CLAIM), place, Recording())
     assert len(records(place)) == 6
-
-
-def test_a_corpus_made_in_python_has_no_other_processes(tiny_claims, tmp_path):
-    corpus = make_scenes(train=20, val=4, test=4, texts=2)
-    place = Workplace(tmp_path, corpus, tmp_path / "features", "cpu")
-    with pytest.raises(RunError, match="made in Python cannot be opened by other processes; use --jobs 1"):
-        perform(plan(tiny_claims, corpus, place, CLAIM), place, Recording(), jobs=2)

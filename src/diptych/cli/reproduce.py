@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from diptych.cli.console import counted, print_note, print_result, stdout
-from diptych.cli.options import Device, Features, TestShare, ValShare, Workers
+from diptych.cli.options import Device, Features, TestShare, ValShare, Workers, thread_count
 from diptych.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def command(
         vectors=vectors,
         features=features,
         device=device,
-        workers=workers or 0,
+        workers=thread_count(workers) if jobs == 1 else 0,
         keep_weights=keep_weights,
     )
     plan, timetable = request.plan()

@@ -112,7 +112,8 @@ class TrainTask:
             cost = Cost(*_cost(folder), self.pairs)
             with self._turn(place):
                 record = place.measurer.run(self.run, folder, cost)
-            write_text(place.into / RECIPES / f"{self.run.key}.toml", self.run.in_folder(place.runs).to_toml())
+            recipe = self.run.in_folder(place.runs.absolute())
+            write_text(place.into / RECIPES / f"{self.run.key}.toml", recipe.to_toml())
             record.save(place.records)
 
     def _train(self, place: Workplace, folder: Path) -> None:
@@ -121,7 +122,7 @@ class TrainTask:
         with clock.preparing():
             try:
                 train(
-                    self.run.in_folder(place.runs),
+                    self.run.in_folder(place.runs.absolute()),
                     place.corpus,
                     folder,
                     resume=(folder / "recipe.toml").exists(),
