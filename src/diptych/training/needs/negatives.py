@@ -1,9 +1,9 @@
 """The scores of negatives that were drawn for each pair alone.
 
 If an objective counts only the hardest of many, such as the regions of a photo, all are scored without gradients first,
-and only those that count are encoded again with gradients: the loss and the gradients are those of all, at about half
-the cost. With batch norm, the statistics of the batch are those of the pairs and of the negatives that count, the
-mini-batch of Algorithm 1 of Wang et al. 2018.
+and only those that count are encoded again with gradients. The loss and the gradients are those of all. With batch
+norm, however, the statistics of the batch are those of the pairs and of the negatives that count, the mini-batch of
+Algorithm 1 of Wang et al. 2018.
 """
 
 from __future__ import annotations
