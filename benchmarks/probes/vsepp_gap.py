@@ -9,7 +9,9 @@ of differences from it, joined by `+`:
 
 - `unit-length`: features are divided by their lengths before the fc layer.
 - `text-projection`: a linear map after the GRU (the paper's Eq. 2), with a bias, and initialised like the fc layer.
-- `unbiased`: the text projection has no bias; `identity-start`: its weights begin as the identity.
+- `unbiased`: the text projection has no bias.
+- `identity-start`: the weights of the text projection begin as the identity, as those of Diptych do.
+- `slow-projection`: the text projection learns at a tenth of the rate.
 - `masking`: other captions of the same photo are not negatives.
 - `no-clipping`: gradients are not clipped.
 - `whole`: the crop is the whole photo instead of the centre of 1C.
@@ -55,15 +57,15 @@ from diptych.models.towers.text.gru import GRUSettings
 from diptych.objectives.hinge import Hinge
 from diptych.text.tokenisers.token_table import TokenTable
 from diptych.text.vocabulary import Vocabulary
-from diptych.training.engine.optimiser import make_optimiser
+from diptych.training.engine.optimiser import make_optimiser, set_rate
 from diptych.training.engine.step import Step
 from diptych.training.recipe import Optimiser
 
 PAIRS, MARGIN, CLIP, WORD, THRESHOLD = 128, 0.2, 2.0, 300, 4
-AUTHORS, JOINT_SIGN = "authors", "+"
+AUTHORS, JOINT_SIGN, PROJECTION = "authors", "+", "project_text"
 DIFFERENCES = (
-    *("unit-length", "text-projection", "unbiased", "identity-start", "masking", "no-clipping", "whole"),
-    "diptych",
+    *("unit-length", "text-projection", "unbiased", "identity-start", "slow-projection"),
+    *("masking", "no-clipping", "whole", "diptych"),
 )
 
 
@@ -123,6 +125,11 @@ def _text_projection(joint: int, differences: frozenset[str]) -> nn.Linear:
     return layer
 
 
+def _multiple(differences: frozenset[str]) -> float:
+    """The rate of the text projection, as a multiple of that of the rest."""
+    return 0.1 if "slow-projection" in differences else 1.0
+
+
 def max_of_hinges(scores: Tensor, same_photo: Tensor) -> Tensor:
     """The loss of the public code, summed over the batch; entries of `same_photo` are not negatives."""
     positive = scores.diag().view(-1, 1)
@@ -137,7 +144,12 @@ class PlainRun:
     def __init__(self, train: Part, words: int, setting: Setting, differences: frozenset[str]) -> None:
         self.train, self.differences = train, differences
         self.model = Reference(train.features.shape[1], words, setting.joint, differences)
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=setting.rate)
+        own = [parameter for name, parameter in self.model.named_parameters() if not name.startswith(PROJECTION)]
+        groups = [
+            {"params": own, "multiple": 1.0},
+            {"params": list(self.model.project_text.parameters()), "multiple": _multiple(differences)},
+        ]
+        self.optimiser = torch.optim.Adam(groups, lr=setting.rate)
 
     def step(self, captions: NDArray[np.int64]) -> float:
         """Train on a batch of captions with their photos; return the loss per pair."""
@@ -176,7 +188,8 @@ class DiptychRun:
         with torch.no_grad():
             for parameter, value in zip(self.matcher.parameters(), start.parameters(), strict=True):
                 parameter.copy_(value)
-        self.optimiser = make_optimiser(self.matcher, Optimiser(rate=setting.rate))
+        parts = {PROJECTION: _multiple(differences)} if "slow-projection" in differences else {}
+        self.optimiser = make_optimiser(self.matcher, Optimiser(rate=setting.rate, parts=parts))
         clip = 0.0 if "no-clipping" in differences else CLIP
         objective = Hinge(margin=MARGIN, mask_same_group="masking" in differences)
         self.step_on = Step(self.matcher, objective, self.optimiser, torch.device("cpu"), clip)
@@ -214,8 +227,7 @@ def train_run(parts: dict[str, Part], words: int, name: str, seed: int, setting:
     run = (DiptychRun if "diptych" in differences else PlainRun)(train, words, setting, differences)
     losses, val = [], []
     for epoch in range(setting.epochs):
-        for group in run.optimiser.param_groups:
-            group["lr"] = setting.rate * (0.1 if epoch >= setting.epochs - setting.last_epochs else 1)
+        set_rate(run.optimiser, setting.rate * (0.1 if epoch >= setting.epochs - setting.last_epochs else 1))
         order = np.random.default_rng((seed, epoch)).permutation(len(train.captions))
         steps = [run.step(order[start : start + PAIRS]) for start in range(0, len(order), PAIRS)]
         losses.append(round(float(np.mean(steps)), 4))
