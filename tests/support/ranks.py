@@ -102,9 +102,12 @@ class ThreadRanks(Ranks):
     def _gather_equal(self, tensor):
         barrier, tensors = self.exchange
         tensors[self.rank] = tensor.detach().clone()
-        barrier.wait()
-        parts = [part.clone() for part in tensors]
-        barrier.wait()
+        try:
+            barrier.wait()
+            parts = [part.clone() for part in tensors]
+            barrier.wait()
+        except threading.BrokenBarrierError:
+            raise RankError("another rank has ended") from None
         assert len({part.shape for part in parts}) == 1, "the ranks exchange different things"
         return parts
 
@@ -122,8 +125,6 @@ def on_threads(count, work):
     def one(rank):
         try:
             return work(ThreadRanks(rank, count, exchange))
-        except threading.BrokenBarrierError:
-            raise RankError("another rank has ended") from None
         except BaseException:
             exchange[0].abort()
             raise
