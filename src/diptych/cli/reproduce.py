@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from diptych.cli.console import counted, print_note, print_result, stdout
 from diptych.cli.options import Device, Features, TestShare, ValShare, Workers, thread_count
@@ -114,11 +116,22 @@ def command(
 
 
 def _print_list(claims: list[NamedClaim]) -> None:
-    table = Table("claim", "what it says", "where", "needs", box=SIMPLE_HEAD, title=counted(len(claims), "claim"))
+    """Print the id of each claim in one piece, and below it what it says."""
     for each in claims:
         needs = ", ".join(need for need in each.claim.needs if need not in ("val", "test"))
-        table.add_row(each.id, each.claim.says, each.claim.where, needs)
-    stdout.print(table)
+        about = f"{each.claim.where}; needs {needs}" if needs else each.claim.where
+        stdout.print(Text(each.id, "bold"), soft_wrap=True)
+        stdout.print(Padding(Text.assemble(each.claim.says, (f" ({about})", "dim")), (0, 0, 0, 4)))
+    print_result(counted(len(claims), "claim"))
+
+
+def _claim_table(title: str, *columns: str) -> Table:
+    """A table whose first column has ids, which are never cut."""
+    table = Table(box=SIMPLE_HEAD, title=title)
+    table.add_column("claim", overflow="fold")
+    for column in columns:
+        table.add_column(column)
+    return table
 
 
 def _print_plan(timetable: Timetable, budget: float | None) -> None:
@@ -126,7 +139,7 @@ def _print_plan(timetable: Timetable, budget: float | None) -> None:
     from diptych.reproduction.timetable import duration
 
     plan = timetable.plan
-    table = Table("claim", "tasks", "CPU time", "judged after", box=SIMPLE_HEAD, title="The plan")
+    table = _claim_table("The plan", "tasks", "CPU time", "judged after")
     for claim in plan.claims:
         tasks, end = plan.tasks_of(claim), timetable.end(claim)
         late = " (beyond the budget)" if budget is not None and end is not None and end > budget else ""
@@ -160,7 +173,7 @@ def _print_results(found: Reproduction) -> None:
     """Print the verdict of each claim and how far the plan has come."""
     from diptych.reproduction.claim_tables import effect_rows
 
-    table = Table("claim", "verdict", "measured", "over queries", "over seeds", box=SIMPLE_HEAD, title="Claims")
+    table = _claim_table("Claims", "verdict", "measured", "over queries", "over seeds")
     for result in found.results:
         rows = effect_rows(result)
         columns = zip(*((f"{row.effect} {row.metric}", row.over_queries, row.over_seeds) for row in rows), strict=True)
