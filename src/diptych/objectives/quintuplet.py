@@ -53,8 +53,8 @@ class Quintuplet(Objective):
     Relation to others: without `derived` and `adaptive` it is Eq. 3, without `adaptive` Eq. 4. The weights of Eq. 5
     carry gradient, as Eq. 6 requires, and are not clamped: they are negative once S_off - S_on exceeds alpha beta. The
     rows of Table 3 are settings: `online = false` (OnlyOffline), `derived = "online"` (OnlineQuin), `adaptive =
-    "positive"` (without OfflineAdap); `squared` gives the squared hinges mentioned in section 3.3. The loss is summed
-    over the pairs.
+    "positive"` (without OfflineAdap); `squared` with `adaptive = "none"` gives the squared hinges mentioned in section
+    3.3. The loss is summed over the pairs.
 
     From scratch, all scores soon become nearly equal, and the loss stays on a plateau of 2 m1 beta for several times as
     many steps as max of hinges alone stays at 2 m1. With `offline_ramp`, which the paper does not have, training begins
@@ -70,7 +70,7 @@ class Quintuplet(Objective):
     - `adaptive`: what the weights of Eq. 5 are computed from: "offline" scores, "positive" scores, or "none" for no
       weights.
     - `alpha`, `beta`: of Eq. 5.
-    - `squared`: squares the hinges.
+    - `squared`: squares the hinges; with weights (`adaptive`), it is neither Eq. 5 nor section 3.3.
     - `offline_ramp`: ramps up all but the plain hinges against the negatives of the batch: `after` a number of steps,
       or after the "plateau", over `steps` steps; by default all counts from the first step, as in the paper.
     """
