@@ -283,6 +283,26 @@ def test_the_overlaps_that_count_can_be_set():
         PhraseSettings(alike=0.5, apart=0.6)
 
 
+@pytest.mark.parametrize("tenths", [3, 5, 7])
+def test_a_region_of_exactly_the_overlap_is_positive_and_no_negative_however_it_is_rounded(tenths):
+    """Things of 10 pixels at every place of a photo of 500 pixels, each with a proposal of some tenths of it."""
+    places = np.arange(480)
+    things, proposals = (
+        (np.stack([places, 0 * places, places + size, 0 * places + 4], 1) / 500).astype(np.float32)
+        for size in (10, tenths)
+    )
+    none = np.zeros(len(places), np.int64)
+    mentions = Mentions(["a"] * len(places), places, none, places, things, [()] * len(places))
+
+    def roles(**settings):
+        return RegionRoles(mentions, proposals[:, None], 2, PhraseSettings(**settings))
+
+    assert roles(alike=tenths / 10, apart=0.01).is_positive.all()
+    assert not roles(alike=tenths / 10 + 0.01, apart=0.01).is_positive.any()
+    assert not roles(alike=1.0, apart=tenths / 10).is_negative.any()
+    assert roles(alike=1.0, apart=tenths / 10 + 0.01).is_negative.all()
+
+
 def test_batches_depend_on_seed_and_epoch_alone():
     scenes = make_scenes(6, 0, 0, texts=3)
     known = find_mentions(scenes)

@@ -93,6 +93,14 @@ def test_exactly_half_is_correct_in_single_precision():
     assert correct_regions(thirds[1:], thirds[:1]).all()
 
 
+@pytest.mark.parametrize("tenths", [3, 5, 7])
+def test_exactly_the_required_overlap_is_correct_at_every_place(tenths):
+    for place in range(0, 480, 7):
+        box, region = (np.array([[place, 0, place + size, 4]], np.float32) / 500 for size in (10, tenths))
+        assert correct_regions(region, box, tenths / 10).all()
+        assert not correct_regions(region, box, tenths / 10 + 0.01).any()
+
+
 def test_the_required_overlap_can_be_chosen():
     box, third = np.array([[0, 0, 1, 1]], np.float32), np.array([[0, 0, 1, 1 / 3]], np.float32)
     assert not correct_regions(third, box).any()

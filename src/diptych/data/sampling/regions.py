@@ -1,7 +1,8 @@
 """Batches of regions and phrases: which regions of a photo a phrase names, and which it does not.
 
 A region that overlaps the box of a phrase by 0.7 or more is a positive, one of the same photo that overlaps it by less
-than 0.3 is a negative, and those in between are neither (Wang et al. 2018, section 4.1 and Algorithm 1).
+than 0.3 is a negative, and those in between are neither (Wang et al. 2018, section 4.1 and Algorithm 1). Exactly 0.7 is
+a positive, and exactly 0.3 is not a negative, however the boxes are rounded.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from diptych.data.boxes import box_iou
+from diptych.data.boxes import upper_iou
 from diptych.data.corpus import Floats, Integers
 from diptych.data.image_reader import Draw
 from diptych.data.phrases import Mentions
@@ -69,7 +70,7 @@ class RegionRoles:
             part = slice(start, start + ENTITIES_AT_ONCE)
             proposed = boxes[photos[part]]
             exists = (proposed[..., 2:] > proposed[..., :2]).all(-1)
-            overlap = box_iou(mentions.boxes[first[part]][:, None], proposed)[:, 0]  # (entities, proposals)
+            overlap = upper_iou(mentions.boxes[first[part]][:, None], proposed)[:, 0]  # (entities, proposals)
             self.is_positive[part] = exists & (overlap >= settings.alike)
             self.is_negative[part] = exists & (overlap < settings.apart)
 

@@ -1,6 +1,7 @@
 """Metrics of phrase localisation: the rank of the first correct region of each mention among its photo's regions.
 
-A region is correct if its overlap (intersection over union) with the box of the phrase is large enough. The rank of a
+A region is correct if its overlap (intersection over union) with the box of the phrase is large enough; exactly large
+enough, too. The rank of a
 mention is 1 + the number of incorrect regions that score at least as high as its best correct one: ties are
 pessimistic. A mention without a correct region is a miss at every cutoff; the percentage of the other mentions is the
 ceiling that no model can pass.
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from diptych.data.boxes import box_iou
+from diptych.data.boxes import upper_iou
 from diptych.data.corpus import Floats, Integers
 from diptych.errors import ScoreError
 from diptych.evaluation.metrics.paired_difference import PairedDifferences, named_differences
@@ -31,8 +32,6 @@ PHRASE = "phrase"  # the prefix of these metrics' names
 # The metrics that a snapshot can be chosen by.
 PHRASE_SELECTION_METRICS = (*(f"{PHRASE}_r{cutoff}" for cutoff in CUTOFFS), f"{PHRASE}_sum")
 
-_ROUNDING = 1e-6  # boxes are stored in single precision; a region with exactly the required overlap is correct
-
 RegionRanks: TypeAlias = NDArray[np.float64]  # 1-based, infinite if no region is correct
 
 
@@ -43,8 +42,7 @@ def correct_regions(regions: Floats, boxes: Floats, overlap: float = MIN_OVERLAP
     array([[ True],
            [ True]])
     """
-    shared = box_iou(regions.astype(np.float64), boxes.astype(np.float64))
-    return np.asarray(shared >= overlap - _ROUNDING)
+    return np.asarray(upper_iou(regions, boxes) >= overlap)
 
 
 def phrase_ranks(scores: Floats, correct: NDArray[np.bool_]) -> RegionRanks:
