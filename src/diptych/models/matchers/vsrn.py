@@ -13,8 +13,8 @@ code, the maps of a block have biases and a batch norm that starts at zero, and 
 Unlike there, vectors are normalised region by region (there, component by component across regions), missing regions
 never count, and captions are computed to their own length. A GRU that begins as torch's sees little but the last two or
 three regions, in a grid the lower right corner, until it has learned to remember: with `memory`, it begins with a state
-that holds all of them (`layers.gru_memory`), and learns faster. `normalise_regions = false` omits the first normalisation,
-as that code does for Flickr30K; its extra batch norm of f(i) for that data is omitted here.
+that holds all of them (`layers.gru_memory`), and learns faster. `normalise_regions = false` omits the first
+normalisation, as that code does for Flickr30K; its extra batch norm of f(i) for that data is omitted here.
 """
 
 from __future__ import annotations
