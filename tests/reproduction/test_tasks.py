@@ -9,6 +9,7 @@ import pytest
 
 from diptych.errors import RunError
 from diptych.mining.lists import HardNegativeLists
+from diptych.reproduction import tasks
 from diptych.reproduction.planned_run import RunMaker
 from diptych.reproduction.records import Record, has_record
 from diptych.reproduction.tasks import MineTask, OutOfTimeError, TogetherTask, TrainTask, Workplace, is_trained
@@ -75,6 +76,17 @@ def test_at_the_deadline_training_is_saved_and_continues(tiny_claims, place):
     header = Record.load(place.records, task.run.key).header
     assert header.epochs == 2
     assert header.seconds > 1000  # with the time before the interruption
+
+
+def test_preparing_a_stage_costs_a_run_nothing(tiny_claims, place, monkeypatch):
+    """Features that the first run computes are for all runs."""
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(tasks.time, "process_time", lambda: float(next(ticks)))
+    task = training(tiny_claims, "sum")
+    task.perform(place)
+    steps = 2 * 5  # 80 pairs in batches of 16, two epochs
+    # the clock is read at the start of each stage, after each step and after each epoch
+    assert Record.load(place.records, task.run.key).header.seconds == steps + 2
 
 
 def test_lists_are_mined_and_read(tiny_claims, place):

@@ -37,7 +37,7 @@ _TEXTS = PREFIXES["texts"]
 class RecordHeader(Settings):
     """What is known of a run besides its ranks; `metrics` are those of test, `curve` the val metric after each epoch.
 
-    `seconds` is the CPU time of its training on `machine`, and `pairs` how many pairs an epoch has. `arrays` is a hash
+    `seconds` is the CPU time of its epochs on `machine`, and `pairs` how many pairs an epoch has. `arrays` is a hash
     of the file with the ranks.
     """
 

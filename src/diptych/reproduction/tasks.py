@@ -241,9 +241,10 @@ def is_trained(folder: Path, run: PlannedRun) -> bool:
 
 @dataclass
 class _Clock(Callback):
-    """Measures the CPU time of a training, reports its progress, and stops it at the deadline.
+    """Measures the CPU time of a training's epochs, reports its progress, and stops it at the deadline.
 
-    While a stage is prepared, which may compute features, the training has its `turn`.
+    While a stage is prepared, which may compute features, the training has its `turn`, and no time is counted: features
+    are computed for all runs, by the first one that needs them.
     """
 
     place: Workplace
@@ -262,12 +263,11 @@ class _Clock(Callback):
 
     def on_stage_start(self, stage: StageStart) -> None:
         """The stage is prepared."""
-        self._stages = stage.stages
+        self._stages, self._last = stage.stages, time.process_time()
         self._turns.close()
 
     def on_preparation(self, preparation: Preparation) -> None:
         """Report it."""
-        self._tick()
         self.place.report(f"{preparation.what}, {preparation.done:,} of {preparation.total:,}")
 
     def on_message(self, message: Message) -> None:
