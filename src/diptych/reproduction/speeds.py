@@ -27,7 +27,7 @@ from diptych.reproduction.tasks import MineTask, Task, TogetherTask, TrainTask
 
 Source = Literal["measured", "measured on a similar run", "stated", "unknown"]
 
-REFERENCE_SECONDS = 0.115  # of `_calibrate` on the machine that stated paces were measured on
+REFERENCE_SECONDS = 0.11  # of `_calibrate` on the machine that stated paces were measured on
 _SECONDS_PER_TEXT = 0.003  # of test, to measure a run: a guess that hardly matters
 
 
