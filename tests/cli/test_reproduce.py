@@ -85,6 +85,7 @@ def test_what_fails_is_reported(invoke, monkeypatch):
         raise RunError("the disk is full")
 
     monkeypatch.setattr(TrainTask, "perform", fail)
+    monkeypatch.setenv("COLUMNS", "160")  # so that no cell is broken into lines
     result = invoke("tiny.max-beats-sum", *ALL[1:], "--into", "failing")
     assert result.exit_code == 0
     assert "failed: train vse-" in result.stderr

@@ -55,7 +55,7 @@ def test_a_record_reads_back_with_the_same_draws(tmp_path):
         assert np.array_equal(again.drawn[name], drawn[name])
     texts = draw_metrics([some_texts(ranks)], (1, 5, 10), DRAWS, 0)
     assert np.array_equal(again.drawn["t2t_r5"], texts["i2t_r5"])
-    assert again.queries == record.queries
+    assert again.queries("rsum") == record.queries("rsum")
     assert has_record(tmp_path, HEADER.key)
     assert [header.key for header in all_headers(tmp_path)] == [HEADER.key]
     assert not list(all_headers(tmp_path / "none"))
@@ -82,7 +82,7 @@ def test_text_metrics_are_recalls_in_percent():
 
 def test_queries_tell_other_test_data_apart():
     records = [Record.of(HEADER, QueryRanks(some_ranks(seed, images))) for seed, images in ((0, 30), (1, 30), (0, 29))]
-    assert records[0].queries == records[1].queries != records[2].queries
+    assert records[0].queries("rsum") == records[1].queries("rsum") != records[2].queries("rsum")
 
 
 def test_damage_is_noticed(tmp_path):

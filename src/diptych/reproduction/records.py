@@ -33,6 +33,10 @@ Drawn = Mapping[str, NDArray[np.float64]]  # by metric: its value in each draw o
 
 _TEXTS = PREFIXES["texts"]
 
+# The groups of the queries, by the first part of a metric's name: a model may not have all tasks.
+_RETRIEVAL_QUERIES = ("image_groups", "text_groups")
+_QUERIES = {_TEXTS: ("within_groups",), PHRASE: ("phrase_images",)}
+
 
 class RecordHeader(Settings):
     """What is known of a run besides its ranks; `metrics` are those of test, `curve` the val metric after each epoch.
@@ -108,13 +112,11 @@ class Record:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return cls(header, {name: arrays[name] for name in arrays.files})
 
-    @cached_property
-    def queries(self) -> str:
-        """A digest of the test queries; only records of the same queries can be compared query by query."""
+    def queries(self, metric: str) -> str:
+        """A digest of the test queries of a metric; only records of the same queries can be compared query by query."""
         digest = hashlib.sha256()
-        for name in ("image_groups", "text_groups", "within_groups", "phrase_images"):
-            if name in self.arrays:
-                digest.update(name.encode() + np.ascontiguousarray(self.arrays[name].astype(np.int64)).tobytes())
+        for name in _QUERIES.get(metric.partition("_")[0], _RETRIEVAL_QUERIES):
+            digest.update(name.encode() + np.ascontiguousarray(self.arrays[name].astype(np.int64)).tobytes())
         return digest.hexdigest()
 
     @cached_property

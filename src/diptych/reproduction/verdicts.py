@@ -160,7 +160,7 @@ def _drawn(
 ) -> list[NDArray[np.float64]]:
     """The effect of each seed in each draw of test groups."""
     used = [records[name][seed] for _, name in terms for seed in seeds]
-    if len({record.queries for record in used}) > 1:
+    if len({record.queries(metric) for record in used}) > 1:
         titles = " and ".join(dict.fromkeys(record.header.title for record in used))
         raise RunError(
             f"{titles}: measured on different test queries; delete the records of those with unreadable images"
